@@ -1,0 +1,82 @@
+"""What a process wants done. The holder performs the effects in the order of the list.
+
+Effects that concern many things carry many: one effect object costs about as much as handling
+one message, so the hot path moves batches.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidings.core.group import Members
+from tidings.core.message import Message, MessageId, Packet
+
+
+class Accept(msgspec.Struct, frozen=True):
+    """The texts of the Broadcast event in hand are now these messages, one id for each text.
+
+    The answer to a Broadcast is an Accept or a Refuse, never silence: the process alone knows
+    its next sequence number (it may have recovered it), and the holder alone writes the trace.
+    """
+
+    ids: tuple[MessageId, ...]
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The Broadcast event in hand is not taken; the user is told why."""
+
+    reason: str
+
+
+class Send(msgspec.Struct, frozen=True):
+    """One packet to many members: the simulator splits it, the node encodes it once."""
+
+    to: tuple[str, ...]
+    packet: Packet
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The texts of these messages are stored here for the first time."""
+
+    ids: tuple[MessageId, ...]
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Hand these messages to the user, in this order."""
+
+    messages: tuple[Message, ...]
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """A barrier: the effects after it wait until the records are on disk."""
+
+    records: tuple[Any, ...]
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Raise Timeout(name) once, after a delay; a timer set again starts anew."""
+
+    name: str
+    delay_ms: float
+
+
+class CancelTimer(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Stable(msgspec.Struct, frozen=True):
+    """Every member holds everything up to these sequence numbers."""
+
+    upto: Mapping[str, int]
+
+
+class Install(msgspec.Struct, frozen=True):
+    """From here on this process broadcasts to these members."""
+
+    view: Members
+
+
+Effect = (
+    Accept | Refuse | Send | Held | Deliver | Persist | SetTimer | CancelTimer | Stable | Install
+)

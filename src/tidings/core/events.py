@@ -1,0 +1,60 @@
+"""What can happen to a process. The holder (simulator, explorer, node) hands these in."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidings.core.message import Packet
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The first event of every life of a process.
+
+    ``recovered`` is what earlier lives persisted, in order, or None for a process that starts
+    with nothing. ``joining`` says that the group was there before it: its member list is a
+    contact's list and itself.
+    """
+
+    incarnation: int = 0
+    recovered: tuple[Any, ...] | None = None
+    joining: bool = False
+
+
+class Broadcast(msgspec.Struct, frozen=True):
+    """The user broadcasts one or many texts, in this order."""
+
+    texts: tuple[bytes, ...]
+
+
+class Receive(msgspec.Struct, frozen=True):
+    """A packet arrived; ``sender`` is who sent this copy of it, not who wrote the message."""
+
+    sender: str
+    packet: Packet
+
+
+class Timeout(msgspec.Struct, frozen=True):
+    """A timer set by this process ran out."""
+
+    name: str
+
+
+class LinkUp(msgspec.Struct, frozen=True):
+    """The link to a peer works (again); what was in flight on it may be gone."""
+
+    peer: str
+    incarnation: int
+
+
+class LinkDown(msgspec.Struct, frozen=True):
+    peer: str
+
+
+class Processed(msgspec.Struct, frozen=True):
+    """The application has taken to heart everything up to these sequence numbers."""
+
+    upto: Mapping[str, int]
+
+
+Event = Start | Broadcast | Receive | Timeout | LinkUp | LinkDown | Processed

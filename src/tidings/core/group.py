@@ -1,0 +1,37 @@
+"""Names of members, and how many of them are enough."""
+
+import re
+from collections.abc import Iterable
+
+Members = tuple[str, ...]
+"""The members of a group, always in the order of `ordered`, so that all agree on positions."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+def ordered(names: Iterable[str]) -> Members:
+    """Each name once, in the order a person expects: p2 before p10."""
+    return tuple(sorted(set(names), key=_natural))
+
+
+def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    parts = re.split(r"(\d+)", name)
+    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)
+
+
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def quorum(size: int) -> int:
+    """The fewest processes that must include a correct one.
+
+    At most ceil(n/2) - 1 of n crash, so any ceil(n/2) of them include a survivor. "At least
+    half" is enough, for even n too; floor(n/2) is not, for odd n.
+    """
+    return (size + 1) // 2
+
+
+def majority(size: int) -> int:
+    """How many members stay correct when only a minority crashes."""
+    return size // 2 + 1

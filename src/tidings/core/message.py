@@ -1,0 +1,48 @@
+"""A message is what a user broadcast; a packet is what crosses the network."""
+
+from typing import NamedTuple, Self
+
+import msgspec
+
+from tidings.core.errors import UsageError
+
+
+class MessageId(NamedTuple):
+    """Who broadcast it, and which of theirs it is, counted from 1. Prints as ``p1#4``."""
+
+    origin: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.origin}#{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        origin, mark, seq = text.partition("#")
+        if not (origin and mark and seq.isdigit()):
+            raise UsageError(f"{text!r} is not a message; write it as p1#4")
+        return cls(origin, int(seq))
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """Texts are bytes and need not be unique: the identity of a message is its id."""
+
+    id: MessageId
+    text: bytes
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True):
+    """The base of every packet: one definition is the simulator's object and the wire's bytes.
+
+    A protocol subclasses it once per kind and gives each a ``tag``, which names the kind in
+    traces and conversations.
+    """
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    @property
+    def about(self) -> MessageId | None:
+        """The one message the packet speaks of, if there is one."""
+        return getattr(self, "id", None)

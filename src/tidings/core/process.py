@@ -1,0 +1,82 @@
+"""The one interface that every algorithm implements and every holder drives."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+from tidings.core.effects import Effect
+from tidings.core.events import Event
+from tidings.core.group import Members
+from tidings.core.message import MessageId
+from tidings.core.state import copied, fingerprint, shown
+
+Choose = Callable[[str, Sequence[int]], int]
+"""``choose(label, weights)`` draws a position in ``weights``: the only randomness there is.
+
+The walk seeds it, the explorer branches on it, the schedule records it.
+"""
+
+
+def take_first(label: str, weights: Sequence[int]) -> int:
+    """The chooser of those who want no chance: the first possible option."""
+    return next(position for position, weight in enumerate(weights) if weight > 0)
+
+
+class Process(ABC):
+    """A deterministic state machine: one event in, a list of effects out.
+
+    A Process opens no socket, reads no clock, draws no random number of its own and logs
+    nothing. Whoever holds it (simulator, explorer, real node) performs the effects, so the same
+    object runs in a simulation, in the model checker and on a real network, unchanged.
+
+    Its attributes are its state. Keep in them numbers, strings, bytes, tuples, frozen structs,
+    and dicts, lists and sets of these: then it can be copied, compared and shown for free.
+    """
+
+    grows: ClassVar[bool] = False
+    """Whether members may join after the start."""
+
+    recovers: ClassVar[bool] = False
+    """Whether a crashed process may come back with what it persisted."""
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        self.me = me
+        self.members = members
+        self.choose = choose
+
+    @abstractmethod
+    def step(self, event: Event) -> list[Effect]: ...
+
+    def why(self, message: MessageId) -> str:
+        """What the message waits for here, in words, from the state alone."""
+        return f"{self.me} cannot tell what {message} waits for"
+
+    @property
+    def others(self) -> Members:
+        return tuple(member for member in self.members if member != self.me)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decides how this process will behave, and nothing else."""
+        return {name: value for name, value in vars(self).items() if name != "choose"}
+
+    def describe(self) -> dict[str, Any]:
+        """The state in plain values, for people and for sampling."""
+        return {name: shown(value) for name, value in self.state().items()}
+
+    def fingerprint(self) -> bytes:
+        """The state as canonical bytes: equal states, equal bytes, under any hash seed."""
+        return fingerprint(self.state())
+
+    def fork(self, choose: Choose) -> Self:
+        """A twin in the same state that shares nothing mutable with this one."""
+        twin = object.__new__(type(self))
+        vars(twin).update((name, copied(value)) for name, value in self.state().items())
+        twin.choose = choose
+        return twin
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Process):
+            return NotImplemented
+        return type(self) is type(other) and self.state() == other.state()
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,65 @@
+"""Plain state can be copied, fingerprinted and shown without the help of its owner."""
+
+import copy
+from typing import Any
+
+import msgspec
+
+from tidings.core.message import MessageId
+
+_IMMUTABLE = (str, int, bytes, float, tuple, frozenset, type(None))
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def copied(value: Any) -> Any:
+    """A copy that shares only what cannot change."""
+    match value:
+        case dict():
+            return {key: copied(item) for key, item in value.items()}
+        case list():
+            return [copied(item) for item in value]
+        case set():
+            return set(value)
+        case msgspec.Struct() if value.__struct_config__.frozen:
+            return value
+        case _ if isinstance(value, _IMMUTABLE):
+            return value
+    return copy.deepcopy(value)
+
+
+def fingerprint(value: Any) -> bytes:
+    """Canonical bytes: equal values, equal bytes, whatever the hash seed or insertion order."""
+    return _encode(_canonical(value))
+
+
+def _canonical(value: Any) -> Any:
+    match value:
+        case dict():
+            return [[key, _canonical(item)] for key, item in sorted(value.items(), key=_key)]
+        case set() | frozenset():
+            return sorted(value)
+        case list():
+            return [_canonical(item) for item in value]
+    return value
+
+
+def _key(item: tuple[Any, Any]) -> Any:
+    return item[0]
+
+
+def shown(value: Any) -> Any:
+    """The value in JSON's own types, message ids and texts as a person writes them."""
+    match value:
+        case MessageId():
+            return str(value)
+        case dict():
+            return {str(key): shown(item) for key, item in sorted(value.items(), key=_key)}
+        case set() | frozenset():
+            return [shown(item) for item in sorted(value)]
+        case list() | tuple():
+            return [shown(item) for item in value]
+        case bytes():
+            return value.decode("utf-8", "backslashreplace")
+        case msgspec.Struct():
+            return {name: shown(getattr(value, name)) for name in value.__struct_fields__}
+    return value

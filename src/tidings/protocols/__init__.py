@@ -1,0 +1,5 @@
+"""How messages spread: one algorithm per file, its theory on top."""
+
+from tidings.protocols.registry import PROTOCOLS, Factory, factory
+
+__all__ = ["PROTOCOLS", "Factory", "factory"]

@@ -1,0 +1,151 @@
+"""What the histories of a run say, gathered once for all five guarantees."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from tidings.core import Members, MessageId, majority, ordered
+from tidings.spec.verdict import Place
+from tidings.trace import Row, Run
+
+
+def place(row: Row) -> Place:
+    return Place(row.process, row.index)
+
+
+class Evidence:
+    """A run, indexed. Only (process, index) order is used, never a clock or a sequence number."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.views = run.manifest.views
+        self.members = run.manifest.members
+        self.broadcasts: dict[MessageId, Row] = {}
+        self.renamed: list[tuple[Row, Row]] = []
+        self.digests: dict[MessageId, set[str]] = {}
+        self.deliveries: dict[str, dict[MessageId, Row]] = {}
+        for process in self.processes:
+            self._read(process)
+
+    @cached_property
+    def processes(self) -> Members:
+        """Everybody who is owed a history: the members, and whoever else left one."""
+        return ordered((*self.members, *self.run.histories))
+
+    def history(self, process: str) -> list[Row]:
+        """What the process broadcast and delivered, in its own order."""
+        rows = self.run.histories.get(process, ())
+        return [row for row in rows if row.kind in ("broadcast", "deliver")]
+
+    def _read(self, process: str) -> None:
+        delivered = self.deliveries[process] = {}
+        for row in self.history(process):
+            if row.kind == "deliver":
+                delivered.setdefault(row.message, row)
+                continue
+            first = self.broadcasts.setdefault(row.message, row)
+            if first is not row:
+                self.renamed.append((first, row))
+            self.digests.setdefault(row.message, set()).add(str(row.digest))
+
+    # --- what became of each process
+
+    def is_correct(self, process: str) -> bool:
+        """Up when the run settled; one that crashed and came back in time counts."""
+        return self._last_kind(process) == "settle"
+
+    def has_ended(self, process: str) -> bool:
+        """Whether the history says, or the runner knew, what became of the process."""
+        told = self.run.manifest.fates.get(process) in ("crashed", "left")
+        return told or self._last_kind(process) in ("settle", "crash", "leave")
+
+    def _last_kind(self, process: str) -> str:
+        rows = self.run.histories.get(process)
+        return rows[-1].kind if rows else "nothing"
+
+    @cached_property
+    def doubt_about_histories(self) -> str:
+        """Why not even the recorded past is known, if so. A prefix is a past; a hole is not."""
+        for process in self.processes:
+            if process in self.run.holed:
+                return f"a part of {process}'s history is missing"
+            if process not in self.run.histories and not self.has_ended(process):
+                return f"{process} left no history"
+        return ""
+
+    @cached_property
+    def doubt_about_broadcasts(self) -> str:
+        """Why something delivered may have been broadcast although nobody recorded it, if so."""
+        if self.doubt_about_histories:
+            return self.doubt_about_histories
+        for delivered in self.deliveries.values():
+            for message in delivered:
+                if message not in self.broadcasts and self._may_come_from(message.origin):
+                    return f"{message.origin}'s history does not reach {message}"
+        return ""
+
+    def _may_come_from(self, origin: str) -> bool:
+        return origin in self.processes and not self.has_ended(origin)
+
+    def was_invented(self, delivery: Row) -> bool:
+        """Delivered, and broadcast by nobody, or with another text."""
+        message = delivery.message
+        if message in self.broadcasts:
+            return delivery.digest not in self.digests[message]
+        whole = message.origin not in self.run.holed and not self._may_come_from(message.origin)
+        return whole
+
+    @cached_property
+    def doubt_about_the_end(self) -> str:
+        """Why what is missing might still come, if so."""
+        if self.doubt_about_histories:
+            return self.doubt_about_histories
+        for process in self.processes:
+            if not self.has_ended(process):
+                return f"{process} neither settled nor has a known fate"
+        return ""
+
+    # --- what is owed for each message
+
+    def addressees(self, broadcast: Row) -> Members:
+        assert isinstance(broadcast.view, int)
+        return self.views[broadcast.view]
+
+    def is_owed(self, broadcast: Row) -> bool:
+        """The list of the message, and of everything in its causal past, kept its majority."""
+        return not self._is_forsaken(broadcast)
+
+    def _is_forsaken(self, broadcast: Row) -> bool:
+        first = self._first_forsaken.get(broadcast.process)
+        tainted = first is not None and first < broadcast.index
+        return tainted or broadcast.view in self._forsaken_views
+
+    @cached_property
+    def _forsaken_views(self) -> set[int]:
+        return {
+            number
+            for number, view in enumerate(self.views)
+            if sum(map(self.is_correct, view)) < majority(len(view))
+        }
+
+    @cached_property
+    def _first_forsaken(self) -> dict[str, int]:
+        """Where each process first meets a forsaken message; all it broadcasts later depends on it.
+
+        A fixpoint: a message is forsaken by its own list or by what its origin met before it.
+        """
+        self._first_forsaken = {}
+        changed = bool(self._forsaken_views)
+        while changed:
+            changed = False
+            for process in self.processes:
+                met = next((row.index for row in self._forsaken_rows(process)), None)
+                changed |= met != self._first_forsaken.get(process)
+                if met is not None:
+                    self._first_forsaken[process] = met
+        return self._first_forsaken
+
+    def _forsaken_rows(self, process: str) -> Iterator[Row]:
+        for row in self.history(process):
+            broadcast = self.broadcasts.get(row.message)
+            if broadcast is not None and self._is_forsaken(broadcast):
+                yield row

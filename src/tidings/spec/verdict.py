@@ -1,0 +1,104 @@
+"""How a judgement is stated: three values, what was counted, and the events that show it."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from tidings.core import Exit, MessageId
+
+
+class Guarantee(StrEnum):
+    """The five, in the order in which they are always shown."""
+
+    NO_DUPLICATION = "no duplication"
+    NO_CREATION = "no creation"
+    VALIDITY = "validity"
+    UNIFORM_AGREEMENT = "uniform agreement"
+    CAUSAL_ORDER = "causal order"
+
+
+class Value(StrEnum):
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+
+class Place(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """One row of the trace: an event of one process. Prints as ``p3:17``."""
+
+    process: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.process}:{self.index}"
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """One breach, with the few events that show it.
+
+    ``process`` is where it shows and ``message`` what it is about. ``cause`` is, for Causal
+    Order, the message that should have come first. The events of ``witness`` are, in order:
+
+    - No Duplication: the first delivery, the repeated one
+    - No Creation: the delivery, then the broadcast under that name if there is one
+      (or, for a name used twice, the two broadcasts)
+    - Validity: the broadcast
+    - Uniform Agreement: the broadcast, a delivery elsewhere
+    - Causal Order: where the origin had the cause, its broadcast of the message, the delivery
+    """
+
+    guarantee: Guarantee
+    process: str
+    message: MessageId
+    witness: tuple[Place, ...]
+    cause: MessageId | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The judgement on one guarantee in one run.
+
+    ``judged`` counts what was looked at (deliveries, or broadcasts for Validity and Uniform
+    Agreement); ``not_owed`` counts broadcasts whose majority was gone, for which nothing was
+    promised. ``violated`` is the exact number of breaches, ``violations`` the first of them.
+    """
+
+    guarantee: Guarantee
+    value: Value
+    judged: int
+    not_owed: int = 0
+    violated: int = 0
+    violations: tuple[Violation, ...] = ()
+    reason: str = ""
+    """Why it is unknown."""
+
+
+def decide(
+    guarantee: Guarantee,
+    *,
+    judged: int,
+    violations: Sequence[Violation] = (),
+    not_owed: int = 0,
+    doubt: str = "",
+) -> Verdict:
+    """A breach is a breach, whatever else is missing; without one, any doubt means unknown."""
+    if not doubt and not judged and not_owed:
+        doubt = f"nothing was owed: {not_owed} broadcasts had lost their majority"
+    value = Value.VIOLATED if violations else Value.UNKNOWN if doubt else Value.HOLDS
+    return Verdict(
+        guarantee=guarantee,
+        value=value,
+        judged=judged,
+        not_owed=not_owed,
+        violated=len(violations),
+        violations=tuple(violations),
+        reason=doubt if value is Value.UNKNOWN else "",
+    )
+
+
+def exit_status(verdicts: Sequence[Verdict]) -> Exit:
+    """The worst of the verdicts: a breach before a doubt before nothing."""
+    values = {verdict.value for verdict in verdicts}
+    if Value.VIOLATED in values:
+        return Exit.VIOLATED
+    return Exit.UNKNOWN if Value.UNKNOWN in values else Exit.HOLDS

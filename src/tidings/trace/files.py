@@ -1,0 +1,54 @@
+"""Whole runs to disk and back."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tidings.trace import jsonl
+from tidings.trace.histories import Histories, Run
+from tidings.trace.layout import MANIFEST, layout, read_manifests, whole_file
+from tidings.trace.manifest import Manifest
+from tidings.trace.schema import Row
+
+Format = Literal["jsonl", "parquet"]
+
+
+def collect(manifest: Manifest, rows: Iterable[Row]) -> Run:
+    """A run from rows in memory, validated like any other."""
+    histories = Histories({manifest.run: manifest})
+    for row in rows:
+        histories.add(row)
+    return histories.runs()[0]
+
+
+def write_runs(folder: Path, runs: Sequence[Run], form: Format = "jsonl") -> int:
+    """Write whole runs into a folder and say how many rows that were; the manifest comes last."""
+    manifests = {run.manifest.run: run.manifest for run in runs}
+    rows = [row for run in runs for row in run.rows]
+    if form == "jsonl":
+        jsonl.write_rows(folder / "trace.jsonl", rows)
+    else:
+        from tidings.trace import parquet
+
+        parquet.write_rows(folder / "trace.parquet", rows, manifests)
+    with whole_file(folder / MANIFEST) as draft:
+        parts = map(msgspec.json.encode, manifests.values())
+        draft.write_bytes(b"".join(part + b"\n" for part in parts))
+    return len(rows)
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Every run of a trace, validated; for traces that fit in memory."""
+    files = layout(path)
+    manifests = read_manifests(files.manifests)
+    histories = Histories(manifests)
+    for file in files.jsonl:
+        jsonl.read_rows(file, histories)
+    if files.parquet:
+        from tidings.trace import parquet
+
+        for file in files.parquet:
+            parquet.read_rows(file, manifests, histories)
+    return histories.runs()

@@ -1,0 +1,104 @@
+"""Where a trace lies on disk, and how it gets there whole or not at all.
+
+A trace is a folder (or a single file beside its manifest):
+
+    *manifest.jsonl     parts of the manifest, one per line
+    *.jsonl             rows for people
+    *.parquet           rows for the pipeline
+    *.open              a segment that a running node is still writing: not read
+
+Nothing is half-written: a file appears under its name only when it is complete.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from tidings.core import DataError, UsageError
+from tidings.trace.manifest import Manifest, check, merge
+from tidings.trace.schema import SCHEMA_VERSION
+
+MANIFEST = "manifest.jsonl"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The files of a trace, each list sorted by name."""
+
+    manifests: tuple[Path, ...]
+    jsonl: tuple[Path, ...]
+    parquet: tuple[Path, ...]
+
+
+def layout(path: Path) -> Layout:
+    """Find the files of the trace at ``path``, a folder or one file of rows."""
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file())
+    elif path.is_file():
+        beside = (file for file in path.parent.iterdir() if file.name.endswith(MANIFEST))
+        files = [path, *sorted(beside)]
+    else:
+        raise UsageError(f"{path}: no such file or folder")
+    manifests = tuple(file for file in files if file.name.endswith(MANIFEST))
+    jsonl = tuple(file for file in files if file.suffix == ".jsonl" and file not in manifests)
+    parquet = tuple(file for file in files if file.suffix == ".parquet")
+    if not jsonl and not parquet:
+        raise DataError(f"{path}: no trace here (no .jsonl or .parquet file with rows)")
+    if not manifests:
+        raise DataError(f"{path}: no manifest (a file whose name ends in {MANIFEST})")
+    for file in (*jsonl, *parquet):
+        if file.stat().st_size == 0:
+            raise DataError(f"{file}: the file is empty")
+    return Layout(manifests, jsonl, parquet)
+
+
+def read_manifests(files: tuple[Path, ...]) -> dict[str, Manifest]:
+    """The merged manifest of every run."""
+    parts: dict[str, list[Manifest]] = {}
+    for file in files:
+        for number, line in enumerate(file.read_bytes().splitlines(), start=1):
+            if line.strip():
+                part = _part(line, f"{file}:{number}")
+                parts.setdefault(part.run, []).append(part)
+    if not parts:
+        raise DataError(f"{files[0]}: the manifest is empty")
+    merged = {run: merge(of_run) for run, of_run in parts.items()}
+    for manifest in merged.values():
+        check(manifest)
+    return merged
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+def _part(line: bytes, place: str) -> Manifest:
+    try:
+        # The version first: a later schema may have fields that this one does not know.
+        version = msgspec.json.decode(line, type=_Version).schema
+        if version != SCHEMA_VERSION:
+            raise DataError(f"{place}: trace schema {version}, this tidings reads {SCHEMA_VERSION}")
+        return msgspec.json.decode(line, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise DataError(f"{place}: not a part of a manifest: {fault}") from None
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to; the file gets its own name when the block ends well, or vanishes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".open")
+    try:
+        yield draft
+        draft.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        raise
+
+
+def refuse_to_overwrite(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(os.scandir(folder))):
+        raise UsageError(f"{folder} is not an empty folder; choose another")

@@ -1,0 +1,94 @@
+"""The manifest: what a run was, told in parts by those who knew.
+
+Every writer adds one part (what it ran), and whoever ran the experiment adds one (the seed, the
+schedule, what became of each process). Parts are merged on read. A part is one line of JSON in
+a file whose name ends in ``manifest.jsonl``, so that a part can be added without touching the
+others.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tidings.core import DataError, Members, ordered
+from tidings.trace.schema import DIGEST, SCHEMA_VERSION
+
+Fate = Literal["up", "crashed", "left"]
+
+
+class Manifest(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """One part, or all parts merged: the fields nobody told are empty."""
+
+    schema: int
+    run: str
+    names: Members = ()
+    """The dictionary of process names: Parquet rows hold positions in it."""
+    views: tuple[Members, ...] = ()
+    """The table of member lists: the ``view`` of a row is a position in it."""
+    digest: str = DIGEST
+    process: str | None = None
+    protocol: str | None = None
+    options: dict[str, Any] = {}
+    seed: int | None = None
+    commit: str | None = None
+    plan: dict[str, Any] = {}
+    """The faults and the load that were planned."""
+    schedule: msgspec.Raw = msgspec.Raw(b"[]")
+    """Every choice that was made, in order: enough to run it again."""
+    fates: dict[str, Fate] = {}
+    clock: Literal["simulated", "wall"] | None = None
+    grace_ms: float | None = None
+
+    @property
+    def members(self) -> Members:
+        """Everybody who was ever addressed."""
+        return ordered(member for view in self.views for member in view)
+
+
+def merge(parts: Sequence[Manifest]) -> Manifest:
+    """All parts of one run as one manifest; two parts may not contradict each other."""
+    merged: dict[str, Any] = {}
+    for field in Manifest.__struct_fields__:
+        told = [getattr(part, field) for part in parts]
+        if field == "process":
+            continue
+        if field in ("names", "views"):
+            merged[field] = max(told, key=len)
+            agree = all(merged[field][: len(one)] == one for one in told)
+        elif field in ("fates", "options", "plan"):
+            merged[field] = {key: value for one in told for key, value in one.items()}
+            agree = all(one.items() <= merged[field].items() for one in told)
+        else:
+            silence = getattr(_SILENT, field)
+            answers = [one for one in told if one != silence]
+            merged[field] = answers[0] if answers else silence
+            agree = all(one == merged[field] for one in answers)
+        if not agree:
+            raise DataError(
+                f"run {parts[0].run}: two parts of the manifest disagree about {field!r}"
+            )
+    return Manifest(**merged)
+
+
+_SILENT = Manifest(schema=0, run="")
+
+
+def check(manifest: Manifest) -> None:
+    """Refuse a merged manifest that no judge could use."""
+    if manifest.schema != SCHEMA_VERSION:
+        raise DataError(
+            f"run {manifest.run}: trace schema {manifest.schema}, this tidings reads "
+            f"{SCHEMA_VERSION}"
+        )
+    if manifest.digest != DIGEST:
+        raise DataError(
+            f"run {manifest.run}: digest {manifest.digest!r}, this tidings reads {DIGEST!r}"
+        )
+    if not manifest.members:
+        raise DataError(f"run {manifest.run}: the manifest lists no members ('views' is empty)")
+    unnamed = [name for name in manifest.members if name not in manifest.names]
+    if unnamed:
+        raise DataError(f"run {manifest.run}: {unnamed[0]} is in a view but not in 'names'")

@@ -1,0 +1,150 @@
+"""Rows as Parquet: for the pipeline.
+
+Names become positions in the dictionary of the run's manifest, digests become signed 64-bit
+numbers, and steadily growing columns are stored as differences.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from tidings.core import DataError, EnvironmentMissing
+from tidings.trace.histories import Histories
+from tidings.trace.layout import whole_file
+from tidings.trace.manifest import Manifest
+from tidings.trace.schema import COLUMNS, KINDS, SCHEMA_VERSION, Row
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as missing:  # pragma: no cover - exercised in an environment without it
+    raise EnvironmentMissing(
+        "Parquet needs pyarrow; install it with: pip install 'tidings[spark]'"
+    ) from missing
+
+NAMES = ("process", "origin", "peer")
+"""The columns that hold positions in the dictionary of names."""
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+ARROW = pa.schema(
+    [
+        pa.field("run", _WORD, nullable=False),
+        pa.field("process", pa.int16(), nullable=False),
+        pa.field("index", pa.int64(), nullable=False),
+        pa.field("kind", _WORD, nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("incarnation", pa.int64(), nullable=False),
+        pa.field("origin", pa.int16()),
+        pa.field("seq", pa.int64()),
+        pa.field("peer", pa.int16()),
+        pa.field("packet", pa.int64()),
+        pa.field("packet_kind", _WORD),
+        pa.field("bytes", pa.int64()),
+        pa.field("digest", pa.int64()),
+        pa.field("view", pa.int64()),
+        pa.field("name", _WORD),
+        pa.field("value", pa.int64()),
+        pa.field("vector", pa.map_(pa.int16(), pa.int64())),
+    ],
+    metadata={"tidings.schema": str(SCHEMA_VERSION)},
+)
+_DELTA = ("index", "time_ns", "seq", "packet")
+_ROWS_A_GROUP = 1 << 20
+
+
+def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest]) -> None:
+    """Write whole runs, sorted by (run, process, index), into one file."""
+    positions = {
+        run: {name: position for position, name in enumerate(manifest.names)}
+        for run, manifest in manifests.items()
+    }
+    columns: dict[str, list[Any]] = {column: [] for column in COLUMNS}
+    for row in rows:
+        position = positions[row.run]
+        for column in COLUMNS:
+            value = getattr(row, column)
+            columns[column].append(None if value is UNSET else _packed(column, value, position))
+    table = pa.table(columns, schema=ARROW)
+    with whole_file(path) as draft:
+        pq.write_table(
+            table,
+            draft,
+            compression="zstd",
+            row_group_size=_ROWS_A_GROUP,
+            use_dictionary=["run", "kind", "packet_kind", "name"],
+            column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+        )
+
+
+def _packed(column: str, value: Any, position: Mapping[str, int]) -> Any:
+    if column in NAMES:
+        return position[value]
+    if column == "digest":
+        return int.from_bytes(bytes.fromhex(value), signed=True)
+    if column == "vector":
+        return [(position[name], count) for name, count in value.items()]
+    return value
+
+
+def check_file(path: Path) -> int:
+    """Refuse a file that is not a trace of this version; otherwise, how many rows it has."""
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise DataError(f"{path}: not a Parquet file, or a truncated one: {reason}") from None
+    with file:
+        version = (file.schema_arrow.metadata or {}).get(b"tidings.schema")
+        if version is None:
+            raise DataError(f"{path}: a Parquet file, but not a trace (no tidings.schema in it)")
+        if version != str(SCHEMA_VERSION).encode():
+            raise DataError(
+                f"{path}: trace schema {version.decode()}, this tidings reads {SCHEMA_VERSION}"
+            )
+        for field in ARROW:
+            _check_column(path, file.schema_arrow, field)
+        return int(file.metadata.num_rows)
+
+
+def _check_column(path: Path, schema: Any, field: Any) -> None:
+    if field.name not in schema.names:
+        raise DataError(f"{path}: the column {field.name!r} is missing")
+    found = schema.field(field.name).type
+    plain = found.value_type if pa.types.is_dictionary(found) else found
+    wanted = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if plain != wanted:
+        raise DataError(f"{path}: column {field.name!r} is {plain}, not {wanted}")
+
+
+def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) -> None:
+    check_file(path)
+    into.begin_file()
+    for number, values in enumerate(pq.read_table(path).to_pylist(), start=1):
+        try:
+            manifest = manifests.get(values["run"])
+            if manifest is None:
+                raise DataError(f"run {values['run']!r} is not in the manifest")
+            into.add(_unpacked(values, manifest))
+        except DataError as fault:
+            raise DataError(f"{path}: row {number}: {fault}") from None
+
+
+def _unpacked(values: dict[str, Any], manifest: Manifest) -> Row:
+    def name(position: int) -> str:
+        if not 0 <= position < len(manifest.names):
+            raise DataError(f"process number {position} is not in the run's dictionary")
+        return manifest.names[position]
+
+    if values["kind"] not in KINDS:
+        raise DataError(f"unknown kind {values['kind']!r}")
+    given = {column: value for column, value in values.items() if value is not None}
+    for column in NAMES:
+        if column in given:
+            given[column] = name(given[column])
+    if "digest" in given:
+        given["digest"] = given["digest"].to_bytes(8, signed=True).hex()
+    if "vector" in given:
+        given["vector"] = {name(position): count for position, count in given["vector"]}
+    return Row(**given)

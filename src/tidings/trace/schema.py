@@ -1,0 +1,110 @@
+"""The trace, version 1: the one contract between those who run and those who judge.
+
+A row is one thing that happened at one process. ``(process, index)`` is the only order there is
+between rows: ``index`` counts that process's own history from 0, without gaps, on over restarts.
+``time_ns`` is for latency, never for order. docs/trace-format.md explains every column.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal, get_args
+
+import msgspec
+import xxhash
+from msgspec import UNSET, Meta, UnsetType
+
+from tidings.core import MessageId
+
+SCHEMA_VERSION = 1
+
+Kind = Literal[
+    "broadcast",
+    "deliver",
+    "send",
+    "receive",
+    "held",
+    "crash",
+    "recover",
+    "join",
+    "leave",
+    "view",
+    "state",
+    "settle",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+DIGEST = "xxh64-42"
+"""XXH64 with seed 42: fast, and the very function that Spark calls ``xxhash64``."""
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+
+
+class Row(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What happened, in one process, at one moment of its own history."""
+
+    run: Name
+    process: Name
+    index: Count
+    kind: Kind
+    time_ns: int
+    incarnation: Count = 0
+    origin: Name | UnsetType = UNSET
+    seq: Count | UnsetType = UNSET
+    peer: Name | UnsetType = UNSET
+    packet: Count | UnsetType = UNSET
+    packet_kind: Name | UnsetType = UNSET
+    bytes: Count | UnsetType = UNSET
+    digest: Hex64 | UnsetType = UNSET
+    view: Count | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+    value: int | UnsetType = UNSET
+    vector: dict[str, Count] | UnsetType = UNSET
+
+    @property
+    def message(self) -> MessageId:
+        assert self.origin is not UNSET, f"a {self.kind} row has no message: {self}"
+        assert self.seq is not UNSET, f"a {self.kind} row has no message: {self}"
+        return MessageId(self.origin, self.seq)
+
+
+COLUMNS = Row.__struct_fields__
+
+NEEDED: dict[Kind, tuple[str, ...]] = {
+    "broadcast": ("origin", "seq", "digest", "view"),
+    "deliver": ("origin", "seq", "digest"),
+    "send": ("peer", "packet", "packet_kind", "bytes"),
+    "receive": ("peer", "packet", "packet_kind", "bytes"),
+    "held": ("origin", "seq"),
+    "crash": (),
+    "recover": (),
+    "join": ("view",),
+    "leave": (),
+    "view": ("view",),
+    "state": ("name", "value"),
+    "settle": (),
+}
+"""Which columns a row of each kind cannot do without; the other columns may stay empty."""
+
+
+def digest(text: bytes) -> str:
+    return xxhash.xxh64_hexdigest(text, seed=42)
+
+
+def fault_of(row: Row) -> str | None:
+    """Why this row cannot be part of any trace, or None."""
+    for column in NEEDED[row.kind]:
+        if getattr(row, column) is UNSET:
+            return f"a {row.kind} row needs {column!r}"
+    if row.kind == "broadcast" and row.origin != row.process:
+        return f"{row.process} cannot broadcast a message of {row.origin}"
+    return None
+
+
+def names_in(rows: Iterable[Row]) -> set[str]:
+    """Every process that the rows mention, in whatever role."""
+    return {
+        name for row in rows for name in (row.process, row.origin, row.peer) if name is not UNSET
+    }
