@@ -91,8 +91,7 @@ class Evidence:
         message = delivery.message
         if message in self.broadcasts:
             return delivery.digest not in self.digests[message]
-        whole = message.origin not in self.run.holed and not self._may_come_from(message.origin)
-        return whole
+        return message.origin not in self.run.holed and not self._may_come_from(message.origin)
 
     @cached_property
     def doubt_about_the_end(self) -> str:
