@@ -1,0 +1,7 @@
+"""Where messages spread, imagined: a world, and those who choose what happens in it."""
+
+from tidings.simulator.play import recorded, replay, schedule_of, until_quiet
+from tidings.simulator.walk import Plan, walk
+from tidings.simulator.world import World
+
+__all__ = ["Plan", "World", "recorded", "replay", "schedule_of", "until_quiet", "walk"]

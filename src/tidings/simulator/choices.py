@@ -1,0 +1,126 @@
+"""What may happen next in a world: plain data, so that a schedule can be stored and replayed."""
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class Link(NamedTuple):
+    """One direction between two processes. Prints as ``p1->p3``."""
+
+    sender: str
+    receiver: str
+
+    def __str__(self) -> str:
+        return f"{self.sender}->{self.receiver}"
+
+
+class PacketId(NamedTuple):
+    """A packet is named by its link and its number on it, counted from 1."""
+
+    link: Link
+    number: int
+
+
+class _Choice(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class Broadcast(_Choice, frozen=True, tag="broadcast"):
+    """The user of a process broadcasts a text."""
+
+    process: str
+    text: bytes
+
+
+class Receive(_Choice, frozen=True, tag="receive"):
+    """A packet in flight arrives."""
+
+    packet: PacketId
+
+
+class Duplicate(_Choice, frozen=True, tag="duplicate"):
+    """A packet in flight arrives and stays in flight: it will arrive once more."""
+
+    packet: PacketId
+
+
+class Drop(_Choice, frozen=True, tag="drop"):
+    """A lossy link loses a packet."""
+
+    packet: PacketId
+
+
+class Timeout(_Choice, frozen=True, tag="timeout"):
+    """A timer runs out."""
+
+    process: str
+    name: str
+
+
+class Crash(_Choice, frozen=True, tag="crash"):
+    """A process stops for good, and those of its packets in flight are gone with it."""
+
+    process: str
+    lost: tuple[PacketId, ...] = ()
+
+
+class Doom(_Choice, frozen=True, tag="doom"):
+    """A process will crash as soon as it has sent this many more packets: in mid-sentence."""
+
+    process: str
+    sends: int
+
+
+class Recover(_Choice, frozen=True, tag="recover"):
+    """A crashed process starts again with what it had persisted."""
+
+    process: str
+
+
+class Join(_Choice, frozen=True, tag="join"):
+    """A new process starts with the member list of a contact, and itself."""
+
+    process: str
+    contact: str
+
+
+class Cut(_Choice, frozen=True, tag="cut"):
+    """These links carry nothing until healed."""
+
+    links: tuple[Link, ...]
+
+
+class Heal(_Choice, frozen=True, tag="heal"):
+    """All links work again."""
+
+
+class Settle(_Choice, frozen=True, tag="settle"):
+    """Load and faults are over and nothing more will come: every survivor notes it."""
+
+
+Choice = (
+    Broadcast
+    | Receive
+    | Duplicate
+    | Drop
+    | Timeout
+    | Crash
+    | Doom
+    | Recover
+    | Join
+    | Cut
+    | Heal
+    | Settle
+)
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """A choice that was made: when, and what the processes drew while they reacted to it."""
+
+    time_ns: int
+    choice: Choice
+    draws: tuple[int, ...] = ()
+
+
+Schedule = list[Step]

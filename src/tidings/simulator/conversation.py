@@ -1,0 +1,63 @@
+"""What happens in a world, in plain words."""
+
+from collections.abc import Mapping, Sequence
+
+from tidings.core import Packet
+from tidings.simulator import choices
+from tidings.simulator.choices import Choice, PacketId
+from tidings.simulator.world import World
+from tidings.trace import Row, digest
+
+
+class Conversation:
+    """Tells each choice and what came of it; knows the texts, of which rows keep only digests."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._timers: list[str] = []
+
+    def note_timer(self, process: str, name: str, delay_ms: float) -> None:
+        self._timers.append(f"{process} sets timer {name}, {delay_ms:g} ms")
+
+    def answer(
+        self,
+        choice: Choice,
+        rows: Sequence[Row],
+        before: Mapping[PacketId, Packet],
+        world: World,
+    ) -> list[str]:
+        if isinstance(choice, choices.Broadcast):
+            text = choice.text.decode("utf-8", "backslashreplace")
+            self._texts[digest(choice.text)] = f'"{text}"'
+        lines = [line for row in rows if (line := self._line(row))]
+        gone = [packet for packet in before if packet not in world.in_flight]
+        if not isinstance(choice, choices.Receive):
+            lines += [f"lost: {packet.link} {_packet(before[packet])}" for packet in gone]
+        lines += self._timers
+        self._timers.clear()
+        return lines
+
+    def _line(self, row: Row) -> str:
+        match row.kind:
+            case "send":
+                return f"{row.process} -> {row.peer}  {_packet_of(row)}"
+            case "receive":
+                return f"{row.process} receives {_packet_of(row)} from {row.peer}"
+            case "deliver":
+                text = self._texts.get(str(row.digest), "with a text that nobody broadcast")
+                return f"{row.process} delivers {row.message} {text}"
+            case "crash":
+                return f"{row.process} crashes"
+            case "recover" | "settle":
+                return f"{row.process} {row.kind}s"
+            case "join" | "view":
+                return f"{row.process} {row.kind}s view {row.view}"
+        return ""
+
+
+def _packet(packet: Packet) -> str:
+    return f"{packet.kind} {packet.about}" if packet.about else packet.kind
+
+
+def _packet_of(row: Row) -> str:
+    return f"{row.packet_kind} {row.message}" if row.origin else str(row.packet_kind)

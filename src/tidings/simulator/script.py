@@ -1,0 +1,236 @@
+"""The commands of scenario files: each line becomes choices, and the group answers.
+
+docs/scenarios.md lists the commands.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tidings.core import Members, UsageError, is_name, ordered
+from tidings.protocols import factory
+from tidings.simulator import choices
+from tidings.simulator.choices import Choice, Link, PacketId
+from tidings.simulator.conversation import Conversation
+from tidings.simulator.play import recorded, until_quiet
+from tidings.simulator.world import Links, World, draw_first
+from tidings.trace import Row, Run
+
+_MS = 1_000_000
+
+
+class Script:
+    """A world that listens to commands. Every event takes one simulated millisecond."""
+
+    def __init__(self, run: str) -> None:
+        self.run_name = run
+        self.members: Members = ()
+        self.protocol = "majority-relay"
+        self.options: dict[str, Any] = {}
+        self.links: Links = "retrying"
+        self.forced: dict[tuple[str, str], list[int]] = {}
+        self.time_ns = 0
+        self.rows: list[Row] = []
+        self._world: World | None = None
+        self._conversation = Conversation()
+
+    @property
+    def world(self) -> World:
+        if self._world is None:
+            if not self.members:
+                raise UsageError("say who is in the group first: group p1 p2 p3")
+            self._world = World(
+                run=self.run_name,
+                members=self.members,
+                factory=factory(self.protocol, self.options),
+                links=self.links,
+                draw=self._draw,
+                on_timer=self._conversation.note_timer,
+            )
+        return self._world
+
+    def command(self, line: str) -> list[str]:
+        """Do what one line says, and answer as the group does."""
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            return []
+        verb, _, rest = line.strip().partition(" ")
+        if verb == "at":
+            when, _, line = rest.partition(" ")
+            self.time_ns = max(self.time_ns, _time_ns(when) - _MS)
+            return self.command(line)
+        if verb in _SETTINGS:
+            if self._world is not None:
+                raise UsageError(f"{verb!r} comes before the first event")
+            _SETTINGS[verb](self, rest)
+            return []
+        if verb not in _VERBS:
+            known = ", ".join([*_SETTINGS, *_VERBS, "at"])
+            raise UsageError(f"unknown command {verb!r}; known: {known}")
+        return [said for choice in _VERBS[verb](self, rest) for said in self._apply(choice)]
+
+    def run(self) -> Run:
+        return recorded(self.world, self.rows, protocol=self.protocol, options=self.options)
+
+    def _apply(self, choice: Choice) -> list[str]:
+        in_flight = dict(self.world.in_flight)
+        self.time_ns += _MS
+        rows = self.world.apply(choice, self.time_ns)
+        self.rows += rows
+        return self._conversation.answer(choice, rows, in_flight, self.world)
+
+    def _draw(self, process: str, label: str, weights: Sequence[int]) -> int:
+        if queue := self.forced.get((process, label)):
+            drawn = queue.pop(0)
+            if not 0 <= drawn < len(weights):
+                raise UsageError(f"{process} chooses {label!r} among 0..{len(weights) - 1}")
+            return drawn
+        return draw_first(process, label, weights)
+
+    # --- settings
+
+    def _group(self, rest: str) -> None:
+        for name in rest.split():
+            if not is_name(name):
+                raise UsageError(f"{name!r} is not a name")
+        self.members = ordered(rest.split())
+
+    def _protocol(self, rest: str) -> None:
+        self.protocol, *options = rest.split()
+        for option in options:
+            name, mark, value = option.partition("=")
+            if not mark:
+                raise UsageError(f"write options as name=value, not {option!r}")
+            self.options[name] = _value(value)
+        factory(self.protocol, self.options)
+
+    def _links(self, rest: str) -> None:
+        if rest not in ("retrying", "lossy"):
+            raise UsageError(f"links are retrying or lossy, not {rest!r}")
+        self.links = rest  # type: ignore[assignment]
+
+    # --- events
+
+    def _broadcast(self, rest: str) -> Iterator[Choice]:
+        process, _, text = rest.partition(" ")
+        yield choices.Broadcast(process, text.encode())
+
+    def _receive(self, rest: str) -> Iterator[Choice]:
+        if rest == "all":
+            while arriving := [c for c in self.world.choices() if isinstance(c, choices.Receive)]:
+                yield arriving[0]
+        else:
+            yield choices.Receive(self._packet(rest))
+
+    def _duplicate(self, rest: str) -> Iterator[Choice]:
+        yield choices.Duplicate(self._packet(rest))
+
+    def _drop(self, rest: str) -> Iterator[Choice]:
+        yield choices.Drop(self._packet(rest))
+
+    def _timeout(self, rest: str) -> Iterator[Choice]:
+        process, _, name = rest.partition(" ")
+        yield choices.Timeout(process, name)
+
+    def _choose(self, rest: str) -> Iterator[Choice]:
+        try:
+            process, label, drawn = rest.split()
+            self.forced.setdefault((process, label), []).append(int(drawn))
+        except ValueError:
+            raise UsageError("write: choose PROCESS LABEL POSITION") from None
+        return iter(())
+
+    def _crash(self, rest: str) -> Iterator[Choice]:
+        if after := re.fullmatch(r"(\S+) after (\d+) sends?", rest):
+            yield choices.Doom(after[1], int(after[2]))
+            return
+        process, _, fate = rest.partition(" ")
+        mine = [packet for packet in self.world.in_flight if packet.link.sender == process]
+        how, _, named = fate.partition(" ")
+        if how not in ("", "losing", "keeping"):
+            raise UsageError("write: crash P [losing|keeping PACKET, ... | after N sends]")
+        chosen = [self._packet(one.strip()) for one in named.split(",") if one.strip()]
+        lost = chosen if how == "losing" else [one for one in mine if one not in chosen]
+        yield choices.Crash(process, tuple(lost))
+
+    def _recover(self, rest: str) -> Iterator[Choice]:
+        yield choices.Recover(rest)
+
+    def _join(self, rest: str) -> Iterator[Choice]:
+        process, _, contact = rest.partition(" via ")
+        if not is_name(process) or not contact:
+            raise UsageError("write: join p4 via p1")
+        yield choices.Join(process, contact)
+
+    def _cut(self, rest: str) -> Iterator[Choice]:
+        if "|" in rest:
+            one, other = (side.split() for side in rest.split("|", maxsplit=1))
+            links = [Link(*pair) for a in one for b in other for pair in ((a, b), (b, a))]
+        else:
+            links = [_link(word) for word in rest.split()]
+        if not links:
+            raise UsageError("write: cut p1 p2 | p3, or: cut p1->p3")
+        yield choices.Cut(tuple(links))
+
+    def _heal(self, rest: str) -> Iterator[Choice]:
+        yield choices.Heal()
+
+    def _settle(self, rest: str) -> Iterator[Choice]:
+        if self.world.cut:
+            yield choices.Heal()
+        yield from until_quiet(self.world)
+        yield choices.Settle()
+
+    def _packet(self, words: str) -> PacketId:
+        """The oldest packet in flight on a link that fits: p1->p2 [kind] [message]."""
+        link, *wanted = words.split()
+        for packet, content in self.world.in_flight.items():
+            described = (content.kind, str(content.about))
+            if packet.link == _link(link) and all(want in described for want in wanted):
+                return packet
+        raise UsageError(f"nothing in flight fits {words!r}")
+
+
+_SETTINGS: dict[str, Callable[[Script, str], None]] = {
+    "group": Script._group,
+    "protocol": Script._protocol,
+    "links": Script._links,
+}
+
+_VERBS: dict[str, Callable[[Script, str], Iterator[Choice]]] = {
+    "broadcast": Script._broadcast,
+    "receive": Script._receive,
+    "duplicate": Script._duplicate,
+    "drop": Script._drop,
+    "timeout": Script._timeout,
+    "choose": Script._choose,
+    "crash": Script._crash,
+    "recover": Script._recover,
+    "join": Script._join,
+    "cut": Script._cut,
+    "heal": Script._heal,
+    "settle": Script._settle,
+}
+
+
+def _link(words: str) -> Link:
+    sender, arrow, receiver = words.partition("->")
+    if not (sender and arrow and receiver):
+        raise UsageError(f"{words!r} is not a link; write it as p1->p2")
+    return Link(sender, receiver)
+
+
+def _time_ns(word: str) -> int:
+    if not (number := re.fullmatch(r"(\d+(?:\.\d+)?)ms", word)):
+        raise UsageError(f"{word!r} is not a time; write it as 20ms")
+    return round(float(number[1]) * _MS)
+
+
+def _value(word: str) -> Any:
+    """The value of an option: a number, yes or no, or a word."""
+    if word in ("yes", "no"):
+        return word == "yes"
+    try:
+        return int(word)
+    except ValueError:
+        return word

@@ -1,0 +1,250 @@
+"""A random run: one seed decides every delay, every fault and every draw.
+
+The walk keeps the clock that a World lacks: each packet is given a delay and each timer its due
+time, and whatever is due next is what happens next. Packets overtake each other because their
+delays differ.
+"""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tidings.core import UsageError, quorum
+from tidings.protocols import factory
+from tidings.simulator import choices
+from tidings.simulator.choices import Choice, Link, PacketId
+from tidings.simulator.play import recorded
+from tidings.simulator.world import Links, World
+from tidings.trace import Row, Run, digest
+
+_MS = 1_000_000
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a random run is made of. Times are simulated milliseconds; shares are from 0 to 1."""
+
+    protocol: str = "majority-relay"
+    options: dict[str, Any] = {}
+    processes: int = 5
+    broadcasts: int = 20
+    gap_ms_mean: float = 5.0
+    """Between one broadcast and the next, whoever makes it."""
+    links: Links = "retrying"
+    delay_ms_min: float = 1.0
+    delay_ms_max: float = 20.0
+    duplicated: float = 0.0
+    """The share of packets that arrive twice."""
+    lost: float = 0.0
+    """The share of packets lost: sent again later on retrying links, gone on lossy ones."""
+    retry_ms: float = 30.0
+    crashes: int = 0
+    mid_broadcast: float = 0.5
+    """The share of crashes that strike between two sends of a broadcast."""
+    partitions: int = 0
+    partition_ms: float = 40.0
+    budget: int = 1_000_000
+    """How many choices before the run is given up, unsettled."""
+
+    def check(self) -> None:
+        most = quorum(self.processes) - 1
+        complaints = [
+            (self.processes < 1, "a group has at least one process"),
+            (self.broadcasts < 0, "a run cannot have fewer than 0 broadcasts"),
+            (
+                not 0 <= self.crashes <= self.processes,
+                f"{self.crashes} of {self.processes} processes cannot crash",
+            ),
+            (
+                self.crashes > most,
+                f"only a minority may crash: at most {most} of {self.processes}",
+            ),
+            (not 0 <= self.lost < 1, "the share of lost packets is from 0 to below 1"),
+            (not 0 <= self.duplicated <= 1, "the share of duplicated packets is from 0 to 1"),
+            (self.partitions > 0 and self.processes < 2, "one process cannot be partitioned"),
+            (
+                not 0 <= self.delay_ms_min <= self.delay_ms_max,
+                "the shortest delay cannot exceed the longest",
+            ),
+        ]
+        for wrong, complaint in complaints:
+            if wrong:
+                raise UsageError(complaint)
+
+
+def walk(plan: Plan, seed: int) -> Run:
+    """The run that this plan and this seed determine, down to the last byte of its trace."""
+    plan.check()
+    return _Walk(plan, seed).run()
+
+
+Arrival = choices.Receive | choices.Duplicate | choices.Drop
+Pick = Callable[[], Choice | None]
+"""Decides, when its time has come, what happens: None if there is nothing left to decide."""
+
+
+class _Walk:
+    def __init__(self, plan: Plan, seed: int) -> None:
+        self.plan = plan
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.rows: list[Row] = []
+        self.agenda: list[tuple[int, int, Pick]] = []
+        self.tickets = itertools.count()
+        self.timers_due: dict[tuple[str, str], int] = {}
+        identity = msgspec.json.encode((plan, seed), order="deterministic")
+        self.world = World(
+            run=digest(identity)[:8],
+            members=tuple(f"p{number}" for number in range(1, plan.processes + 1)),
+            factory=factory(plan.protocol, plan.options),
+            links=plan.links,
+            draw=self._draw,
+            on_timer=self._note_timer,
+        )
+
+    def run(self) -> Run:
+        self._plan_load_and_crashes()
+        for _ in range(self.plan.partitions):
+            self._plan_partition()
+        if self._come_to_rest():
+            self._apply(choices.Settle(), self.world.now_ns)
+        return recorded(
+            self.world,
+            self.rows,
+            protocol=self.plan.protocol,
+            options=self.plan.options,
+            seed=self.seed,
+            plan=msgspec.to_builtins(self.plan),
+        )
+
+    # --- the clock
+
+    def _come_to_rest(self) -> bool:
+        """Do what is due until nothing is; False if that takes more than the budget."""
+        while len(self.world.schedule) < self.plan.budget:
+            if self.agenda:
+                self._do_what_is_due()
+            elif not self._timers_change_anything():
+                return True
+        return False
+
+    def _do_what_is_due(self) -> None:
+        time_ns = self.agenda[0][0]
+        timer = min(self.timers_due, key=self.timers_due.__getitem__, default=None)
+        if timer is not None and self.timers_due[timer] <= time_ns:
+            self._fire(timer)
+        else:
+            _, _, pick = heapq.heappop(self.agenda)
+            choice = pick()
+            if choice is not None:
+                self._apply(choice, time_ns)
+
+    def _timers_change_anything(self) -> bool:
+        """Let every timer that is set run out once."""
+        before = self.world.fingerprint()
+        for timer in sorted(self.timers_due, key=self.timers_due.__getitem__):
+            if timer in self.timers_due:
+                self._fire(timer)
+        return self.world.fingerprint() != before
+
+    def _fire(self, timer: tuple[str, str]) -> None:
+        time_ns = self.timers_due.pop(timer)
+        if timer in self.world.timers:
+            self._apply(choices.Timeout(*timer), max(time_ns, self.world.now_ns))
+
+    def _apply(self, choice: Choice, time_ns: int) -> None:
+        rows = self.world.apply(choice, time_ns)
+        self.rows += rows
+        for row in rows:
+            if row.kind == "send":
+                self._plan_arrival(row)
+
+    def _at(self, time_ns: int, pick: Pick) -> None:
+        # Tickets keep what is due at the same time in the order of planning.
+        heapq.heappush(self.agenda, (time_ns, next(self.tickets), pick))
+
+    def _note_timer(self, process: str, name: str, delay_ms: float) -> None:
+        self.timers_due[process, name] = self.world.now_ns + round(delay_ms * _MS)
+
+    def _draw(self, process: str, label: str, weights: Sequence[int]) -> int:
+        return self.random.choices(range(len(weights)), weights)[0]
+
+    # --- the load and the faults
+
+    def _plan_load_and_crashes(self) -> None:
+        members = self.world.up
+        time_ns = 0
+        broadcasts = []
+        for number in range(1, self.plan.broadcasts + 1):
+            time_ns += round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
+            broadcasts.append((time_ns, self.random.choice(members), b"message %d" % number))
+        for victim in self.random.sample(members, self.plan.crashes):
+            spoken = [when for when, who, _ in broadcasts if who == victim]
+            if spoken and self.random.random() < self.plan.mid_broadcast:
+                self._plan_crash_in_mid_sentence(self.random.choice(spoken), victim)
+            else:
+                self._at(self.random.randint(0, time_ns), partial(self._crash, victim))
+        for when, who, text in broadcasts:
+            self._at(when, partial(self._broadcast, who, text))
+
+    def _plan_crash_in_mid_sentence(self, time_ns: int, victim: str) -> None:
+        sends = self.random.randint(1, max(1, self.plan.processes - 2))
+        self._at(time_ns, partial(self._if_up, victim, choices.Doom(victim, sends)))
+
+    def _plan_partition(self) -> None:
+        end_ns = round(self.plan.broadcasts * self.plan.gap_ms_mean * _MS)
+        time_ns = self.random.randint(0, end_ns)
+        members = self.world.up
+        side = self.random.sample(members, self.random.randint(1, len(members) - 1))
+        links = [
+            Link(one, other)
+            for one in members
+            for other in members
+            if (one in side) != (other in side)
+        ]
+        self._at(time_ns, lambda: choices.Cut(tuple(links)))
+        self._at(time_ns + round(self.plan.partition_ms * _MS), choices.Heal)
+
+    def _plan_arrival(self, row: Row) -> None:
+        assert isinstance(row.peer, str)
+        assert isinstance(row.packet, int)
+        packet = PacketId(Link(row.process, row.peer), row.packet)
+        if self.plan.links == "lossy" and self.random.random() < self.plan.lost:
+            self._at(self.world.now_ns, partial(self._arrive, choices.Drop, packet))
+            return
+        self._at(self._arrival_ns(), partial(self._arrive, choices.Receive, packet))
+        if self.random.random() < self.plan.duplicated:
+            self._at(self._arrival_ns(), partial(self._arrive, choices.Duplicate, packet))
+
+    def _arrival_ns(self) -> int:
+        delay_ms = self.random.uniform(self.plan.delay_ms_min, self.plan.delay_ms_max)
+        while self.plan.links == "retrying" and self.random.random() < self.plan.lost:
+            delay_ms += self.plan.retry_ms
+        return self.world.now_ns + round(delay_ms * _MS)
+
+    # --- picks, made when their time has come
+
+    def _arrive(self, how: type[Arrival], packet: PacketId) -> Choice | None:
+        if packet not in self.world.in_flight:
+            return None
+        if packet.link in self.world.cut:
+            retry_ns = self.world.now_ns + round(self.plan.retry_ms * _MS)
+            self._at(retry_ns, partial(self._arrive, how, packet))
+            return None
+        return how(packet)
+
+    def _broadcast(self, process: str, text: bytes) -> Choice | None:
+        return self._if_up(process, choices.Broadcast(process, text))
+
+    def _crash(self, process: str) -> Choice | None:
+        sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
+        reachable = [packet for packet in sent if packet.link not in self.world.cut]
+        lost = tuple(packet for packet in reachable if self.random.random() < 0.5)
+        return self._if_up(process, choices.Crash(process, lost))
+
+    def _if_up(self, process: str, choice: Choice) -> Choice | None:
+        return choice if process in self.world.up else None

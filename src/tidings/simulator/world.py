@@ -1,0 +1,395 @@
+"""A group of processes, the packets between them, and everything that can go wrong.
+
+A World makes no decisions. It says what may happen next (``choices``) and makes it happen
+(``apply``). Random walks, scripts, replay, shrinking and exhaustive search are one thing to it:
+somebody who picks. What happens is returned as rows of the trace.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tidings.core import (
+    Accept,
+    Broadcast,
+    CancelTimer,
+    Choose,
+    Deliver,
+    Effect,
+    Event,
+    Held,
+    Install,
+    LinkDown,
+    LinkUp,
+    Members,
+    Packet,
+    Persist,
+    Process,
+    Receive,
+    Refuse,
+    Send,
+    SetTimer,
+    Stable,
+    Start,
+    Timeout,
+    UsageError,
+    ordered,
+    take_first,
+)
+from tidings.core.state import fingerprint
+from tidings.protocols import Factory
+from tidings.simulator import choices
+from tidings.simulator.choices import Choice, Link, PacketId, Schedule, Step
+from tidings.trace import Kind, Row, digest
+
+Links = Literal["retrying", "lossy"]
+"""Retrying links lose nothing: a cut only delays. Lossy links lose what they lose."""
+
+Draw = Callable[[str, str, Sequence[int]], int]
+"""``draw(process, label, weights)``: where the random choices of all processes come from."""
+
+OnTimer = Callable[[str, str, float], None]
+"""``on_timer(process, name, delay_ms)``: told of every timer that is set."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def draw_first(process: str, label: str, weights: Sequence[int]) -> int:
+    return take_first(label, weights)
+
+
+def ignore_timer(process: str, name: str, delay_ms: float) -> None:
+    pass
+
+
+class World:
+    def __init__(
+        self,
+        run: str,
+        members: Members,
+        factory: Factory,
+        *,
+        links: Links = "retrying",
+        draw: Draw = draw_first,
+        on_timer: OnTimer = ignore_timer,
+    ) -> None:
+        self.run = run
+        self.factory = factory
+        self.links = links
+        self.draw = draw
+        self.on_timer = on_timer
+        self.now_ns = 0
+        self.schedule: Schedule = []
+        self.processes: dict[str, Process] = {}
+        self.crashed: set[str] = set()
+        self.in_flight: dict[PacketId, Packet] = {}
+        self.timers: dict[tuple[str, str], float] = {}
+        """Delays in milliseconds of the timers that are set; a timer set again moves to the end."""
+        self.cut: set[Link] = set()
+        self.views: list[Members] = [members]
+        self.disks: dict[str, list[Any]] = {}
+        self._view_of: dict[str, int] = {}
+        self._numbers: dict[Link, int] = {}
+        self._indexes: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
+        self._doomed: dict[str, int] = {}
+        self._draws: list[int] = []
+        self._rows: list[Row] = []
+        for member in members:
+            self._create(member, members)
+            self._step(member, Start())
+
+    @property
+    def up(self) -> Members:
+        return tuple(member for member in self.processes if member not in self.crashed)
+
+    # --- what may happen
+
+    def choices(self) -> list[Choice]:
+        """What would happen by itself: packets arrive, timers run out. Faults are extra."""
+        arriving: list[Choice] = [
+            choices.Receive(packet) for packet in self.in_flight if packet.link not in self.cut
+        ]
+        return arriving + [choices.Timeout(*timer) for timer in self.timers]
+
+    def fingerprint(self) -> bytes:
+        """Everything that decides what may still happen, as canonical bytes."""
+        return fingerprint(
+            {
+                "processes": [self.processes[process].fingerprint() for process in self.up],
+                "in flight": self.in_flight,
+                "timers": self.timers,
+            }
+        )
+
+    # --- making it happen
+
+    def apply(self, choice: Choice, time_ns: int | None = None) -> list[Row]:
+        """Make the choice happen, now or at a later time, and say what came of it."""
+        if time_ns is not None:
+            assert time_ns >= self.now_ns, f"time runs backwards: {time_ns} < {self.now_ns}"
+            self.now_ns = time_ns
+        self._make(choice)
+        self.schedule.append(Step(self.now_ns, choice, tuple(self._draws)))
+        rows = self._rows
+        self._rows, self._draws = [], []
+        return rows
+
+    def _make(self, choice: Choice) -> None:
+        match choice:
+            case choices.Broadcast(process, text):
+                self._broadcast(self._living(process), text)
+            case choices.Receive(packet):
+                self._receive(packet, self._take(packet))
+            case choices.Duplicate(packet):
+                self._receive(packet, self._find(packet))
+            case choices.Drop(packet):
+                self._drop(packet)
+            case choices.Timeout(process, name):
+                self._time_out(self._living(process), name)
+            case choices.Crash(process, lost):
+                self._crash(self._living(process), lost)
+            case choices.Doom(process, sends):
+                self._doom(self._living(process), sends)
+            case choices.Recover(process):
+                self._recover(process)
+            case choices.Join(process, contact):
+                self._join(process, self._living(contact))
+            case choices.Cut(links):
+                self._cut(links)
+            case choices.Heal():
+                self._heal()
+            case choices.Settle():
+                for process in self.up:
+                    self._note(process, "settle")
+
+    def _living(self, process: str) -> str:
+        if process not in self.processes:
+            raise UsageError(f"there is no {process}; the group is {', '.join(self.processes)}")
+        if process in self.crashed:
+            raise UsageError(f"{process} has crashed")
+        return process
+
+    # --- packets
+
+    def _find(self, packet: PacketId) -> Packet:
+        if packet not in self.in_flight:
+            raise UsageError(f"no packet number {packet.number} is in flight {packet.link}")
+        if packet.link in self.cut:
+            raise UsageError(f"the link {packet.link} is cut")
+        return self.in_flight[packet]
+
+    def _take(self, packet: PacketId) -> Packet:
+        content = self._find(packet)
+        del self.in_flight[packet]
+        return content
+
+    def _receive(self, packet: PacketId, content: Packet) -> None:
+        sender, receiver = packet.link
+        self._note_packet(receiver, "receive", sender, packet.number, content)
+        self._step(receiver, Receive(sender, content))
+
+    def _drop(self, packet: PacketId) -> None:
+        if self.links != "lossy":
+            raise UsageError("only lossy links drop packets; write 'links lossy'")
+        self._take(packet)
+
+    def _send(self, sender: str, effect: Send) -> None:
+        for receiver in effect.to:
+            if receiver not in self.processes:
+                raise UsageError(f"{sender} sends to {receiver}, which does not exist")
+            link = Link(sender, receiver)
+            number = self._numbers[link] = self._numbers.get(link, 0) + 1
+            self._note_packet(sender, "send", receiver, number, effect.packet)
+            lost = receiver in self.crashed or (self.links == "lossy" and link in self.cut)
+            if not lost:
+                self.in_flight[PacketId(link, number)] = effect.packet
+            if sender in self._doomed:
+                self._doomed[sender] -= 1
+                if self._doomed[sender] == 0:
+                    self._crash(sender, ())
+                    return
+
+    # --- processes
+
+    def _create(self, process: str, members: Members) -> None:
+        def choose(label: str, weights: Sequence[int]) -> int:
+            drawn = self.draw(process, label, weights)
+            self._draws.append(drawn)
+            return drawn
+
+        chooser: Choose = choose
+        self.processes[process] = self.factory(process, members, chooser)
+        self._view_of[process] = self._view_number(members)
+
+    def _broadcast(self, process: str, text: bytes) -> None:
+        self._step(process, Broadcast((text,)))
+
+    def _time_out(self, process: str, name: str) -> None:
+        if (process, name) not in self.timers:
+            raise UsageError(f"{process} has no timer {name!r}")
+        del self.timers[process, name]
+        self._step(process, Timeout(name))
+
+    def _crash(self, process: str, lost: Sequence[PacketId]) -> None:
+        for packet in lost:
+            if packet.link.sender != process:
+                raise UsageError(f"{process} cannot lose {packet.link}: it did not send it")
+            self._take(packet)
+        self.crashed.add(process)
+        self._doomed.pop(process, None)
+        for packet in [packet for packet in self.in_flight if packet.link.receiver == process]:
+            del self.in_flight[packet]
+        for timer in [timer for timer in self.timers if timer[0] == process]:
+            del self.timers[timer]
+        self._note(process, "crash")
+
+    def _doom(self, process: str, sends: int) -> None:
+        if sends < 1:
+            raise UsageError("a process crashes after at least one send; use a plain crash")
+        self._doomed[process] = sends
+
+    def _recover(self, process: str) -> None:
+        if process not in self.crashed:
+            raise UsageError(f"{process} has not crashed")
+        if not self.processes[process].recovers:
+            raise UsageError(f"{process} keeps nothing on disk and cannot come back")
+        self.crashed.remove(process)
+        self._incarnations[process] = self._incarnations.get(process, 0) + 1
+        incarnation = self._incarnations[process]
+        self._create(process, self.processes[process].members)
+        self._note(process, "recover")
+        self._step(process, Start(incarnation, tuple(self.disks.get(process, ()))))
+        self._link_up(Link(one, other) for one, other in self._links_of(process))
+
+    def _join(self, process: str, contact: str) -> None:
+        if process in self.processes:
+            raise UsageError(f"{process} is a member already")
+        if not self.processes[contact].grows:
+            raise UsageError("this protocol has a fixed group; nobody can join")
+        members = ordered((*self.processes[contact].members, process))
+        self._create(process, members)
+        self._note(process, "join", view=self._view_of[process])
+        self._step(process, Start(joining=True))
+
+    # --- links
+
+    def _cut(self, links: Sequence[Link]) -> None:
+        for link in links:
+            if link.sender not in self.processes or link.receiver not in self.processes:
+                raise UsageError(f"there is no link {link}")
+        self.cut.update(links)
+        if self.links == "lossy":
+            for packet in [packet for packet in self.in_flight if packet.link in self.cut]:
+                del self.in_flight[packet]
+            for sender, receiver in links:
+                if sender not in self.crashed:
+                    self._step(sender, LinkDown(receiver))
+
+    def _heal(self) -> None:
+        healed = sorted(self.cut)
+        self.cut.clear()
+        if self.links == "lossy":
+            self._link_up(healed)
+
+    def _links_of(self, process: str) -> Iterator[Link]:
+        for other in self.up:
+            if other != process:
+                yield Link(process, other)
+                yield Link(other, process)
+
+    def _link_up(self, links: Iterator[Link] | Sequence[Link]) -> None:
+        for sender, receiver in links:
+            if sender not in self.crashed and receiver not in self.crashed:
+                self._step(sender, LinkUp(receiver, self._incarnations.get(receiver, 0)))
+
+    # --- effects
+
+    def _step(self, process: str, event: Event) -> None:
+        for effect in self._answer(process, event):
+            self._perform(process, event, effect)
+            if process in self.crashed:
+                return
+
+    def _answer(self, process: str, event: Event) -> list[Effect]:
+        effects = self.processes[process].step(event)
+        if isinstance(event, Broadcast):
+            answered = any(isinstance(effect, Accept | Refuse) for effect in effects)
+            assert answered, f"{process} neither accepts nor refuses {event}"
+        return effects
+
+    def _perform(self, process: str, event: Event, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(process, effect)
+            case Deliver(messages):
+                for message in messages:
+                    self._note(process, "deliver", *message.id, digest=digest(message.text))
+            case Held(ids):
+                for held in ids:
+                    self._note(process, "held", *held)
+            case Accept(ids):
+                assert isinstance(event, Broadcast), f"{process} accepts what nobody broadcast"
+                view = self._view_of[process]
+                for accepted, text in zip(ids, event.texts, strict=True):
+                    self._note(process, "broadcast", *accepted, digest=digest(text), view=view)
+            case SetTimer(name, delay_ms):
+                self.timers.pop((process, name), None)
+                self.timers[process, name] = delay_ms
+                self.on_timer(process, name, delay_ms)
+            case CancelTimer(name):
+                self.timers.pop((process, name), None)
+            case Persist(records):
+                self.disks.setdefault(process, []).extend(records)
+            case Install(view):
+                self._view_of[process] = self._view_number(view)
+                self._note(process, "view", view=self._view_of[process])
+            case Refuse() | Stable():
+                pass
+            case _:
+                raise UsageError(f"{process} answers with {effect!r}, which is not an effect")
+
+    def _view_number(self, view: Members) -> int:
+        if view not in self.views:
+            self.views.append(view)
+        return self.views.index(view)
+
+    # --- rows
+
+    def _note(
+        self,
+        process: str,
+        kind: Kind,
+        origin: Any = msgspec.UNSET,
+        seq: Any = msgspec.UNSET,
+        **columns: Any,
+    ) -> None:
+        index = self._indexes.get(process, 0)
+        self._indexes[process] = index + 1
+        self._rows.append(
+            Row(
+                run=self.run,
+                process=process,
+                index=index,
+                kind=kind,
+                time_ns=self.now_ns,
+                incarnation=self._incarnations.get(process, 0),
+                origin=origin,
+                seq=seq,
+                **columns,
+            )
+        )
+
+    def _note_packet(
+        self, process: str, kind: Kind, peer: str, number: int, packet: Packet
+    ) -> None:
+        self._note(
+            process,
+            kind,
+            *(packet.about or ()),
+            peer=peer,
+            packet=number,
+            packet_kind=packet.kind,
+            bytes=len(_encode(packet)),
+        )
