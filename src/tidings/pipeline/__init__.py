@@ -1,0 +1,16 @@
+"""Whether it did what it should: the five guarantees on Spark, from a laptop to a cluster.
+
+The only package in the project that imports pyspark. It answers to ``spec``: the same verdicts,
+the same counts, the same witnesses, for traces of any size. Read ``ingest`` (rows become
+tables), ``evidence`` (what is known about each event), ``checks`` (one guarantee per file) and
+``audit`` (the verdicts), in this order.
+"""
+
+from tidings.core import EnvironmentMissing
+
+try:
+    import pyspark  # noqa: F401 - only to say clearly that it is missing
+except ImportError as missing:
+    raise EnvironmentMissing(
+        "the audit runs on Spark; install it with: pip install 'tidings[spark]'"
+    ) from missing
