@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from tidings.core import DataError, EnvironmentMissing
@@ -147,4 +148,7 @@ def _unpacked(values: dict[str, Any], manifest: Manifest) -> Row:
         given["digest"] = given["digest"].to_bytes(8, signed=True).hex()
     if "vector" in given:
         given["vector"] = {name(position): count for position, count in given["vector"]}
-    return Row(**given)
+    try:
+        return msgspec.convert(given, Row)
+    except msgspec.ValidationError as fault:
+        raise DataError(str(fault)) from None

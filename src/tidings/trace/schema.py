@@ -35,6 +35,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 DIGEST = "xxh64-42"
 """XXH64 with seed 42: fast, and the very function that Spark calls ``xxhash64``."""
 
+Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
@@ -49,7 +50,7 @@ class Row(
     process: Name
     index: Count
     kind: Kind
-    time_ns: int
+    time_ns: Number
     incarnation: Count = 0
     origin: Name | UnsetType = UNSET
     seq: Count | UnsetType = UNSET
@@ -60,7 +61,7 @@ class Row(
     digest: Hex64 | UnsetType = UNSET
     view: Count | UnsetType = UNSET
     name: Name | UnsetType = UNSET
-    value: int | UnsetType = UNSET
+    value: Number | UnsetType = UNSET
     vector: dict[str, Count] | UnsetType = UNSET
 
     @property
@@ -105,6 +106,8 @@ def fault_of(row: Row) -> str | None:
 
 def names_in(rows: Iterable[Row]) -> set[str]:
     """Every process that the rows mention, in whatever role."""
-    return {
-        name for row in rows for name in (row.process, row.origin, row.peer) if name is not UNSET
-    }
+    return {name for row in rows for name in _names_in(row) if name is not UNSET}
+
+
+def _names_in(row: Row) -> Iterable[str | UnsetType]:
+    return (row.process, row.origin, row.peer, *(row.vector or ()))
