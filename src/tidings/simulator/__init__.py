@@ -2,6 +2,6 @@
 
 from tidings.simulator.play import recorded, replay, schedule_of, until_quiet
 from tidings.simulator.walk import Plan, walk
-from tidings.simulator.world import World
+from tidings.simulator.world import Links, World
 
-__all__ = ["Plan", "World", "recorded", "replay", "schedule_of", "until_quiet", "walk"]
+__all__ = ["Links", "Plan", "World", "recorded", "replay", "schedule_of", "until_quiet", "walk"]

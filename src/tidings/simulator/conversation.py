@@ -32,7 +32,7 @@ class Conversation:
         lines = [line for row in rows if (line := self._line(row))]
         gone = [packet for packet in before if packet not in world.in_flight]
         if not isinstance(choice, choices.Receive):
-            lines += [f"lost: {packet.link} {_packet(before[packet])}" for packet in gone]
+            lines += [f"lost: {_arrow(packet)}  {_packet(before[packet])}" for packet in gone]
         lines += self._timers
         self._timers.clear()
         return lines
@@ -53,6 +53,10 @@ class Conversation:
             case "join" | "view":
                 return f"{row.process} {row.kind}s view {row.view}"
         return ""
+
+
+def _arrow(packet: PacketId) -> str:
+    return f"{packet.link.sender} -> {packet.link.receiver}"
 
 
 def _packet(packet: Packet) -> str:

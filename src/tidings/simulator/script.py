@@ -101,7 +101,7 @@ class Script:
             name, mark, value = option.partition("=")
             if not mark:
                 raise UsageError(f"write options as name=value, not {option!r}")
-            self.options[name] = _value(value)
+            self.options[name] = option_value(value)
         factory(self.protocol, self.options)
 
     def _links(self, rest: str) -> None:
@@ -183,10 +183,11 @@ class Script:
 
     def _packet(self, words: str) -> PacketId:
         """The oldest packet in flight on a link that fits: p1->p2 [kind] [message]."""
-        link, *wanted = words.split()
+        first, *wanted = words.split() or [""]
+        link = _link(first)
         for packet, content in self.world.in_flight.items():
             described = (content.kind, str(content.about))
-            if packet.link == _link(link) and all(want in described for want in wanted):
+            if packet.link == link and all(want in described for want in wanted):
                 return packet
         raise UsageError(f"nothing in flight fits {words!r}")
 
@@ -226,7 +227,7 @@ def _time_ns(word: str) -> int:
     return round(float(number[1]) * _MS)
 
 
-def _value(word: str) -> Any:
+def option_value(word: str) -> Any:
     """The value of an option: a number, yes or no, or a word."""
     if word in ("yes", "no"):
         return word == "yes"

@@ -64,6 +64,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"only a minority may crash: at most {most} of {self.processes}",
             ),
             (not 0 <= self.lost < 1, "the share of lost packets is from 0 to below 1"),
+            (
+                not 0 <= self.mid_broadcast <= 1,
+                "the share of crashes in mid-broadcast is from 0 to 1",
+            ),
+            (self.gap_ms_mean <= 0, "the mean gap between broadcasts is above 0"),
             (not 0 <= self.duplicated <= 1, "the share of duplicated packets is from 0 to 1"),
             (self.partitions > 0 and self.processes < 2, "one process cannot be partitioned"),
             (
@@ -93,6 +98,7 @@ class _Walk:
         self.seed = seed
         self.random = random.Random(seed)
         self.rows: list[Row] = []
+        self.now_ns = 0
         self.agenda: list[tuple[int, int, Pick]] = []
         self.tickets = itertools.count()
         self.timers_due: dict[tuple[str, str], int] = {}
@@ -139,6 +145,7 @@ class _Walk:
             self._fire(timer)
         else:
             _, _, pick = heapq.heappop(self.agenda)
+            self.now_ns = time_ns
             choice = pick()
             if choice is not None:
                 self._apply(choice, time_ns)
@@ -232,7 +239,7 @@ class _Walk:
         if packet not in self.world.in_flight:
             return None
         if packet.link in self.world.cut:
-            retry_ns = self.world.now_ns + round(self.plan.retry_ms * _MS)
+            retry_ns = self.now_ns + round(self.plan.retry_ms * _MS)
             self._at(retry_ns, partial(self._arrive, how, packet))
             return None
         return how(packet)

@@ -42,7 +42,7 @@ class Histories:
         self._seen_here.clear()
 
     def add(self, row: Row) -> None:
-        if fault := fault_of(row) or self._fault_in_run(row) or self._fault_in_sequence(row):
+        if fault := self._fault_in_run(row) or fault_of(row) or self._fault_in_sequence(row):
             raise DataError(fault)
         key = (row.run, row.process)
         self.rows.setdefault(key, []).append(row)

@@ -1,0 +1,33 @@
+# Every verb starts from nothing: the virtual environment is made when it is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
+		while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
+
+demo: $(READY) ## a group of five, two killed in mid-broadcast, audited on Spark
+	@$(BIN)/tidings demo
+
+test: $(READY) ## every test that fits in a coffee break
+	@$(BIN)/pytest
+
+lint: $(READY) ## style, types, and who may import whom
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+clean: ## remove what the other verbs made
+	rm -rf $(VENV) runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@echo "installing into $(VENV): about a minute, once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[spark,dev]'
+	@touch $@

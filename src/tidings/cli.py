@@ -1,0 +1,307 @@
+"""The command line: one Typer app, thin commands.
+
+Results go to standard output, progress to standard error. Every command ends with the verdict
+or with one clear line; ``main`` turns both into the exit status.
+"""
+
+import json
+import os
+import random
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from tidings import __version__
+from tidings.core import Exit, TidingsError, UsageError
+from tidings.lab.demo import Break, demo_run, last_words
+from tidings.protocols import PROTOCOLS
+from tidings.report import campaign_table, explain, verdict_table
+from tidings.simulator import Links, Plan, walk
+from tidings.simulator.scenario import play_scenario
+from tidings.simulator.script import option_value
+from tidings.spec import Verdict, exit_status, judge
+from tidings.trace import Format, Manifest, Run, refuse_to_overwrite, write_runs
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Group messaging that cannot lose, repeat or reorder, and the tool to prove it.",
+    epilog="Start with: tidings demo",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+
+
+def say(text: str) -> None:
+    """Plain words, never wrapped: the terminal does that better."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; whatever happens, end with one line and the right status."""
+    try:
+        words = sys.argv[1:] if arguments is None else arguments
+        status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
+        return int(status or 0)
+    except TidingsError as error:
+        return _fail(str(error), error.status)
+    except TyperException as error:
+        return _fail(f"{error.format_message()} (see tidings --help)", Exit.USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        out.print("UNKNOWN")
+        return _fail("interrupted", Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if os.environ.get("TIDINGS_DEBUG"):
+            traceback.print_exc()
+        return _fail(
+            f"a bug in tidings: {type(error).__name__}: {error} "
+            "(TIDINGS_DEBUG=1 shows where; please report it)",
+            Exit.BUG,
+        )
+
+
+def _fail(line: str, status: Exit) -> int:
+    err.print(f"tidings: {' '.join(line.split())}", markup=False, soft_wrap=True)
+    return status
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"tidings {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _app(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Group messaging that cannot lose, repeat or reorder, and the tool to prove it."""
+
+
+@app.command(epilog="Example: tidings simulate --seed 7 --processes 5 --crashes 2 --trace runs/7")
+def simulate(
+    file: Annotated[
+        Path | None, typer.Argument(help="A scenario file; without one the run is random.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything; drawn if absent.")] = None,
+    protocol: Annotated[
+        str, typer.Option(help=f"One of: {', '.join(PROTOCOLS)}.")
+    ] = "majority-relay",
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the protocol, as name=value.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="The size of the group.")] = 5,
+    broadcasts: Annotated[int, typer.Option(help="How many messages.")] = 20,
+    crashes: Annotated[int, typer.Option(help="How many crash: at most a minority.")] = 0,
+    mid_broadcast: Annotated[
+        float, typer.Option(help="Share of crashes in the middle of a broadcast.")
+    ] = 0.5,
+    duplicated: Annotated[float, typer.Option(help="Share of packets that arrive twice.")] = 0.0,
+    lost: Annotated[float, typer.Option(help="Share of packets that get lost.")] = 0.0,
+    links: Annotated[Links, typer.Option(help="Whether links send again what they lose.")] = (
+        "retrying"
+    ),
+    partitions: Annotated[int, typer.Option(help="How often the group is cut in two.")] = 0,
+    trace: Annotated[Path | None, typer.Option(help="Write the trace to this new folder.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = "jsonl",
+    as_json: AsJson = False,
+) -> None:
+    """Run a group in the simulator: a scenario file, or a random run with faults.
+
+    Exits 0 if the five guarantees hold, 1 if one is violated, 2 if one cannot be judged.
+    """
+    if trace is not None:
+        refuse_to_overwrite(trace)
+    if file is not None:
+        run = _play(file, quiet=as_json)
+    else:
+        if seed is None:
+            seed = random.SystemRandom().randrange(1_000_000)
+        if not as_json:
+            say(f"seed   {seed}")
+        plan = Plan(
+            protocol=protocol,
+            options=_options(option or []),
+            processes=processes,
+            broadcasts=broadcasts,
+            links=links,
+            crashes=crashes,
+            mid_broadcast=mid_broadcast,
+            duplicated=duplicated,
+            lost=lost,
+            partitions=partitions,
+        )
+        run = walk(plan, seed)
+    rows = write_runs(trace, [run], form) if trace is not None else None
+    verdicts = judge(run)
+    if as_json:
+        _print_json(_result(run.manifest, verdicts) | {"trace": trace and str(trace)})
+    else:
+        _print_run(run)
+        if rows is not None:
+            say(f"trace  {trace}: {rows:,} rows")
+        _print_verdicts(run.manifest, verdicts)
+    raise typer.Exit(exit_status(verdicts))
+
+
+@app.command(epilog="Example: tidings audit runs/7")
+def audit(
+    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
+    examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the five guarantees on any trace, on Spark.
+
+    Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
+    """
+    audited = _audit(path, examples)
+    status = exit_status([verdict for run in audited.verdicts.values() for verdict in run])
+    if as_json:
+        _print_json(
+            {
+                "rows": audited.rows,
+                "runs": [
+                    _result(audited.manifests[run], verdicts)
+                    for run, verdicts in audited.verdicts.items()
+                ],
+            }
+        )
+    else:
+        say(f"{audited.rows:,} rows of {len(audited.verdicts):,} run(s) audited")
+        if len(audited.verdicts) > 1:
+            out.print(campaign_table(audited.verdicts))
+        for run, verdicts in audited.verdicts.items():
+            if len(audited.verdicts) == 1 or exit_status(verdicts) is Exit.VIOLATED:
+                _print_verdicts(audited.manifests[run], verdicts)
+    raise typer.Exit(status)
+
+
+@app.command(epilog="Example: tidings demo --break order")
+def demo(
+    broken: Annotated[
+        Break | None,
+        typer.Option("--break", help="Run a protocol with this flaw instead."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
+    folder: Annotated[
+        Path, typer.Option("--out", help="Where the trace goes; an earlier demo is replaced.")
+    ] = Path("runs/demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Five processes, two killed in the middle of a broadcast; Spark audits what they logged.
+
+    Exits 0 when all five guarantees hold; with --break, exits 1 and names what broke.
+    """
+    run = demo_run(seed, broken)
+    rows = write_runs(folder, [run], "parquet")
+    if not as_json:
+        say(f"seed   {seed}")
+        _print_run(run)
+        for process, message, copies in last_words(run):
+            others = len(run.manifest.names) - 1
+            say(
+                f"crash  {process} died broadcasting {message}: {copies} of {others} copies had "
+                "left"
+            )
+        say(f"trace  {folder}: {rows:,} rows")
+    audited = _audit(folder, examples=1)
+    verdicts = audited.verdicts[run.manifest.run]
+    if as_json:
+        _print_json(_result(run.manifest, verdicts) | {"written": rows, "audited": audited.rows})
+    else:
+        say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark")
+        _print_verdicts(run.manifest, verdicts)
+    raise typer.Exit(exit_status(verdicts))
+
+
+# --- parts of commands
+
+
+def _play(file: Path, quiet: bool) -> Run:
+    played = play_scenario(file)
+    if not quiet:
+        say(played.conversation())
+    if (surprise := played.surprise()) is not None:
+        raise UsageError(surprise)
+    return played.run
+
+
+def _audit(path: Path, examples: int) -> Any:
+    """The pipeline, imported late: everything else works without Spark."""
+    if examples < 0:
+        raise UsageError("--examples takes 0 or more")
+    with err.status("looking for Spark and Java") as status:
+        from tidings import pipeline
+
+        def progress(stage: str) -> None:
+            status.update(stage)
+            if not err.is_terminal:
+                err.print(f"... {stage}", markup=False)
+
+        with pipeline.session(progress=progress) as spark:
+            return pipeline.audit(spark, path, examples=examples, progress=progress)
+
+
+def _options(pairs: Sequence[str]) -> dict[str, Any]:
+    options = {}
+    for pair in pairs:
+        name, mark, value = pair.partition("=")
+        if not mark:
+            raise UsageError(f"--option takes name=value, not {pair!r}")
+        options[name] = option_value(value)
+    return options
+
+
+def _print_run(run: Run) -> None:
+    manifest = run.manifest
+    kinds = [row.kind for row in run.rows]
+    crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
+    say(
+        f"run    {manifest.run}: {manifest.protocol}, {len(manifest.members)} processes, "
+        f"{kinds.count('broadcast'):,} broadcasts, {kinds.count('deliver'):,} deliveries, "
+        f"{kinds.count('send'):,} packets" + (f", crashed: {', '.join(crashed)}" if crashed else "")
+    )
+
+
+def _print_verdicts(manifest: Manifest, verdicts: Sequence[Verdict]) -> None:
+    out.print()
+    out.print(verdict_table(verdicts))
+    for verdict in verdicts:
+        for violation in verdict.violations[:1]:
+            out.print()
+            say(explain(violation, manifest.run, manifest.seed))
+
+
+def _result(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    return {
+        "run": manifest.run,
+        "seed": manifest.seed,
+        "protocol": manifest.protocol,
+        "verdicts": {verdict.guarantee.value: msgspec.to_builtins(verdict) for verdict in verdicts},
+    }
+
+
+def _print_json(result: Mapping[str, Any]) -> None:
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def run_and_exit() -> NoReturn:
+    """The entry point of the installed command."""
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Verdicts in a terminal."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from tidings.spec import Guarantee, Value, Verdict
+
+_STYLE = {Value.HOLDS: "bold green", Value.VIOLATED: "bold red", Value.UNKNOWN: "bold yellow"}
+_MARK = {Value.HOLDS: "✓", Value.VIOLATED: "✗", Value.UNKNOWN: "?"}
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    """One run, five lines."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("guarantee")
+    table.add_column("verdict")
+    table.add_column("judged", justify="right")
+    table.add_column("violations", justify="right")
+    table.add_column("")
+    for verdict in verdicts:
+        table.add_row(
+            verdict.guarantee.value,
+            Text(f"{_MARK[verdict.value]} {verdict.value.value}", _STYLE[verdict.value]),
+            f"{verdict.judged:,} {_unit(verdict.guarantee)}",
+            f"{verdict.violated:,}" if verdict.violated else "-",
+            verdict.reason or (f"{verdict.not_owed:,} not owed" if verdict.not_owed else ""),
+        )
+    return table
+
+
+def _unit(guarantee: Guarantee) -> str:
+    liveness = guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
+    return "broadcasts" if liveness else "deliveries"
+
+
+def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:
+    """Many runs: for each guarantee, in how many it held."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("guarantee")
+    for value in Value:
+        table.add_column(Text(value.value, _STYLE[value]), justify="right")
+    table.add_column("first violated in")
+    for guarantee, of_guarantee in zip(
+        Guarantee, zip(*verdicts_of_runs.values(), strict=True), strict=True
+    ):
+        counts = Counter(verdict.value for verdict in of_guarantee)
+        named = zip(verdicts_of_runs, of_guarantee, strict=True)
+        first = next((run for run, verdict in named if verdict.value is Value.VIOLATED), "")
+        table.add_row(guarantee.value, *(f"{counts[value]:,}" for value in Value), first)
+    return table

@@ -1,0 +1,109 @@
+"""The vocabulary: names, quorums, ids, and state that can be copied and compared."""
+
+import pytest
+
+from tidings.core import (
+    Broadcast,
+    Message,
+    MessageId,
+    Process,
+    Receive,
+    UsageError,
+    is_name,
+    majority,
+    ordered,
+    quorum,
+    take_first,
+)
+from tidings.core.state import copied, fingerprint, shown
+from tidings.protocols import PROTOCOLS, factory
+from tidings.protocols.majority_relay import Copy
+
+
+def test_members_are_in_the_order_a_person_expects() -> None:
+    assert ordered(["p10", "p2", "p1", "p2", "anna"]) == ("anna", "p1", "p2", "p10")
+
+
+def test_names_are_plain_words() -> None:
+    assert [is_name(name) for name in ("p1", "anna-b.c_d", "", "1p", "a b", "ä")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_a_quorum_always_includes_a_survivor_and_survivors_always_make_a_quorum(size: int) -> None:
+    may_crash = size - majority(size)
+    assert may_crash == quorum(size) - 1
+    assert quorum(size) > may_crash
+    assert size - may_crash >= quorum(size)
+
+
+def test_a_message_id_reads_as_it_is_written() -> None:
+    assert str(MessageId("p1", 4)) == "p1#4"
+    assert MessageId.parse("p1#4") == MessageId("p1", 4)
+    for wrong in ("p1", "#4", "p1#", "p1#x"):
+        with pytest.raises(UsageError, match="is not a message"):
+            MessageId.parse(wrong)
+
+
+def test_a_packet_knows_its_kind_and_what_it_is_about() -> None:
+    copy = Copy(MessageId("p1", 1), b"x", (0,))
+    assert (copy.kind, copy.about) == ("copy", MessageId("p1", 1))
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_insertion() -> None:
+    one = {MessageId("p1", 1): {"a", "b"}, MessageId("p1", 2): set()}
+    other = {MessageId("p1", 2): set(), MessageId("p1", 1): {"b", "a"}}
+    assert fingerprint(one) == fingerprint(other)
+    assert fingerprint(one) != fingerprint({MessageId("p1", 1): {"a"}})
+
+
+def test_a_copy_shares_nothing_that_can_change() -> None:
+    original = {"sets": [{1}, {2}], "dict": {"a": [1]}, "fixed": (1, b"x")}
+    twin = copied(original)
+    twin["sets"][0].add(9)
+    twin["dict"]["a"].append(9)
+    assert original == {"sets": [{1}, {2}], "dict": {"a": [1]}, "fixed": (1, b"x")}
+
+
+def test_state_is_shown_in_plain_values() -> None:
+    state = {MessageId("p1", 2): Message(MessageId("p1", 2), b"\xff!"), "who": {"b", "a"}}
+    assert shown({"messages": {MessageId("p1", 2): state[MessageId("p1", 2)]}}) == {
+        "messages": {"p1#2": {"id": "p1#2", "text": "\\xff!"}}
+    }
+    assert shown(state["who"]) == ["a", "b"]
+
+
+@pytest.fixture
+def process() -> Process:
+    return factory("majority-relay")("p1", ("p1", "p2", "p3"), take_first)
+
+
+def test_a_fork_goes_its_own_way(process: Process) -> None:
+    process.step(Broadcast((b"hello",)))
+    twin = process.fork(take_first)
+    assert twin == process
+    assert twin.fingerprint() == process.fingerprint()
+    twin.step(Receive("p2", Copy(MessageId("p1", 1), b"hello", (0, 0, 0))))
+    assert twin != process
+    assert twin.fingerprint() != process.fingerprint()
+    assert process.describe()["delivered"] == {"p1": 0, "p2": 0, "p3": 0}
+    assert twin.describe()["delivered"] == {"p1": 1, "p2": 0, "p3": 0}
+
+
+def test_unknown_protocols_and_options_are_named() -> None:
+    with pytest.raises(UsageError, match="unknown protocol 'urb'; known: majority-relay"):
+        factory("urb")
+    with pytest.raises(UsageError, match="majority-relay has no option 'fast'"):
+        factory("majority-relay", {"fast": True})
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_can_be_made(name: str) -> None:
+    made = factory(name)("p1", ("p1",), take_first)
+    assert made.step(Broadcast((b"x",)))

@@ -1,0 +1,86 @@
+"""majority-relay, the first algorithm: what it says, what it costs, what it guarantees."""
+
+import pytest
+
+from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, take_first
+from tidings.protocols import factory
+from tidings.protocols.majority_relay import Copy
+from tidings.simulator import Plan, walk
+from tidings.spec import Value, judge
+
+
+def process(me: str, size: int):
+    members = tuple(f"p{number}" for number in range(1, size + 1))
+    return factory("majority-relay")(me, members, take_first)
+
+
+def delivered(effects) -> list[str]:
+    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
+
+
+def test_one_process_alone_delivers_at_once() -> None:
+    assert delivered(process("p1", 1).step(Broadcast((b"a", b"a")))) == ["p1#1", "p1#2"]
+
+
+def test_the_relay_leaves_before_the_delivery() -> None:
+    effects = process("p2", 3).step(Receive("p1", Copy(MessageId("p1", 1), b"x", (0, 0, 0))))
+    kinds = [type(effect) for effect in effects]
+    assert kinds.index(Send) < kinds.index(Deliver)
+
+
+def test_half_of_five_is_three_distinct_relayers() -> None:
+    p2 = process("p2", 5)
+    copy = Copy(MessageId("p1", 1), b"x", (0, 0, 0, 0, 0))
+    assert delivered(p2.step(Receive("p1", copy))) == []
+    assert delivered(p2.step(Receive("p1", copy))) == [], "the same relayer counted twice"
+    assert delivered(p2.step(Receive("p4", copy))) == ["p1#1"]
+
+
+def test_a_late_copy_is_not_relayed_again() -> None:
+    p2 = process("p2", 3)
+    copy = Copy(MessageId("p1", 1), b"x", (0, 0, 0))
+    p2.step(Receive("p1", copy))
+    assert p2.step(Receive("p3", copy)) == []
+
+
+def test_why_names_what_is_missing() -> None:
+    p3 = process("p3", 5)
+    p3.step(Receive("p2", Copy(MessageId("p2", 2), b"x", (1, 0, 0, 0, 0))))
+    said = p3.why(MessageId("p2", 2))
+    assert "1 more of p1, p4, p5 to relay it" in said
+    assert "p2#1 to be delivered first" in said
+    assert "its cause p1#1" in said
+    assert p3.why(MessageId("p9", 1)) == "p9 is not a member"
+    assert p3.why(MessageId("p1", 1)) == "p3 has never seen p1#1"
+    alone = process("p1", 1)
+    alone.step(Broadcast((b"x",)))
+    assert alone.why(MessageId("p1", 1)) == "p1 has delivered p1#1"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 10])
+def test_one_broadcast_costs_a_packet_from_everyone_to_everyone(size: int) -> None:
+    run = walk(Plan(processes=size, broadcasts=1), seed=1)
+    assert sum(row.kind == "send" for row in run.rows) == size * (size - 1)
+
+
+def test_what_is_delivered_is_forgotten() -> None:
+    p1 = process("p1", 1)
+    p1.step(Broadcast(tuple(b"x" for _ in range(50))))
+    small = len(p1.fingerprint())
+    p1.step(Broadcast(tuple(b"x" for _ in range(50))))
+    assert len(p1.fingerprint()) == small
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_the_guarantees_hold_in_random_runs_with_every_fault(size: int) -> None:
+    plan = Plan(
+        processes=size,
+        broadcasts=12,
+        crashes=(size + 1) // 2 - 1,
+        duplicated=0.2,
+        lost=0.1,
+        partitions=1 if size > 1 else 0,
+    )
+    for seed in range(60):
+        broken = [v for v in judge(walk(plan, seed)) if v.value is not Value.HOLDS]
+        assert not broken, f"seed {seed}: {broken}"
