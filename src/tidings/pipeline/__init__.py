@@ -14,3 +14,9 @@ except ImportError as missing:
     raise EnvironmentMissing(
         "the audit runs on Spark; install it with: pip install 'tidings[spark]'"
     ) from missing
+
+from tidings.pipeline.audit import Audit, audit, judge, verdicts
+from tidings.pipeline.case import Case, examine, violations
+from tidings.pipeline.session import session
+
+__all__ = ["Audit", "Case", "audit", "examine", "judge", "session", "verdicts", "violations"]

@@ -5,7 +5,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -20,15 +20,21 @@ _GIB = 1 << 30
 
 
 def session(
-    master: str = "local[*]", remote: str | None = None, memory_gib: int | None = None
+    master: str = "local[*]",
+    remote: str | None = None,
+    memory_gib: int | None = None,
+    progress: Callable[[str], None] = lambda stage: None,
 ) -> SparkSession:
     """A session on this machine, on a cluster (``master``), or on a Connect server (``remote``)."""
     if remote is not None:
+        progress(f"connecting to Spark at {remote}")
         return _remote_session(remote)
     builder = SparkSession.builder.appName("tidings").master(master)
     for option, value in _options(master, memory_gib or _memory_gib()).items():
         builder = builder.config(option, value)
+    progress("looking for Java")
     java = find_java()
+    progress(f"starting Spark on Java {java.version}")
     try:
         with _environment(JAVA_HOME=str(launcher_home(java)), SPARK_LOCAL_IP=_address(master)):
             return builder.getOrCreate()
@@ -52,6 +58,8 @@ def _options(master: str, memory_gib: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Noting the line of Python behind every expression costs more than small audits do.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidings-warehouse"),
     }
     if _is_local(master):

@@ -1,0 +1,169 @@
+"""The verdicts on a whole trace: counted on Spark, stated by the specification's own words."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from tidings.core import Members, MessageId
+from tidings.pipeline.case import Case, Progress, breaches, examine, silent
+from tidings.pipeline.checks import CHECKS, no_creation
+from tidings.pipeline.facts import Ending
+from tidings.spec import Guarantee, Place, Verdict, Violation
+from tidings.spec.verdict import decide
+from tidings.trace import Manifest
+
+Key = tuple[int, str]
+"""A run and a guarantee."""
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """The five verdicts on every run of a trace, in the order of its manifests."""
+
+    rows: int
+    manifests: Mapping[str, Manifest]
+    verdicts: Mapping[str, tuple[Verdict, ...]]
+
+
+def audit(
+    spark: SparkSession, path: Path | str, *, examples: int = 3, progress: Progress = silent
+) -> Audit:
+    """All five verdicts on every run, each with its first few violations."""
+    with examine(spark, path, progress=progress) as case:
+        return Audit(
+            rows=case.rows,
+            manifests={manifest.run: manifest for manifest in case.trace.manifests},
+            verdicts=judge(case, examples=examples, progress=progress),
+        )
+
+
+def judge(
+    case: Case, *, examples: int = 3, progress: Progress = silent
+) -> dict[str, tuple[Verdict, ...]]:
+    """The five verdicts on each run of an open case."""
+    progress("judging the five guarantees")
+    counts = {row.run: row for row in counted(case.events()).collect()}
+    violated = [run for run, row in counts.items() if any(row[g].violated for g in Guarantee)]
+    shown: dict[Key, list[Violation]] = {}
+    if violated:
+        progress("looking for the events that show what was violated")
+        shown = _first_violations(case, violated, max(examples, 1))
+    return {
+        ending.evidence.run.manifest.run: tuple(
+            _verdict(
+                guarantee,
+                counts.get(ending.run),
+                shown.get((ending.run, guarantee), []),
+                doubt,
+                examples,
+            )
+            for guarantee, doubt in _doubts(case, ending, counts.get(ending.run)).items()
+        )
+        for ending in case.endings
+    }
+
+
+def verdicts(case: Case) -> DataFrame:
+    """The verdicts as a table: run, guarantee, value, judged, not_owed, violated, reason."""
+    columns = ("guarantee", "value", "judged", "not_owed", "violated", "reason")
+    rows = [
+        {"run": run} | {column: getattr(verdict, column) for column in columns}
+        for run, five in judge(case, examples=0).items()
+        for verdict in five
+    ]
+    return case.spark.createDataFrame(pa.Table.from_pylist(rows))
+
+
+def counted(events: DataFrame) -> DataFrame:
+    """For each run and guarantee how much was judged, not owed and violated, in one pass.
+
+    Columns: run, one struct for each guarantee, and ``unreached``: the first delivery whose
+    broadcast the origin's history does not reach, if any.
+    """
+    first_unreached = F.min(
+        F.when(no_creation.is_unreached(), F.struct("process", "index", "origin", "seq"))
+    )
+    sums = [
+        F.struct(
+            _sum(counts.judged).alias("judged"),
+            _sum(counts.not_owed).alias("not_owed"),
+            _sum(counts.violated).alias("violated"),
+        ).alias(guarantee.value)
+        for guarantee, counts in ((one, check.counts()) for one, check in CHECKS.items())
+    ]
+    return events.groupBy("run").agg(*sums, first_unreached.alias("unreached"))
+
+
+def _sum(count: Column | None) -> Column:
+    if count is None:
+        return F.lit(0)
+    return F.coalesce(F.sum(count.cast("bigint")), F.lit(0))
+
+
+def _first_violations(case: Case, runs: list[int], examples: int) -> dict[Key, list[Violation]]:
+    """The first few violations of each guarantee in each of these runs, by process and place."""
+    in_order = Window.partitionBy("run", "guarantee").orderBy("process", "witness", "origin", "seq")
+    rank = F.row_number().over(in_order)
+    events = case.events(runs).persist()
+    first = breaches(events).withColumn("rank", rank).where(F.col("rank") <= examples).collect()
+    events.unpersist()
+    shown: dict[Key, list[Violation]] = {}
+    for row in sorted(first, key=lambda row: int(row["rank"])):
+        names = case.trace.names[row.run]
+        shown.setdefault((row.run, row.guarantee), []).append(_named(row, names))
+    return shown
+
+
+def _named(row: Any, names: Members) -> Violation:
+    is_caused = row.cause_origin is not None
+    return Violation(
+        guarantee=Guarantee(row.guarantee),
+        process=names[row.process],
+        message=MessageId(names[row.origin], row.seq),
+        witness=tuple(Place(names[at["process"]], at["index"]) for at in row.witness),
+        cause=MessageId(names[row.cause_origin], row.cause_seq) if is_caused else None,
+    )
+
+
+def _doubts(case: Case, ending: Ending, counts: Any) -> dict[Guarantee, str]:
+    """Why each guarantee of a run cannot be judged to the end, if so."""
+    histories = ending.evidence.doubt_about_histories
+    broadcasts = histories or _doubt_about_broadcasts(case.trace.names[ending.run], counts)
+    the_end = ending.evidence.doubt_about_the_end
+    return {
+        Guarantee.NO_DUPLICATION: histories,
+        Guarantee.NO_CREATION: broadcasts,
+        Guarantee.VALIDITY: the_end,
+        Guarantee.UNIFORM_AGREEMENT: the_end,
+        Guarantee.CAUSAL_ORDER: broadcasts,
+    }
+
+
+def _doubt_about_broadcasts(names: Members, counts: Any) -> str:
+    if counts is None or counts.unreached is None:
+        return ""
+    message = MessageId(names[counts.unreached.origin], counts.unreached.seq)
+    return f"{message.origin}'s history does not reach {message}"
+
+
+def _verdict(
+    guarantee: Guarantee, counts: Any, shown: list[Violation], doubt: str, examples: int
+) -> Verdict:
+    """The specification decides from the first violations; all of them are counted."""
+    if counts is None:
+        return decide(guarantee, judged=0, doubt=doubt)
+    count = counts[guarantee]
+    verdict = decide(
+        guarantee,
+        judged=count.judged,
+        not_owed=count.not_owed,
+        violations=shown,
+        doubt=doubt,
+    )
+    return msgspec.structs.replace(
+        verdict, violated=count.violated, violations=tuple(shown[:examples])
+    )

@@ -1,0 +1,96 @@
+"""A trace opened for judgement: every table that a notebook or the audit may ask for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from tidings.pipeline.checks import CHECKS
+from tidings.pipeline.evidence import known_events, with_messages
+from tidings.pipeline.facts import Ending, Facts, endings, facts_of
+from tidings.pipeline.ingest import Trace, ingest
+from tidings.pipeline.owed import first_forsaken
+
+Progress = Callable[[str], None]
+
+
+def silent(stage: str) -> None:
+    """The progress of those who do not want to know."""
+
+
+class Case(NamedTuple):
+    """A checked trace and what is known about its runs; the large tables are made on demand."""
+
+    spark: SparkSession
+    trace: Trace
+    endings: Sequence[Ending]
+    facts: Facts
+
+    def events(self, runs: Sequence[int] | None = None) -> DataFrame:
+        """``evidence.known_events`` of all runs, or of these."""
+        rows = self.trace.rows
+        if runs is not None:
+            rows = rows.where(F.col("run").isin(list(runs)))
+        return known_events(rows, self.facts, self.trace.width)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read and checked."""
+        return sum(life.rows for life in self.trace.lives.values())
+
+
+@contextmanager
+def examine(
+    spark: SparkSession, path: Path | str, *, progress: Progress = silent
+) -> Iterator[Case]:
+    """Open a trace, or refuse it; its tables live as long as the block."""
+    with TemporaryDirectory(prefix="tidings-") as spool:
+        progress("reading the trace and checking every row")
+        trace = ingest(spark, Path(path), Path(spool))
+        ended = endings(trace)
+        facts = facts_of(spark, ended, forsaken={})
+        if any(ending.is_doomed for ending in ended):
+            progress("following what was lost with a majority")
+            met = with_messages(trace.rows, trace.width)
+            facts = facts_of(spark, ended, first_forsaken(spark, met, facts))
+        yield Case(spark, trace, ended, facts)
+
+
+def breaches(events: DataFrame) -> DataFrame:
+    """Every violation, in numbers: the rows of ``checks.schema.VIOLATIONS``."""
+    return reduce(DataFrame.unionByName, (check.violations(events) for check in CHECKS.values()))
+
+
+def violations(case: Case) -> DataFrame:
+    """Every violation, with names for the numbers."""
+    labels = [
+        {"run": number, "label": manifest.run, "names": list(case.trace.names[number])}
+        for number, manifest in enumerate(case.trace.manifests)
+    ]
+    schema = pa.schema({"run": pa.int32(), "label": pa.string(), "names": pa.list_(pa.string())})
+    labelled = case.spark.createDataFrame(pa.Table.from_pylist(labels, schema=schema))
+    return (
+        breaches(case.events())
+        .join(F.broadcast(labelled), "run", "inner")
+        .select(
+            F.col("label").alias("run"),
+            "guarantee",
+            F.get("names", "process").alias("process"),
+            F.get("names", "origin").alias("origin"),
+            "seq",
+            F.get("names", "cause_origin").alias("cause_origin"),
+            "cause_seq",
+            F.transform("witness", _named_place).alias("witness"),
+        )
+    )
+
+
+def _named_place(place: Column) -> Column:
+    name = F.get("names", place["process"])
+    return F.struct(name.alias("process"), place["index"].alias("index"))

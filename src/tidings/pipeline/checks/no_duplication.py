@@ -1,0 +1,27 @@
+"""A process delivers a message at most once."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from tidings.pipeline.checks.schema import Counts, breaches, is_delivery, place
+from tidings.spec import Guarantee
+
+
+def counts() -> Counts:
+    return Counts(judged=is_delivery(), violated=_is_repeated())
+
+
+def violations(events: DataFrame) -> DataFrame:
+    return breaches(
+        events.where(_is_repeated()).withColumn("first", _first_delivery_here()),
+        Guarantee.NO_DUPLICATION,
+        witness=F.array(place("process", "first"), place("process", "index")),
+    )
+
+
+def _is_repeated() -> Column:
+    return is_delivery() & (F.col("index") > _first_delivery_here())
+
+
+def _first_delivery_here() -> Column:
+    return F.get("delivered_at", "process")

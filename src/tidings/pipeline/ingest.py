@@ -1,0 +1,188 @@
+"""A trace on disk becomes one table of checked rows.
+
+Spark reads Parquet only. Each file of the trace appears in a folder of our own under its number,
+in the order in which the files are read: Parquet files as links, JSON Lines converted on the
+way by the reader that can name the line of a fault. So a file's number tells a missing file from
+a gap within one, and no name that a user chose reaches Spark's glob patterns.
+
+Runs and processes become numbers. A run's number is its position among the manifests; a
+process's number is its place in the order a person expects (p2 before p10), not its position in
+the run's dictionary, so that "the first" means the same here as in the specification.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from tidings.core import DataError, Members, ordered
+from tidings.pipeline.faults import PROCESS, fault_in_row, in_sequence
+from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests
+from tidings.trace.histories import Histories
+
+STORED = (
+    "run string, process smallint, index bigint, kind string, time_ns bigint, incarnation bigint, "
+    "origin smallint, seq bigint, peer smallint, packet bigint, packet_kind string, bytes bigint, "
+    "digest bigint, view bigint, name string, value bigint, vector map<smallint, bigint>"
+)
+"""The columns of a Parquet trace, as Spark calls their types."""
+
+
+class Life(NamedTuple):
+    """What became of one process: how long its history is and how it ends."""
+
+    rows: int
+    last_kind: str
+    holed: bool
+
+
+class Trace(NamedTuple):
+    """Checked rows, and the small things about them that the driver knows."""
+
+    rows: DataFrame
+    """run, process, index, kind, origin, seq, digest, view: numbers for runs and processes."""
+    manifests: Sequence[Manifest]
+    names: Sequence[Members]
+    """For each run the names that its process numbers stand for."""
+    lives: Mapping[tuple[int, int], Life]
+
+    @property
+    def width(self) -> int:
+        """The number of processes of the largest run."""
+        return max(map(len, self.names))
+
+
+def ingest(spark: SparkSession, path: Path, spool: Path) -> Trace:
+    """Read the trace at ``path`` by way of the empty folder ``spool``, or refuse it."""
+    files = layout(path)
+    manifests = read_manifests(files.manifests)
+    sources = _fill(spool, files.jsonl, files.parquet, manifests)
+    stored = spark.read.schema(STORED).parquet(str(spool))
+    runs = runs_table(spark, manifests)
+    names = [ordered(manifest.names) for manifest in manifests.values()]
+    return Trace(
+        rows=numbered(stored, runs),
+        manifests=tuple(manifests.values()),
+        names=names,
+        lives=_lives(placed(stored, runs), sources, names),
+    )
+
+
+def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFrame:
+    """run, number, numbers (of the names in its dictionary), known (how many views it has)."""
+    runs = []
+    for number, manifest in enumerate(manifests.values()):
+        places = {name: place for place, name in enumerate(ordered(manifest.names))}
+        runs.append(
+            {
+                "run": manifest.run,
+                "number": number,
+                "numbers": [places[name] for name in manifest.names],
+                "known": len(manifest.views),
+            }
+        )
+    schema = pa.schema(
+        {
+            "run": pa.string(),
+            "number": pa.int32(),
+            "numbers": pa.list_(pa.int16()),
+            "known": pa.int64(),
+        }
+    )
+    return spark.createDataFrame(pa.Table.from_pylist(runs, schema=schema))
+
+
+def numbered(stored: DataFrame, runs: DataFrame) -> DataFrame:
+    """The rows that are judged, with numbers for names."""
+    return stored.join(F.broadcast(runs), "run", "inner").select(
+        F.col("number").alias("run"),
+        F.get("numbers", "process").alias("process"),
+        *("index", "kind"),
+        F.get("numbers", "origin").alias("origin"),
+        *("seq", "digest", "view"),
+    )
+
+
+def placed(stored: DataFrame, runs: DataFrame) -> DataFrame:
+    """Every row with the place it was read from, and what is wrong with it by itself."""
+    places = stored.select(
+        *stored.columns,
+        F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
+        F.col("_metadata.row_index").alias("row"),
+    )
+    return places.join(F.broadcast(runs), "run", "left").select(
+        F.col("number").alias("run"),
+        F.get("numbers", "process").alias("process"),
+        *("file", "row", "index", "kind"),
+        F.coalesce("incarnation", F.lit(0)).alias("incarnation"),
+        fault_in_row().alias("fault"),
+    )
+
+
+def _fill(
+    spool: Path,
+    lines: Sequence[Path],
+    tables: Sequence[Path],
+    manifests: Mapping[str, Manifest],
+) -> list[Path]:
+    """Put every file of the trace into the spool under its number; the sources by number."""
+    sources = [*lines, *tables]
+    reader = _LineReader(manifests)
+    for number, source in enumerate(sources):
+        target = spool / f"{number:06}.parquet"
+        if source in tables:
+            parquet.check_file(source)
+            target.symlink_to(source.resolve())
+        else:
+            jsonl.read_rows(source, reader)
+            parquet.write_rows(target, reader.here, manifests)
+    return sources
+
+
+class _LineReader(Histories):
+    """Checks every row like its parent, but keeps only one file, and the end of each history."""
+
+    def begin_file(self) -> None:
+        super().begin_file()
+        self.here: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        super().add(row)
+        self.here.append(row)
+        del self.rows[row.run, row.process][:-1]
+
+
+def _lives(
+    rows: DataFrame, sources: Sequence[Path], names: Sequence[Members]
+) -> dict[tuple[int, int], Life]:
+    """How each history ends; DataError for the first row, in reading order, that is wrong."""
+    in_order = F.struct("file", "row")
+    fault = F.when(F.col("fault").isNotNull(), F.struct("file", "row", "fault"))
+    histories = (
+        in_sequence(rows)
+        .groupBy("run", "process")
+        .agg(
+            F.count("*").alias("rows"),
+            F.max_by("kind", in_order).alias("last_kind"),
+            F.bool_or("after_hole").alias("holed"),
+            F.min(fault).alias("fault"),
+        )
+        .collect()
+    )
+    faulty = [history for history in histories if history.fault is not None]
+    if faulty:
+        raise _data_error(min(faulty, key=lambda history: history.fault), sources, names)
+    return {
+        (history.run, history.process): Life(history.rows, history.last_kind, history.holed)
+        for history in histories
+    }
+
+
+def _data_error(history: Any, sources: Sequence[Path], names: Sequence[Members]) -> DataError:
+    file, row, fault = history.fault
+    if history.process is not None:
+        fault = fault.replace(PROCESS, names[history.run][history.process])
+    return DataError(f"{sources[file]}: row {row + 1}: {fault}")
