@@ -1,7 +1,9 @@
 """What all tests share: one Spark session, and the --rewrite of golden conversations."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,7 +17,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One session for all pipeline tests: a JVM takes seconds to start."""
-    from tidings import pipeline
+    from tidings.pipeline.session import session
 
-    with pipeline.session() as session:
-        yield session
+    with session() as started:
+        yield started
+
+
+class Answer(NamedTuple):
+    """What a command said, and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Tidings = Callable[..., Answer]
+
+
+@pytest.fixture
+def tidings(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> Tidings:
+    """The command line in this process, in an empty folder, with the one Spark session."""
+    from tidings import cli, pipeline
+
+    def borrowed_session(**options: Any) -> Any:
+        return nullcontext(request.getfixturevalue("spark"))
+
+    monkeypatch.setattr(pipeline, "session", borrowed_session)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> Answer:
+        status = cli.main(words)
+        return Answer(status, *capsys.readouterr())
+
+    return run

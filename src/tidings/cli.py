@@ -27,7 +27,7 @@ from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.simulator.script import option_value
 from tidings.spec import Verdict, exit_status, judge
-from tidings.trace import Format, Manifest, Run, refuse_to_overwrite, write_runs
+from tidings.trace import Format, Manifest, Run, layout, refuse_to_overwrite, write_runs
 
 app = typer.Typer(
     add_completion=False,
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         words = sys.argv[1:] if arguments is None else arguments
         status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
+        if status == Exit.INTERRUPTED:  # what Typer makes of Ctrl-C
+            raise KeyboardInterrupt
         return int(status or 0)
     except TidingsError as error:
         return _fail(str(error), error.status)
@@ -184,7 +186,8 @@ def audit(
             }
         )
     else:
-        say(f"{audited.rows:,} rows of {len(audited.verdicts):,} run(s) audited")
+        runs = len(audited.verdicts)
+        say(f"{audited.rows:,} rows of {runs:,} run{'s' if runs != 1 else ''} audited on Spark")
         if len(audited.verdicts) > 1:
             out.print(campaign_table(audited.verdicts))
         for run, verdicts in audited.verdicts.items():
@@ -247,6 +250,7 @@ def _audit(path: Path, examples: int) -> Any:
     """The pipeline, imported late: everything else works without Spark."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
+    layout(path)  # what is not there at all is said before Spark starts
     with err.status("looking for Spark and Java") as status:
         from tidings import pipeline
 
@@ -283,6 +287,9 @@ def _print_run(run: Run) -> None:
 def _print_verdicts(manifest: Manifest, verdicts: Sequence[Verdict]) -> None:
     out.print()
     out.print(verdict_table(verdicts))
+    for verdict in verdicts:
+        if verdict.reason:
+            say(f"{verdict.guarantee.value} is unknown: {verdict.reason}")
     for verdict in verdicts:
         for violation in verdict.violations[:1]:
             out.print()

@@ -19,14 +19,14 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     table.add_column("verdict")
     table.add_column("judged", justify="right")
     table.add_column("violations", justify="right")
-    table.add_column("")
+    table.add_column("not owed", justify="right")
     for verdict in verdicts:
         table.add_row(
             verdict.guarantee.value,
             Text(f"{_MARK[verdict.value]} {verdict.value.value}", _STYLE[verdict.value]),
             f"{verdict.judged:,} {_unit(verdict.guarantee)}",
             f"{verdict.violated:,}" if verdict.violated else "-",
-            verdict.reason or (f"{verdict.not_owed:,} not owed" if verdict.not_owed else ""),
+            f"{verdict.not_owed:,}" if verdict.not_owed else "-",
         )
     return table
 

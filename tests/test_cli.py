@@ -1,0 +1,244 @@
+"""The command line: every exit status, every example, every --json."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tidings import cli
+from tidings.lab.demo import BREAKS
+from tidings.spec import Guarantee
+
+COMMAND = Path(sys.executable).with_name("tidings")
+COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
+
+
+# --- exit statuses
+
+
+def test_0_when_all_five_hold(tidings) -> None:
+    answer = tidings("simulate", "--seed", "7", "--crashes", "2")
+    assert answer.status == 0
+    assert answer.out.startswith("seed   7\n")
+    assert answer.out.count("✓ holds") == 5
+
+
+def test_1_when_one_is_violated(tidings) -> None:
+    answer = tidings("simulate", "--seed", "7", "--protocol", "flawed/repeating")
+    assert answer.status == 1
+    assert "NO DUPLICATION violated at" in answer.out
+
+
+def test_2_when_one_cannot_be_judged(tidings, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("group p1 p2 p3\nbroadcast p1 hi\nreceive all\n")
+    answer = tidings("simulate", "short.txt")
+    assert answer.status == 2
+    assert "p1 neither settled nor has a known fate" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["simulate", "--protocol", "urb"], "unknown protocol 'urb'; known: majority-relay"),
+        (["simulate", "--crashes", "3"], "only a minority may crash: at most 2 of 5"),
+        (["simulate", "--processes", "many"], "'--processes'"),
+        (["simulate", "--option", "fast"], "--option takes name=value"),
+        (["simulate", "--links", "wet"], "'--links'"),
+        (["simulate", "absent.txt"], "absent.txt: no such scenario file"),
+        (["simulate", "--no-such-option"], "No such option: --no-such-option"),
+        (["demo", "--break", "trust"], "'--break'"),
+        (["audit", "nowhere"], "nowhere: no such file or folder"),
+        (["audit", "nowhere", "--examples", "-1"], "--examples takes 0 or more"),
+        (["shout"], "No such command 'shout'"),
+    ],
+)
+def test_64_when_asked_for_the_impossible(tidings, words, complaint) -> None:
+    answer = tidings(*words)
+    assert answer.status == 64
+    assert complaint in answer.err
+    assert one_line(answer.err)
+
+
+def test_65_when_the_data_is_bad(tidings, tmp_path: Path) -> None:
+    assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
+    rows = (tmp_path / "t" / "trace.jsonl").read_bytes()
+    (tmp_path / "t" / "trace.jsonl").write_bytes(rows[:-20])
+    answer = tidings("audit", "t")
+    assert answer.status == 65
+    assert "trace.jsonl:" in answer.err
+    assert "truncated" in answer.err
+    assert answer.out == "", "no partial verdict"
+
+
+def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("tidings.pipeline")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delattr("tidings.pipeline")
+    assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
+    answer = tidings("audit", "t")
+    assert answer.status == 69
+    assert "pip install 'tidings[spark]'" in answer.err
+
+
+def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("p1 would deliver p2#1 twice")
+
+    monkeypatch.setattr(cli, "walk", fail)
+    answer = tidings("simulate")
+    assert answer.status == 70
+    assert "a bug in tidings: AssertionError: p1 would deliver p2#1 twice" in answer.err
+    assert one_line(answer.err)
+
+
+def test_130_when_interrupted() -> None:
+    process = subprocess.Popen(
+        [COMMAND, "simulate", "--seed", "1", "--broadcasts", "1000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "seed   1\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == "UNKNOWN\n"
+    assert err == "tidings: interrupted\n"
+
+
+def one_line(text: str) -> bool:
+    said = [line for line in text.splitlines() if not line.startswith("... ")]
+    return len(said) == 1 and said[0].startswith("tidings: ")
+
+
+# --- help
+
+
+def test_the_help_lists_every_command(tidings) -> None:
+    for words in ([], ["--help"]):
+        answer = tidings(*words)
+        assert answer.status == 0
+        assert all(name in answer.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_by_an_example(tidings, name: str) -> None:
+    answer = tidings(name, "--help")
+    assert answer.status == 0
+    assert f"Example: tidings {name}" in answer.out
+
+
+def test_the_examples_work(tidings) -> None:
+    statuses = {}
+    for command in cli.app.registered_commands:
+        words = str(command.epilog).removeprefix("Example: tidings ").split()
+        statuses[words[0]] = tidings(*words).status
+    assert statuses == {"simulate": 0, "audit": 0, "demo": 1}
+
+
+# --- results as JSON
+
+
+def test_results_can_be_had_as_json(tidings) -> None:
+    words = ["--seed", "3", "--protocol", "flawed/careless", "--broadcasts", "100"]
+    simulated = tidings("simulate", *words, "--trace", "t", "--json")
+    audited = tidings("audit", "t", "--examples", "1000", "--json")
+    assert (simulated.status, audited.status) == (1, 1)
+    one, other = json.loads(simulated.out), json.loads(audited.out)
+    (of_run,) = other["runs"]
+    assert of_run["verdicts"] == one["verdicts"], "specification and Spark say the same"
+    assert of_run["verdicts"]["causal order"]["violated"] > 0
+    assert other["rows"] == len(Path("t/trace.jsonl").read_text().splitlines())
+
+
+# --- traces
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_trace_is_written_and_audited(tidings, form: str) -> None:
+    written = tidings("simulate", "--seed", "3", "--crashes", "1", "--trace", "t", "--format", form)
+    assert written.status == 0
+    audited = tidings("audit", "t")
+    assert audited.status == 0
+    assert audited.out.count("✓ holds") == 5
+    assert f"{json.loads(tidings('audit', 't', '--json').out)['rows']:,} rows" in written.out
+
+
+def test_a_trace_is_never_overwritten(tidings) -> None:
+    assert tidings("simulate", "--trace", "t").status == 0
+    answer = tidings("simulate", "--trace", "t")
+    assert answer.status == 64
+    assert "t is not an empty folder" in answer.err
+
+
+def test_many_runs_are_audited_together(tidings, tmp_path: Path) -> None:
+    from tidings.simulator import Plan, walk
+    from tidings.trace import write_runs
+
+    sound = [walk(Plan(processes=3, broadcasts=5), seed) for seed in range(4)]
+    flawed = walk(Plan(protocol="flawed/repeating", processes=3, broadcasts=5), 1)
+    write_runs(tmp_path / "many", [*sound, flawed], "parquet")
+    answer = tidings("audit", "many")
+    assert answer.status == 1
+    assert "5 runs" in answer.out
+    assert f"NO DUPLICATION violated at p1                  run {flawed.manifest.run}" in answer.out
+
+
+# --- scenarios and the demo
+
+
+def test_a_scenario_is_told_as_a_conversation(tidings) -> None:
+    file = Path(__file__).parent / "scenarios" / "sender-dies-in-mid-sentence.txt"
+    answer = tidings("simulate", str(file))
+    assert answer.status == 0
+    assert file.read_text().strip() in answer.out
+
+
+def test_a_scenario_that_goes_otherwise_is_an_error(tidings, tmp_path: Path) -> None:
+    (tmp_path / "s.txt").write_text("group p1 p2\n\nbroadcast p1 hi\n----\nnothing at all\n")
+    answer = tidings("simulate", "s.txt")
+    assert answer.status == 64
+    assert "s.txt:5: expected 'nothing at all'" in answer.err
+
+
+def test_the_demo_holds_and_audits_every_row(tidings) -> None:
+    result = json.loads(tidings("demo", "--json").out)
+    assert [verdict["value"] for verdict in result["verdicts"].values()] == ["holds"] * 5
+    assert result["audited"] == result["written"] > 5000
+    told = tidings("demo")
+    assert told.status == 0
+    assert told.out.count("died broadcasting") == 2
+    assert told.out.count("✓ holds") == 5
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_the_broken_demo_names_exactly_what_is_broken(tidings, what: str) -> None:
+    answer = tidings("demo", "--break", what, "--json")
+    broken = [
+        name
+        for name, verdict in json.loads(answer.out)["verdicts"].items()
+        if verdict["value"] != "holds"
+    ]
+    assert answer.status == 1
+    assert broken == [dict(zip(BREAKS, Guarantee, strict=True))[what].value]
+
+
+def test_the_installed_command_does_it_all_by_itself(tmp_path: Path) -> None:
+    """End to end in a process of its own, Spark's start-up and silence included."""
+    ended = subprocess.run(
+        [COMMAND, "demo", "--break", "order"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "CAUSAL ORDER violated" in ended.stdout
+    assert all(line.startswith("... ") for line in ended.stderr.splitlines()), ended.stderr

@@ -1,0 +1,86 @@
+"""The README is a promise: what it shows is run, and must come out as shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for name, text in BLOCK.findall(README.read_text()) if name == language]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every ``$ command`` of the README with the output written under it."""
+    found = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+def verb(name: str) -> str:
+    """What the Makefile runs for a verb."""
+    recipe = re.search(rf"^{name}:.*\n\t@\$\(BIN\)/(.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert recipe is not None, f"the Makefile has no verb {name!r}"
+    return recipe[1]
+
+
+def test_the_readme_shows_what_the_commands_print(tidings, request) -> None:
+    rewritten = README.read_text()
+    ran = 0
+    for command, output in commands():
+        if command.startswith("make "):
+            command_run = verb(command.removeprefix("make "))
+        else:
+            command_run = command
+        if command_run.startswith("cat "):
+            Path(command_run.removeprefix("cat ")).write_text(output)
+        elif command_run.startswith("tidings "):
+            answer = tidings(*command_run.split()[1:])
+            ran += 1
+            shown = "\n".join(line.rstrip() for line in answer.out.splitlines()) + "\n"
+            if request.config.getoption("--rewrite"):
+                rewritten = rewritten.replace(f"$ {command}\n{output}", f"$ {command}\n{shown}")
+            else:
+                assert shown == output, command
+        else:
+            assert command_run == "pytest", f"cannot check {command!r}"
+    if request.config.getoption("--rewrite"):
+        README.write_text(rewritten)
+    assert ran >= 5
+
+
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks("python")
+    (output,) = blocks("text")
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == output
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_the_scenario_in_the_documentation_is_answered_as_written(tidings, tmp_path) -> None:
+    text = (ROOT / "docs" / "scenarios.md").read_text()
+    example = "\n".join(line[4:] for line in text.splitlines() if re.match(r" {4}|$", line))
+    (tmp_path / "example.txt").write_text(example.strip() + "\n")
+    answer = tidings("simulate", "example.txt")
+    assert answer.status == 0, answer.err
+
+
+def test_every_column_and_kind_is_documented() -> None:
+    from tidings.trace.manifest import Manifest
+    from tidings.trace.schema import COLUMNS, KINDS
+
+    text = (ROOT / "docs" / "trace-format.md").read_text()
+    for word in (*COLUMNS, *KINDS, *Manifest.__struct_fields__):
+        assert f"`{word}`" in text, word
