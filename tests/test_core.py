@@ -17,6 +17,7 @@ from tidings.core import (
 )
 from tidings.core.state import copied, fingerprint, shown
 from tidings.protocols import PROTOCOLS, factory
+from tidings.protocols.holdback import Stamped
 from tidings.protocols.majority_relay import Copy
 
 
@@ -52,7 +53,7 @@ def test_a_message_id_reads_as_it_is_written() -> None:
 
 
 def test_a_packet_knows_its_kind_and_what_it_is_about() -> None:
-    copy = Copy(MessageId("p1", 1), b"x", (0,))
+    copy = Copy(Stamped(MessageId("p1", 1), b"x", (0,)))
     assert (copy.kind, copy.about) == ("copy", MessageId("p1", 1))
 
 
@@ -89,7 +90,7 @@ def test_a_fork_goes_its_own_way(process: Process) -> None:
     twin = process.fork(take_first)
     assert twin == process
     assert twin.fingerprint() == process.fingerprint()
-    twin.step(Receive("p2", Copy(MessageId("p1", 1), b"hello", (0, 0, 0))))
+    twin.step(Receive("p2", Copy(Stamped(MessageId("p1", 1), b"hello", (0, 0, 0)))))
     assert twin != process
     assert twin.fingerprint() != process.fingerprint()
     assert process.describe()["delivered"] == {"p1": 0, "p2": 0, "p3": 0}

@@ -4,6 +4,7 @@ import pytest
 
 from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, take_first
 from tidings.protocols import factory
+from tidings.protocols.holdback import Stamped
 from tidings.protocols.majority_relay import Copy
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
@@ -12,6 +13,10 @@ from tidings.spec import Value, judge
 def process(me: str, size: int):
     members = tuple(f"p{number}" for number in range(1, size + 1))
     return factory("majority-relay")(me, members, take_first)
+
+
+def copy_of(message: str, *causes: int) -> Copy:
+    return Copy(Stamped(MessageId.parse(message), b"x", causes))
 
 
 def delivered(effects) -> list[str]:
@@ -23,14 +28,14 @@ def test_one_process_alone_delivers_at_once() -> None:
 
 
 def test_the_relay_leaves_before_the_delivery() -> None:
-    effects = process("p2", 3).step(Receive("p1", Copy(MessageId("p1", 1), b"x", (0, 0, 0))))
+    effects = process("p2", 3).step(Receive("p1", copy_of("p1#1", 0, 0, 0)))
     kinds = [type(effect) for effect in effects]
     assert kinds.index(Send) < kinds.index(Deliver)
 
 
 def test_half_of_five_is_three_distinct_relayers() -> None:
     p2 = process("p2", 5)
-    copy = Copy(MessageId("p1", 1), b"x", (0, 0, 0, 0, 0))
+    copy = copy_of("p1#1", 0, 0, 0, 0, 0)
     assert delivered(p2.step(Receive("p1", copy))) == []
     assert delivered(p2.step(Receive("p1", copy))) == [], "the same relayer counted twice"
     assert delivered(p2.step(Receive("p4", copy))) == ["p1#1"]
@@ -38,20 +43,20 @@ def test_half_of_five_is_three_distinct_relayers() -> None:
 
 def test_a_late_copy_is_not_relayed_again() -> None:
     p2 = process("p2", 3)
-    copy = Copy(MessageId("p1", 1), b"x", (0, 0, 0))
+    copy = copy_of("p1#1", 0, 0, 0)
     p2.step(Receive("p1", copy))
     assert p2.step(Receive("p3", copy)) == []
 
 
 def test_why_names_what_is_missing() -> None:
     p3 = process("p3", 5)
-    p3.step(Receive("p2", Copy(MessageId("p2", 2), b"x", (1, 0, 0, 0, 0))))
+    p3.step(Receive("p2", copy_of("p2#2", 1, 0, 0, 0, 0)))
     said = p3.why(MessageId("p2", 2))
     assert "1 more of p1, p4, p5 to relay it" in said
     assert "p2#1 to be delivered first" in said
     assert "its cause p1#1" in said
     assert p3.why(MessageId("p9", 1)) == "p9 is not a member"
-    assert p3.why(MessageId("p1", 1)) == "p3 has never seen p1#1"
+    assert p3.why(MessageId("p1", 1)) == "p3 does not hold p1#1"
     alone = process("p1", 1)
     alone.step(Broadcast((b"x",)))
     assert alone.why(MessageId("p1", 1)) == "p1 has delivered p1#1"

@@ -25,6 +25,7 @@ from tidings.core.events import (
     Timeout,
 )
 from tidings.core.group import Members, is_name, majority, ordered, quorum
+from tidings.core.intervals import IntervalSet
 from tidings.core.message import Message, MessageId, Packet
 from tidings.core.process import Choose, Process, take_first
 
@@ -41,6 +42,7 @@ __all__ = [
     "Exit",
     "Held",
     "Install",
+    "IntervalSet",
     "LinkDown",
     "LinkUp",
     "Members",

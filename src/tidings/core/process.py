@@ -8,7 +8,7 @@ from tidings.core.effects import Effect
 from tidings.core.events import Event
 from tidings.core.group import Members
 from tidings.core.message import MessageId
-from tidings.core.state import copied, fingerprint, shown
+from tidings.core.state import copied, fingerprint, measured, shown
 
 Choose = Callable[[str, Sequence[int]], int]
 """``choose(label, weights)`` draws a position in ``weights``: the only randomness there is.
@@ -30,7 +30,8 @@ class Process(ABC):
     object runs in a simulation, in the model checker and on a real network, unchanged.
 
     Its attributes are its state. Keep in them numbers, strings, bytes, tuples, frozen structs,
-    and dicts, lists and sets of these: then it can be copied, compared and shown for free.
+    and dicts, lists, sets and IntervalSets of these: then it can be copied, compared, shown and
+    measured for free.
     """
 
     grows: ClassVar[bool] = False
@@ -60,8 +61,12 @@ class Process(ABC):
         return {name: value for name, value in vars(self).items() if name != "choose"}
 
     def describe(self) -> dict[str, Any]:
-        """The state in plain values, for people and for sampling."""
+        """The state in plain values, for people."""
         return {name: shown(value) for name, value in self.state().items()}
+
+    def kept(self) -> dict[str, int]:
+        """How much of what is kept: ``ids``, ``ranges``, ``texts`` and ``bytes``."""
+        return measured(self.state())
 
     def fingerprint(self) -> bytes:
         """The state as canonical bytes: equal states, equal bytes, under any hash seed."""

@@ -1,10 +1,11 @@
-"""Plain state can be copied, fingerprinted and shown without the help of its owner."""
+"""Plain state can be copied, fingerprinted, shown and measured without its owner's help."""
 
 import copy
 from typing import Any
 
 import msgspec
 
+from tidings.core.intervals import IntervalSet
 from tidings.core.message import MessageId
 
 _IMMUTABLE = (str, int, bytes, float, tuple, frozenset, type(None))
@@ -18,8 +19,8 @@ def copied(value: Any) -> Any:
             return {key: copied(item) for key, item in value.items()}
         case list():
             return [copied(item) for item in value]
-        case set():
-            return set(value)
+        case set() | IntervalSet():
+            return value.copy()
         case msgspec.Struct() if value.__struct_config__.frozen:
             return value
         case _ if isinstance(value, _IMMUTABLE):
@@ -40,6 +41,8 @@ def _canonical(value: Any) -> Any:
             return sorted(value)
         case list():
             return [_canonical(item) for item in value]
+        case IntervalSet():
+            return value.ranges
     return value
 
 
@@ -58,8 +61,36 @@ def shown(value: Any) -> Any:
             return [shown(item) for item in sorted(value)]
         case list() | tuple():
             return [shown(item) for item in value]
+        case IntervalSet():
+            return str(value)
         case bytes():
             return value.decode("utf-8", "backslashreplace")
         case msgspec.Struct():
             return {name: shown(getattr(value, name)) for name in value.__struct_fields__}
     return value
+
+
+def measured(state: Any) -> dict[str, int]:
+    """How much is kept: message ids, ranges of them, texts, and bytes of the whole encoded."""
+    counts = {"ids": 0, "ranges": 0, "texts": 0}
+    _count(state, counts)
+    return counts | {"bytes": len(fingerprint(state))}
+
+
+def _count(value: Any, counts: dict[str, int]) -> None:
+    match value:
+        case MessageId():
+            counts["ids"] += 1
+        case bytes():
+            counts["texts"] += 1
+        case IntervalSet():
+            counts["ranges"] += len(value.ranges)
+        case dict():
+            for item in value.items():
+                _count(item, counts)
+        case list() | tuple() | set() | frozenset():
+            for item in value:
+                _count(item, counts)
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                _count(getattr(value, name), counts)

@@ -3,31 +3,32 @@
 They exist to test the judges: a checker that has never rejected anything proves nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tidings.core import Accept, Broadcast, Deliver, Effect, Event, Held, Message, MessageId, Send
+from tidings.core import Accept, Broadcast, Deliver, Effect, Event, Message, MessageId, Send
+from tidings.protocols.holdback import Stamped
 from tidings.protocols.majority_relay import Copy, MajorityRelay
 
 
 class Repeating(MajorityRelay):
     """Breaks No Duplication: a copy that comes late is taken for a reason to deliver again."""
 
-    def _take(self, copy: Copy, sender: str) -> Iterator[Effect]:
-        if copy.id.seq <= self.delivered[copy.id.origin]:
-            yield Deliver((Message(copy.id, copy.text),))
+    def _take(self, message: Stamped, relayers: Iterable[str], age: int) -> Iterator[Effect]:
+        if self._is_finished(message.id):
+            yield Deliver((Message(message.id, message.text),))
         else:
-            yield from super()._take(copy, sender)
+            yield from super()._take(message, relayers, age)
 
 
 class Embroidering(MajorityRelay):
     """Breaks No Creation: who passes a message on adds a little of their own."""
 
-    def _take(self, copy: Copy, sender: str) -> Iterator[Effect]:
-        if copy.id.origin != self.me and copy.id not in self.waiting:
-            copy = msgspec.structs.replace(copy, text=copy.text + b", they say")
-        yield from super()._take(copy, sender)
+    def _take(self, message: Stamped, relayers: Iterable[str], age: int) -> Iterator[Effect]:
+        if message.id.origin != self.me and message.id not in self.waiting:
+            message = msgspec.structs.replace(message, text=message.text + b", they say")
+        yield from super()._take(message, relayers, age)
 
 
 class FallingSilent(MajorityRelay):
@@ -36,9 +37,8 @@ class FallingSilent(MajorityRelay):
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:
             case Broadcast(texts) if self.seq >= 3:
-                for _ in texts:
-                    self.seq += 1
-                    yield Accept((MessageId(self.me, self.seq),))
+                for text in texts:
+                    yield Accept((self._stamp(text).id,))
             case _:
                 yield from super()._react(event)
 
@@ -46,15 +46,14 @@ class FallingSilent(MajorityRelay):
 class Hasty(MajorityRelay):
     """Breaks Uniform Agreement: it delivers the first copy at once and relays nothing."""
 
-    def _take(self, copy: Copy, sender: str) -> Iterator[Effect]:
-        if copy.id.seq <= self.delivered[copy.id.origin] or copy.id in self.waiting:
+    def _take(self, message: Stamped, relayers: Iterable[str], age: int) -> Iterator[Effect]:
+        if self._is_finished(message.id) or message.id in self.waiting:
             return
-        self.waiting[copy.id] = copy
-        self.relayers[copy.id] = {self.me}
-        yield Held((copy.id,))
+        self.relayers[message.id] = {self.me}
+        yield from self._hold(message)
         yield from self._deliver_what_is_ready()
-        if copy.id.origin == self.me:
-            yield Send(self.others, copy)
+        if message.id.origin == self.me:
+            yield Send(self.others, Copy(message))
 
     def _is_safe(self, message: MessageId) -> bool:
         return True
@@ -63,5 +62,5 @@ class Hasty(MajorityRelay):
 class Careless(MajorityRelay):
     """Breaks Causal Order: an answer may arrive before its question."""
 
-    def _causes_are_delivered(self, copy: Copy) -> bool:
+    def _causes_are_delivered(self, message: Stamped) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""majority-relay: everybody passes everything on, and nobody speaks before half have.
+"""majority-relay (the first note): everybody passes everything on, nobody speaks before half have.
 
 The idea. On the first copy of a message a process relays it to all. It remembers who is known
 to have relayed the message and delivers it when Q = ceil(n/2) of them are, itself counted.
@@ -12,126 +12,268 @@ Why the guarantees hold.
   waits for anything the origin has not delivered.
 - Uniform Agreement: Q relayers include a correct one, whose copies make every correct process
   relay in turn; each of these then counts Q relayers. Predecessors follow by induction.
-- Causal Order: a copy carries what its origin had delivered at the broadcast, and waits for it.
+- Causal Order: a message carries what its origin had delivered, and waits for it (holdback.py).
 
 What it costs. n(n-1) packets and two delays for one broadcast; the payload travels with every
 packet. State: a vector, and the messages that are not delivered yet.
 
 Where we differ from the note. It forgets the set of relayers at delivery, after which a late
-copy looks new and is relayed a second time. Here "I have relayed it" needs no memory of its own:
-everything is relayed before it is delivered, and what is delivered is a prefix per origin.
+copy looks new and is relayed a second time. Here "I have passed it on" needs no memory of its
+own: everything is passed on before it is delivered (or waits in ``postponed``), and what is
+delivered is a prefix per origin.
+
+The note's three proposals, as options that combine:
+
+``notice`` (carry the set of relayers, and relay no more once it reaches Q). The set holds
+processes that sent the payload to all. As the note has it, a process that sees Q relayers stays
+silent, and then the origin may never learn that half have relayed. Mended: it sends everybody a
+small NOTICE with the set instead. It tests the set on its first copy, before adding itself: had
+it counted itself, the Q might include nobody who really sent the payload. A process that gives a
+notice does not enter the set.
+
+``pull`` (exchange delivered-vectors, fetch what is missing). Copies and notices carry the
+sender's vector; some time after the last delivery a process sends it to all in a STATE. Who sees
+another ahead of itself asks it for the texts it lacks, after giving them time to arrive by
+themselves. Delivered texts are kept until every member's vector covers them.
+
+``postpone`` (relay with a probability that falls with the message's age). As the note has it, a
+relay that loses the toss is never made, and some messages die out. Mended: the toss only
+postpones. Heads has odds of 1 to the number of hops behind the message; after three tails the
+relay is made without a toss. A postponed relay survives delivery.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from tidings.core import (
     Accept,
     Broadcast,
     Choose,
-    Deliver,
     Effect,
     Event,
-    Held,
     Members,
-    Message,
     MessageId,
     Packet,
-    Process,
     Receive,
     Send,
+    SetTimer,
+    Timeout,
     quorum,
     take_first,
 )
+from tidings.protocols.holdback import HoldBack, Stamped
+
+STATE_MS = 100.0
+PULL_MS = 100.0
+RELAY_MS = 20.0
+MOST_TAILS = 3
 
 
 class Copy(Packet, frozen=True, tag="copy"):
-    """A message and what its origin had delivered when it broadcast it, in member order."""
+    """The message; who is known to have relayed it, what the sender has delivered, its age."""
+
+    message: Stamped
+    relayers: tuple[str, ...] = ()
+    delivered: tuple[int, ...] = ()
+    age: int = 0
+
+    @property
+    def about(self) -> MessageId:
+        return self.message.id
+
+
+class Notice(Packet, frozen=True, tag="notice"):
+    """Instead of a relay: enough others have done it."""
 
     id: MessageId
-    text: bytes
-    causes: tuple[int, ...]
+    relayers: tuple[str, ...]
+    delivered: tuple[int, ...] = ()
 
 
-class MajorityRelay(Process):
-    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+class State(Packet, frozen=True, tag="state"):
+    delivered: tuple[int, ...]
+
+
+class Pull(Packet, frozen=True, tag="pull"):
+    wanted: tuple[MessageId, ...]
+
+
+class Push(Packet, frozen=True, tag="push"):
+    messages: tuple[Stamped, ...]
+
+
+class Postponed(msgspec.Struct, frozen=True, array_like=True):
+    """A relay still owed, and how often the toss has gone against it."""
+
+    message: Stamped
+    age: int
+    tails: int
+
+
+class MajorityRelay(HoldBack):
+    def __init__(
+        self,
+        me: str,
+        members: Members,
+        choose: Choose = take_first,
+        *,
+        notice: bool = False,
+        pull: bool = False,
+        postpone: bool = False,
+    ) -> None:
         super().__init__(me, members, choose)
-        self.seq = 0
-        self.delivered = dict.fromkeys(members, 0)
-        self.waiting: dict[MessageId, Copy] = {}
+        self.notice = notice
+        self.pull = pull
+        self.postpone = postpone
         self.relayers: dict[MessageId, set[str]] = {}
-
-    def step(self, event: Event) -> list[Effect]:
-        return list(self._react(event))
+        self.postponed: dict[MessageId, Postponed] = {}
+        self.log: dict[MessageId, Stamped] = {}
+        self.known = {member: dict.fromkeys(members, 0) for member in self.others}
+        self.pulling = False
 
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:
             case Broadcast(texts):
                 for text in texts:
-                    yield from self._broadcast(text)
-            case Receive(sender, Copy() as copy):
-                yield from self._take(copy, sender)
+                    message = self._stamp(text)
+                    yield Accept((message.id,))
+                    yield from self._take(message, relayers=(), age=0)
+            case Receive(sender, Copy(message, relayers, delivered, age)):
+                yield from self._learn(sender, delivered)
+                yield from self._take(message, (sender, *relayers), age)
+            case Receive(sender, Notice(message_id, relayers, delivered)):
+                yield from self._learn(sender, delivered)
+                yield from self._count(message_id, relayers)
+            case Receive(sender, State(delivered)):
+                yield from self._learn(sender, delivered)
+            case Receive(sender, Pull(wanted)):
+                yield from self._push(sender, wanted)
+            case Receive(_, Push(messages)):
+                for message in messages:
+                    yield from self._take(message, relayers=(), age=0)
+            case Timeout("state"):
+                yield Send(self.others, State(self._vector()))
+            case Timeout("pull"):
+                yield from self._ask_for_what_is_missing()
+            case Timeout(name):
+                yield from self._toss_again(MessageId.parse(name.removeprefix("relay ")))
 
-    def _broadcast(self, text: bytes) -> Iterator[Effect]:
-        self.seq += 1
-        copy = Copy(MessageId(self.me, self.seq), text, tuple(self.delivered.values()))
-        yield Accept((copy.id,))
-        yield from self._take(copy, self.me)
+    # --- relaying
 
-    def _take(self, copy: Copy, sender: str) -> Iterator[Effect]:
-        if copy.id.seq <= self.delivered[copy.id.origin]:
+    def _take(self, message: Stamped, relayers: Iterable[str], age: int) -> Iterator[Effect]:
+        if self._is_finished(message.id):
             return
-        if copy.id not in self.waiting:
-            self.waiting[copy.id] = copy
-            self.relayers[copy.id] = {self.me}
-            yield Held((copy.id,))
-            yield Send(self.others, copy)
-        self.relayers[copy.id].add(sender)
+        known = self.relayers.setdefault(message.id, set())
+        known.update(relayers)
+        if message.id not in self.waiting:
+            yield from self._hold(message)
+            yield from self._pass_on(Postponed(message, age, tails=0))
         yield from self._deliver_what_is_ready()
 
-    def _deliver_what_is_ready(self) -> Iterator[Effect]:
-        """Every delivery may free another: look again until a whole round frees none."""
-        progress = True
-        while progress:
-            progress = False
-            for origin in self.members:
-                copy = self.waiting.get(MessageId(origin, self.delivered[origin] + 1))
-                if copy is not None and self._is_ready(copy):
-                    progress = True
-                    yield from self._deliver(copy)
+    def _count(self, message: MessageId, relayers: Iterable[str]) -> Iterator[Effect]:
+        if not self._is_finished(message):
+            self.relayers.setdefault(message, set()).update(relayers)
+            yield from self._deliver_what_is_ready()
 
-    def _is_ready(self, copy: Copy) -> bool:
-        return self._is_safe(copy.id) and self._causes_are_delivered(copy)
+    def _pass_on(self, owed: Postponed) -> Iterator[Effect]:
+        message = owed.message
+        relayers = self.relayers[message.id]
+        if self.notice and len(relayers) >= quorum(len(self.members)):
+            notice = Notice(message.id, tuple(sorted(relayers)), self._vector_if_pulling())
+            yield Send(self.others, notice)
+        elif self.postpone and self._tails(owed):
+            self.postponed[message.id] = msgspec.structs.replace(owed, tails=owed.tails + 1)
+            yield SetTimer(f"relay {message.id}", RELAY_MS)
+        else:
+            relayers.add(self.me)
+            carried = tuple(sorted(relayers)) if self.notice else ()
+            copy = Copy(message, carried, self._vector_if_pulling(), owed.age + 1)
+            yield Send(self.others, copy)
+
+    def _tails(self, owed: Postponed) -> bool:
+        if owed.age == 0 or owed.tails == MOST_TAILS:
+            return False
+        return self.choose("relay", (1, owed.age)) == 1
+
+    def _toss_again(self, message: MessageId) -> Iterator[Effect]:
+        yield from self._pass_on(self.postponed.pop(message))
+        if self._is_finished(message):
+            self._forget(message)
+        else:
+            yield from self._deliver_what_is_ready()
+
+    # --- safety
 
     def _is_safe(self, message: MessageId) -> bool:
         return len(self.relayers[message]) >= quorum(len(self.members))
 
-    def _causes_are_delivered(self, copy: Copy) -> bool:
-        return all(
-            have >= need for have, need in zip(self.delivered.values(), copy.causes, strict=True)
+    def _lacks(self, message: MessageId) -> str:
+        relayers = self.relayers[message]
+        missing = quorum(len(self.members)) - len(relayers)
+        silent = ", ".join(member for member in self.members if member not in relayers)
+        return f"{missing} more of {silent} to relay it" if missing > 0 else ""
+
+    def _forget(self, message: MessageId) -> None:
+        if message not in self.postponed:
+            del self.relayers[message]
+
+    # --- state exchange and pull
+
+    def _vector(self) -> tuple[int, ...]:
+        return tuple(self.delivered.values())
+
+    def _vector_if_pulling(self) -> tuple[int, ...]:
+        return self._vector() if self.pull else ()
+
+    def _deliver(self, message: Stamped) -> Iterator[Effect]:
+        yield from super()._deliver(message)
+        if self.pull:
+            self.log[message.id] = message
+            self._trim_log()
+            yield SetTimer("state", STATE_MS)
+
+    def _learn(self, sender: str, delivered: tuple[int, ...]) -> Iterator[Effect]:
+        if not delivered:
+            return
+        known = self.known[sender]
+        for member, count in zip(self.members, delivered, strict=True):
+            known[member] = max(known[member], count)
+        self._trim_log()
+        if not self.pulling and any(self._missing_from(sender)):
+            self.pulling = True
+            yield SetTimer("pull", PULL_MS)
+
+    def _trim_log(self) -> None:
+        """Forget the texts that every member has delivered."""
+        covered = {
+            origin: min((known[origin] for known in self.known.values()), default=count)
+            for origin, count in self.delivered.items()
+        }
+        for message in [one for one in self.log if one.seq <= covered[one.origin]]:
+            del self.log[message]
+
+    def _missing_from(self, peer: str) -> Iterator[MessageId]:
+        """What the peer has delivered and this process does not even hold."""
+        for origin, ahead in self.known[peer].items():
+            for seq in range(self.delivered[origin] + 1, ahead + 1):
+                if MessageId(origin, seq) not in self.waiting:
+                    yield MessageId(origin, seq)
+
+    def _ask_for_what_is_missing(self) -> Iterator[Effect]:
+        self.pulling = False
+        asked: set[MessageId] = set()
+        for peer in self.others:
+            wanted = tuple(one for one in self._missing_from(peer) if one not in asked)
+            if wanted:
+                asked.update(wanted)
+                yield Send((peer,), Pull(wanted))
+
+    def _push(self, peer: str, wanted: tuple[MessageId, ...]) -> Iterator[Effect]:
+        held = tuple(
+            message
+            for one in wanted
+            if (message := self.log.get(one) or self.waiting.get(one)) is not None
         )
-
-    def _deliver(self, copy: Copy) -> Iterator[Effect]:
-        self.delivered[copy.id.origin] = copy.id.seq
-        del self.waiting[copy.id], self.relayers[copy.id]
-        yield Deliver((Message(copy.id, copy.text),))
-
-    def why(self, message: MessageId) -> str:
-        if message.origin not in self.delivered:
-            return f"{message.origin} is not a member"
-        if message.seq <= self.delivered[message.origin]:
-            return f"{self.me} has delivered {message}"
-        if message not in self.waiting:
-            return f"{self.me} has never seen {message}"
-        copy, relayers = self.waiting[message], self.relayers[message]
-        reasons = []
-        if (missing := quorum(len(self.members)) - len(relayers)) > 0:
-            silent = [member for member in self.members if member not in relayers]
-            reasons.append(f"{missing} more of {', '.join(silent)} to relay it")
-        if self.delivered[message.origin] < message.seq - 1:
-            reasons.append(f"{MessageId(message.origin, message.seq - 1)} to be delivered first")
-        reasons += [
-            f"its cause {MessageId(origin, need)}"
-            for (origin, have), need in zip(self.delivered.items(), copy.causes, strict=True)
-            if have < need
-        ]
-        return f"{message} waits at {self.me} for " + ", and for ".join(reasons)
+        if held:
+            yield Send((peer,), Push(held))
