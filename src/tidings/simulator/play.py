@@ -32,20 +32,23 @@ def replay(world: World, schedule: Schedule) -> list[Row]:
 def until_quiet(world: World) -> Iterator[Choice]:
     """Everything that happens by itself, oldest first, until nothing more does.
 
-    Quiet means: nothing in flight, and a round in which every timer runs out changes nothing.
+    Quiet means: nothing is in flight, and a round in which every timer runs out and everything
+    that this sends arrives has changed nothing.
     """
+    before = b""
     while True:
         possible = world.choices()
         arriving = [choice for choice in possible if isinstance(choice, choices.Receive)]
         if arriving:
             yield arriving[0]
             continue
-        before = world.fingerprint()
-        for choice in possible:
-            if (choice.process, choice.name) in world.timers:  # type: ignore[union-attr]
-                yield choice
-        if world.fingerprint() == before:
+        state = world.fingerprint()
+        if state == before or not possible:
             return
+        before = state
+        for choice in possible:
+            if isinstance(choice, choices.Timeout) and choice in world.choices():
+                yield choice
 
 
 def recorded(

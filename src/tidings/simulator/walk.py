@@ -88,6 +88,8 @@ def walk(plan: Plan, seed: int) -> Run:
 
 
 Arrival = choices.Receive | choices.Duplicate | choices.Drop
+Timer = tuple[str, str]
+"""A process and the name of its timer."""
 Pick = Callable[[], Choice | None]
 """Decides, when its time has come, what happens: None if there is nothing left to decide."""
 
@@ -101,7 +103,7 @@ class _Walk:
         self.now_ns = 0
         self.agenda: list[tuple[int, int, Pick]] = []
         self.tickets = itertools.count()
-        self.timers_due: dict[tuple[str, str], int] = {}
+        self.timers_due: dict[Timer, int] = {}
         identity = msgspec.json.encode((plan, seed), order="deterministic")
         self.world = World(
             run=digest(identity)[:8],
@@ -130,38 +132,46 @@ class _Walk:
     # --- the clock
 
     def _come_to_rest(self) -> bool:
-        """Do what is due until nothing is; False if that takes more than the budget."""
-        while len(self.world.schedule) < self.plan.budget:
+        """Do what is due until it changes nothing any more; False if the budget runs out first."""
+        before = b""
+        while self._has_budget:
             if self.agenda:
                 self._do_what_is_due()
-            elif not self._timers_change_anything():
+                continue
+            state = self.world.fingerprint()
+            if state == before or not self.timers_due:
                 return True
+            before = state
+            self._let_every_timer_run_out()
         return False
 
-    def _do_what_is_due(self) -> None:
-        time_ns = self.agenda[0][0]
+    @property
+    def _has_budget(self) -> bool:
+        return len(self.world.schedule) < self.plan.budget
+
+    def _let_every_timer_run_out(self) -> None:
+        """At least once each, with everything that falls due in between."""
+        pending = set(self.timers_due)
+        while pending and self._has_budget:
+            fired = self._do_what_is_due()
+            pending = {timer for timer in pending if timer in self.timers_due} - {fired}
+
+    def _do_what_is_due(self) -> Timer | None:
+        """Whatever comes next, a planned pick or a timer; the timer, if it was one."""
         timer = min(self.timers_due, key=self.timers_due.__getitem__, default=None)
-        if timer is not None and self.timers_due[timer] <= time_ns:
-            self._fire(timer)
-        else:
-            _, _, pick = heapq.heappop(self.agenda)
-            self.now_ns = time_ns
-            choice = pick()
-            if choice is not None:
-                self._apply(choice, time_ns)
-
-    def _timers_change_anything(self) -> bool:
-        """Let every timer that is set run out once."""
-        before = self.world.fingerprint()
-        for timer in sorted(self.timers_due, key=self.timers_due.__getitem__):
-            if timer in self.timers_due:
-                self._fire(timer)
-        return self.world.fingerprint() != before
-
-    def _fire(self, timer: tuple[str, str]) -> None:
-        time_ns = self.timers_due.pop(timer)
-        if timer in self.world.timers:
-            self._apply(choices.Timeout(*timer), max(time_ns, self.world.now_ns))
+        if timer is not None:
+            due_ns = self.timers_due[timer]
+            if not self.agenda or due_ns <= self.agenda[0][0]:
+                del self.timers_due[timer]
+                self.now_ns = due_ns
+                if timer in self.world.timers:
+                    self._apply(choices.Timeout(*timer), due_ns)
+                return timer
+        self.now_ns, _, pick = heapq.heappop(self.agenda)
+        choice = pick()
+        if choice is not None:
+            self._apply(choice, self.now_ns)
+        return None
 
     def _apply(self, choice: Choice, time_ns: int) -> None:
         rows = self.world.apply(choice, time_ns)
