@@ -21,7 +21,6 @@ from typer.exceptions import TyperException
 from tidings import __version__
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.lab.demo import Break, demo_run, last_words
-from tidings.protocols import PROTOCOLS
 from tidings.report import campaign_table, explain, verdict_table
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
@@ -104,7 +103,7 @@ def simulate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything; drawn if absent.")] = None,
     protocol: Annotated[
-        str, typer.Option(help=f"One of: {', '.join(PROTOCOLS)}.")
+        str, typer.Option(help="The algorithm: see tidings algorithms.")
     ] = "majority-relay",
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the protocol, as name=value.")

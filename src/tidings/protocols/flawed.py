@@ -7,9 +7,23 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tidings.core import Accept, Broadcast, Deliver, Effect, Event, Message, MessageId, Send
+from tidings.core import (
+    Accept,
+    Broadcast,
+    Choose,
+    Deliver,
+    Effect,
+    Event,
+    Members,
+    Message,
+    MessageId,
+    Send,
+    take_first,
+)
 from tidings.protocols.holdback import Stamped
-from tidings.protocols.majority_relay import Copy, MajorityRelay
+from tidings.protocols.majority_relay import Copy, MajorityRelay, Notice, Postponed
+
+# --- one for each guarantee
 
 
 class Repeating(MajorityRelay):
@@ -64,3 +78,78 @@ class Careless(MajorityRelay):
 
     def _causes_are_delivered(self, message: Stamped) -> bool:
         return True
+
+
+# --- majority-relay as its note has it
+
+
+class ForgetfulRelay(MajorityRelay):
+    """Costs twice the packets: the set of relayers is forgotten at delivery.
+
+    A late copy then looks like a first one, and is relayed once more.
+    """
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.again: set[MessageId] = set()
+
+    def _take(self, message: Stamped, relayers: Iterable[str], age: int) -> Iterator[Effect]:
+        if self._is_finished(message.id) and message.id not in self.again:
+            self.again.add(message.id)
+            yield Send(self.others, Copy(message))
+        else:
+            yield from super()._take(message, relayers, age)
+
+
+class SilentRelay(MajorityRelay):
+    """Breaks Validity and Uniform Agreement: who sees enough relayers tells nobody.
+
+    If a relayer's copy to the origin is lost with the relayer, the one process that knows of it
+    keeps it to itself.
+    """
+
+    def __init__(
+        self, me: str, members: Members, choose: Choose = take_first, *, pull: bool = False
+    ) -> None:
+        super().__init__(me, members, choose, notice=True, pull=pull)
+
+    def _pass_on(self, owed: Postponed) -> Iterator[Effect]:
+        sent = list(super()._pass_on(owed))
+        yield from (effect for effect in sent if not _is_notice(effect))
+
+
+def _is_notice(effect: Effect) -> bool:
+    return isinstance(effect, Send) and isinstance(effect.packet, Notice)
+
+
+class SelfCountingRelay(MajorityRelay):
+    """Breaks Uniform Agreement: a process counts itself a relayer before it decides to relay.
+
+    Then Q "relayers" may be the origin and one that only gave a notice.
+    """
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose, notice=True)
+
+    def _pass_on(self, owed: Postponed) -> Iterator[Effect]:
+        if owed.message.id.origin != self.me:
+            self.relayers[owed.message.id].add(self.me)
+        yield from super()._pass_on(owed)
+
+
+class GamblingRelay(MajorityRelay):
+    """Breaks Validity and Uniform Agreement: a relay that loses the toss is never made."""
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose, postpone=True)
+
+    def _toss_again(self, message: MessageId) -> Iterator[Effect]:
+        del self.postponed[message]
+        return iter(())
+
+
+class SmallQuorum(MajorityRelay):
+    """Breaks Uniform Agreement: floor(n/2) relayers may all crash when n is odd."""
+
+    def _is_safe(self, message: MessageId) -> bool:
+        return len(self.relayers[message]) >= max(1, len(self.members) // 2)

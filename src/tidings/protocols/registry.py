@@ -1,9 +1,10 @@
-"""The algorithms by name."""
+"""The algorithms by name, and the gallery of flaws beside them."""
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidings.core import Choose, Members, Process, UsageError
 from tidings.protocols import flawed
@@ -11,25 +12,53 @@ from tidings.protocols.majority_relay import MajorityRelay
 
 Factory = Callable[[str, Members, Choose], Process]
 
-PROTOCOLS: dict[str, type[Process]] = {
-    "majority-relay": MajorityRelay,
-    "flawed/repeating": flawed.Repeating,
-    "flawed/embroidering": flawed.Embroidering,
-    "flawed/falling-silent": flawed.FallingSilent,
-    "flawed/hasty": flawed.Hasty,
-    "flawed/careless": flawed.Careless,
+
+class Algorithm(NamedTuple):
+    """A protocol, and for flawed ones what it breaks and which sound one it comes from."""
+
+    kind: type[Process]
+    breaks: tuple[str, ...] = ()
+    instead_of: str = ""
+
+    @property
+    def summary(self) -> str:
+        """What its documentation says first."""
+        source = self.kind.__doc__ if self.breaks else sys.modules[self.kind.__module__].__doc__
+        first_line = (source or "").strip().partition("\n")[0]
+        return first_line.partition(": ")[2].rstrip(".")
+
+
+PROTOCOLS: dict[str, Algorithm] = {
+    "majority-relay": Algorithm(MajorityRelay),
+    "flawed/repeating": Algorithm(flawed.Repeating, ("no duplication",), "majority-relay"),
+    "flawed/embroidering": Algorithm(flawed.Embroidering, ("no creation",), "majority-relay"),
+    "flawed/falling-silent": Algorithm(flawed.FallingSilent, ("validity",), "majority-relay"),
+    "flawed/hasty": Algorithm(flawed.Hasty, ("uniform agreement",), "majority-relay"),
+    "flawed/careless": Algorithm(flawed.Careless, ("causal order",), "majority-relay"),
+    "flawed/forgetful-relay": Algorithm(flawed.ForgetfulRelay, ("cost",), "majority-relay"),
+    "flawed/silent-relay": Algorithm(
+        flawed.SilentRelay, ("validity", "uniform agreement"), "majority-relay notice=yes"
+    ),
+    "flawed/self-counting-relay": Algorithm(
+        flawed.SelfCountingRelay, ("uniform agreement",), "majority-relay notice=yes"
+    ),
+    "flawed/gambling-relay": Algorithm(
+        flawed.GamblingRelay, ("validity", "uniform agreement"), "majority-relay postpone=yes"
+    ),
+    "flawed/small-quorum": Algorithm(flawed.SmallQuorum, ("uniform agreement",), "majority-relay"),
 }
 
 
 def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
     """How to make a process of this protocol with these options."""
-    kind = PROTOCOLS.get(name)
-    if kind is None:
-        raise UsageError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")
+    if name not in PROTOCOLS:
+        known = ", ".join(one for one, algorithm in PROTOCOLS.items() if not algorithm.breaks)
+        raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones")
+    kind = PROTOCOLS[name].kind
     options = options or {}
-    known = list(signature(kind).parameters)[3:]
+    possible = list(signature(kind).parameters)[3:]
     for option in options:
-        if option not in known:
-            has = ", ".join(known) or "none"
+        if option not in possible:
+            has = ", ".join(possible) or "none"
             raise UsageError(f"{name} has no option {option!r}; it has: {has}")
     return partial(kind, **options)

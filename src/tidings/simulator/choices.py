@@ -95,6 +95,10 @@ class Heal(_Choice, frozen=True, tag="heal"):
     """All links work again."""
 
 
+class Sample(_Choice, frozen=True, tag="sample"):
+    """Every process that is up notes how much it keeps."""
+
+
 class Settle(_Choice, frozen=True, tag="settle"):
     """Load and faults are over and nothing more will come: every survivor notes it."""
 
@@ -111,6 +115,7 @@ Choice = (
     | Join
     | Cut
     | Heal
+    | Sample
     | Settle
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tidings.core import Packet
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, PacketId
-from tidings.simulator.world import World
+from tidings.simulator.world import InFlight, World
 from tidings.trace import Row, digest
 
 
@@ -23,7 +23,7 @@ class Conversation:
         self,
         choice: Choice,
         rows: Sequence[Row],
-        before: Mapping[PacketId, Packet],
+        before: Mapping[PacketId, InFlight],
         world: World,
     ) -> list[str]:
         if isinstance(choice, choices.Broadcast):
@@ -32,7 +32,9 @@ class Conversation:
         lines = [line for row in rows if (line := self._line(row))]
         gone = [packet for packet in before if packet not in world.in_flight]
         if not isinstance(choice, choices.Receive):
-            lines += [f"lost: {_arrow(packet)}  {_packet(before[packet])}" for packet in gone]
+            lines += [
+                f"lost: {_arrow(packet)}  {_packet(before[packet].content)}" for packet in gone
+            ]
         lines += self._timers
         self._timers.clear()
         return lines

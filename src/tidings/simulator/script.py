@@ -185,8 +185,8 @@ class Script:
         """The oldest packet in flight on a link that fits: p1->p2 [kind] [message]."""
         first, *wanted = words.split() or [""]
         link = _link(first)
-        for packet, content in self.world.in_flight.items():
-            described = (content.kind, str(content.about))
+        for packet, found in self.world.in_flight.items():
+            described = (found.content.kind, str(found.content.about))
             if packet.link == link and all(want in described for want in wanted):
                 return packet
         raise UsageError(f"nothing in flight fits {words!r}")

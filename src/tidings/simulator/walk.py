@@ -199,12 +199,14 @@ class _Walk:
         for number in range(1, self.plan.broadcasts + 1):
             time_ns += round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
             broadcasts.append((time_ns, self.random.choice(members), b"message %d" % number))
+        # The last words travel for a while: crashes strike then, too.
+        end_ns = time_ns + round(2 * self.plan.delay_ms_max * _MS)
         for victim in self.random.sample(members, self.plan.crashes):
             spoken = [when for when, who, _ in broadcasts if who == victim]
             if spoken and self.random.random() < self.plan.mid_broadcast:
                 self._plan_crash_in_mid_sentence(self.random.choice(spoken), victim)
             else:
-                self._at(self.random.randint(0, time_ns), partial(self._crash, victim))
+                self._at(self.random.randint(0, end_ns), partial(self._crash, victim))
         for when, who, text in broadcasts:
             self._at(when, partial(self._broadcast, who, text))
 
@@ -260,7 +262,8 @@ class _Walk:
     def _crash(self, process: str) -> Choice | None:
         sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
         reachable = [packet for packet in sent if packet.link not in self.world.cut]
-        lost = tuple(packet for packet in reachable if self.random.random() < 0.5)
+        share = self.random.random()  # so that losing all, and losing none, is not rare
+        lost = tuple(packet for packet in reachable if self.random.random() < share)
         return self._if_up(process, choices.Crash(process, lost))
 
     def _if_up(self, process: str, choice: Choice) -> Choice | None:

@@ -6,7 +6,7 @@ somebody who picks. What happens is returned as rows of the trace.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -52,7 +52,19 @@ Draw = Callable[[str, str, Sequence[int]], int]
 OnTimer = Callable[[str, str, float], None]
 """``on_timer(process, name, delay_ms)``: told of every timer that is set."""
 
+Weigh = Callable[[Packet], int]
+"""How many bytes a packet has; on every network of ours it travels as msgpack."""
+
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def as_msgpack(packet: Packet) -> int:
+    return len(_encode(packet))
+
+
+class InFlight(NamedTuple):
+    content: Packet
+    bytes: int
 
 
 def draw_first(process: str, label: str, weights: Sequence[int]) -> int:
@@ -73,17 +85,19 @@ class World:
         links: Links = "retrying",
         draw: Draw = draw_first,
         on_timer: OnTimer = ignore_timer,
+        weigh: Weigh = as_msgpack,
     ) -> None:
         self.run = run
         self.factory = factory
         self.links = links
         self.draw = draw
         self.on_timer = on_timer
+        self.weigh = weigh
         self.now_ns = 0
         self.schedule: Schedule = []
         self.processes: dict[str, Process] = {}
         self.crashed: set[str] = set()
-        self.in_flight: dict[PacketId, Packet] = {}
+        self.in_flight: dict[PacketId, InFlight] = {}
         self.timers: dict[tuple[str, str], float] = {}
         """Delays in milliseconds of the timers that are set; a timer set again moves to the end."""
         self.cut: set[Link] = set()
@@ -160,6 +174,9 @@ class World:
                 self._cut(links)
             case choices.Heal():
                 self._heal()
+            case choices.Sample():
+                for process in self.up:
+                    self._sample(process)
             case choices.Settle():
                 for process in self.up:
                     self._note(process, "settle")
@@ -173,22 +190,22 @@ class World:
 
     # --- packets
 
-    def _find(self, packet: PacketId) -> Packet:
+    def _find(self, packet: PacketId) -> InFlight:
         if packet not in self.in_flight:
             raise UsageError(f"no packet number {packet.number} is in flight {packet.link}")
         if packet.link in self.cut:
             raise UsageError(f"the link {packet.link} is cut")
         return self.in_flight[packet]
 
-    def _take(self, packet: PacketId) -> Packet:
-        content = self._find(packet)
+    def _take(self, packet: PacketId) -> InFlight:
+        found = self._find(packet)
         del self.in_flight[packet]
-        return content
+        return found
 
-    def _receive(self, packet: PacketId, content: Packet) -> None:
+    def _receive(self, packet: PacketId, found: InFlight) -> None:
         sender, receiver = packet.link
-        self._note_packet(receiver, "receive", sender, packet.number, content)
-        self._step(receiver, Receive(sender, content))
+        self._note_packet(receiver, "receive", sender, packet.number, found)
+        self._step(receiver, Receive(sender, found.content))
 
     def _drop(self, packet: PacketId) -> None:
         if self.links != "lossy":
@@ -196,15 +213,16 @@ class World:
         self._take(packet)
 
     def _send(self, sender: str, effect: Send) -> None:
+        sent = InFlight(effect.packet, self.weigh(effect.packet))
         for receiver in effect.to:
             if receiver not in self.processes:
                 raise UsageError(f"{sender} sends to {receiver}, which does not exist")
             link = Link(sender, receiver)
             number = self._numbers[link] = self._numbers.get(link, 0) + 1
-            self._note_packet(sender, "send", receiver, number, effect.packet)
+            self._note_packet(sender, "send", receiver, number, sent)
             lost = receiver in self.crashed or (self.links == "lossy" and link in self.cut)
             if not lost:
-                self.in_flight[PacketId(link, number)] = effect.packet
+                self.in_flight[PacketId(link, number)] = sent
             if sender in self._doomed:
                 self._doomed[sender] -= 1
                 if self._doomed[sender] == 0:
@@ -357,6 +375,10 @@ class World:
 
     # --- rows
 
+    def _sample(self, process: str) -> None:
+        for name, value in self.processes[process].kept().items():
+            self._note(process, "state", name=name, value=value)
+
     def _note(
         self,
         process: str,
@@ -382,14 +404,14 @@ class World:
         )
 
     def _note_packet(
-        self, process: str, kind: Kind, peer: str, number: int, packet: Packet
+        self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
     ) -> None:
         self._note(
             process,
             kind,
-            *(packet.about or ()),
+            *(packet.content.about or ()),
             peer=peer,
             packet=number,
-            packet_kind=packet.kind,
-            bytes=len(_encode(packet)),
+            packet_kind=packet.content.kind,
+            bytes=packet.bytes,
         )
