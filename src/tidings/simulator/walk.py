@@ -14,12 +14,13 @@ from typing import Any
 
 import msgspec
 
+from tidings import protocols
 from tidings.core import UsageError, quorum
-from tidings.protocols import factory
+from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
 from tidings.simulator.play import recorded
-from tidings.simulator.world import Links, World
+from tidings.simulator.world import Links, Weigh, World, as_msgpack
 from tidings.trace import Row, Run, digest
 
 _MS = 1_000_000
@@ -32,11 +33,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
     processes: int = 5
     broadcasts: int = 20
+    texts: tuple[bytes, ...] = ()
+    """What the messages say, in turn; without any, each says its number."""
     gap_ms_mean: float = 5.0
     """Between one broadcast and the next, whoever makes it."""
     links: Links = "retrying"
     delay_ms_min: float = 1.0
     delay_ms_max: float = 20.0
+    tail: float = 0.0
+    """The exponent of a Pareto tail on the delays: below 1 they have no mean; 0 for none."""
     duplicated: float = 0.0
     """The share of packets that arrive twice."""
     lost: float = 0.0
@@ -47,6 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The share of crashes that strike between two sends of a broadcast."""
     partitions: int = 0
     partition_ms: float = 40.0
+    sample_ms: float = 0.0
+    """How often the processes note how much they keep, besides at the end; 0 for not at all."""
     budget: int = 1_000_000
     """How many choices before the run is given up, unsettled."""
 
@@ -81,10 +88,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise UsageError(complaint)
 
 
-def walk(plan: Plan, seed: int) -> Run:
-    """The run that this plan and this seed determine, down to the last byte of its trace."""
+def walk(
+    plan: Plan, seed: int, *, factory: Factory | None = None, weigh: Weigh = as_msgpack
+) -> Run:
+    """The run that this plan and this seed determine, down to the last byte of its trace.
+
+    ``factory`` makes the processes instead of the plan's protocol.
+    """
     plan.check()
-    return _Walk(plan, seed).run()
+    make = factory or protocols.factory(plan.protocol, plan.options)
+    return _Walk(plan, seed, make, weigh).run()
 
 
 Arrival = choices.Receive | choices.Duplicate | choices.Drop
@@ -95,7 +108,7 @@ Pick = Callable[[], Choice | None]
 
 
 class _Walk:
-    def __init__(self, plan: Plan, seed: int) -> None:
+    def __init__(self, plan: Plan, seed: int, factory: Factory, weigh: Weigh) -> None:
         self.plan = plan
         self.seed = seed
         self.random = random.Random(seed)
@@ -108,17 +121,21 @@ class _Walk:
         self.world = World(
             run=digest(identity)[:8],
             members=tuple(f"p{number}" for number in range(1, plan.processes + 1)),
-            factory=factory(plan.protocol, plan.options),
+            factory=factory,
             links=plan.links,
             draw=self._draw,
             on_timer=self._note_timer,
+            weigh=weigh,
         )
 
     def run(self) -> Run:
         self._plan_load_and_crashes()
         for _ in range(self.plan.partitions):
             self._plan_partition()
+        if self.plan.sample_ms:
+            self._plan_samples()
         if self._come_to_rest():
+            self._apply(choices.Sample(), self.world.now_ns)
             self._apply(choices.Settle(), self.world.now_ns)
         return recorded(
             self.world,
@@ -198,7 +215,7 @@ class _Walk:
         broadcasts = []
         for number in range(1, self.plan.broadcasts + 1):
             time_ns += round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
-            broadcasts.append((time_ns, self.random.choice(members), b"message %d" % number))
+            broadcasts.append((time_ns, self.random.choice(members), self._text(number)))
         # The last words travel for a while: crashes strike then, too.
         end_ns = time_ns + round(2 * self.plan.delay_ms_max * _MS)
         for victim in self.random.sample(members, self.plan.crashes):
@@ -209,6 +226,15 @@ class _Walk:
                 self._at(self.random.randint(0, end_ns), partial(self._crash, victim))
         for when, who, text in broadcasts:
             self._at(when, partial(self._broadcast, who, text))
+
+    def _text(self, number: int) -> bytes:
+        texts = self.plan.texts
+        return texts[number % len(texts)] if texts else b"message %d" % number
+
+    def _plan_samples(self) -> None:
+        end_ms = self.plan.broadcasts * self.plan.gap_ms_mean
+        for count in range(1, int(end_ms / self.plan.sample_ms) + 1):
+            self._at(round(count * self.plan.sample_ms * _MS), choices.Sample)
 
     def _plan_crash_in_mid_sentence(self, time_ns: int, victim: str) -> None:
         sends = self.random.randint(1, max(1, self.plan.processes - 2))
@@ -241,6 +267,8 @@ class _Walk:
 
     def _arrival_ns(self) -> int:
         delay_ms = self.random.uniform(self.plan.delay_ms_min, self.plan.delay_ms_max)
+        if self.plan.tail:
+            delay_ms *= self.random.paretovariate(self.plan.tail)
         while self.plan.links == "retrying" and self.random.random() < self.plan.lost:
             delay_ms += self.plan.retry_ms
         return self.world.now_ns + round(delay_ms * _MS)

@@ -1,0 +1,140 @@
+"""The same workload through several algorithms, side by side: what each pays for the same promise.
+
+Fault-free, with unit delays and 32-byte texts. A run that has not come to rest after 100,000
+choices is cut, and its figures are lower bounds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tidings.core import Packet
+from tidings.protocols import PROTOCOLS
+from tidings.simulator import Plan, walk
+from tidings.trace import Run
+
+Workload = Literal["one", "stream"]
+
+SIZES = (3, 5, 10, 20, 50)
+CUT = 100_000
+_MS = 1_000_000
+
+
+class Contender(msgspec.Struct, frozen=True):
+    """An algorithm with its options. Prints as ``majority-relay notice=yes``."""
+
+    protocol: str
+    options: dict[str, Any] = {}
+
+    def __str__(self) -> str:
+        words = [f"{name}={_word(value)}" for name, value in self.options.items()]
+        return " ".join([self.protocol, *words])
+
+
+def _word(value: Any) -> str:
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else value
+
+
+CONTENDERS = tuple(Contender(name) for name in PROTOCOLS if not name.startswith("flawed/"))
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one broadcast costs on average; ``cut`` says that there would have been more."""
+
+    contender: str
+    workload: Workload
+    processes: int
+    packets: float
+    bytes: float
+    """As msgpack, which is what travels."""
+    json_bytes: float
+    """As JSON arrays without field names, for comparison with other descriptions."""
+    delays: float
+    """From the broadcast to its last delivery, in units of one packet's delay; the median."""
+    kept_bytes: float
+    """What one process keeps when everything is over, encoded."""
+    kept_ids: float
+    kept_ranges: float
+    cut: bool
+
+
+def measure(contender: Contender, workload: Workload, processes: int, messages: int) -> Cost:
+    """Run the workload once and count."""
+    plan = Plan(
+        protocol=contender.protocol,
+        options=contender.options,
+        processes=processes,
+        broadcasts=1 if workload == "one" else messages,
+        texts=(b"x" * 32,),
+        gap_ms_mean=1.0,
+        delay_ms_min=1.0,
+        delay_ms_max=1.0,
+        budget=CUT,
+    )
+    run = walk(plan, seed=1)
+    return _cost(contender, workload, run, _json_bytes(plan))
+
+
+def _json_bytes(plan: Plan) -> int:
+    """The same run again, weighed as JSON."""
+    return sum(_sizes(walk(plan, seed=1, weigh=_as_json)))
+
+
+def _as_json(packet: Packet) -> int:
+    return len(msgspec.json.encode(packet))
+
+
+def _sizes(run: Run) -> Iterator[int]:
+    return (row.bytes for row in run.rows if row.kind == "send" and isinstance(row.bytes, int))
+
+
+def _cost(contender: Contender, workload: Workload, run: Run, json_bytes: int) -> Cost:
+    sizes = list(_sizes(run))
+    broadcasts = {row.message: row.time_ns for row in run.rows if row.kind == "broadcast"}
+    last = {row.message: row.time_ns for row in run.rows if row.kind == "deliver"}
+    for row in run.rows:
+        if row.kind == "deliver":
+            last[row.message] = max(last[row.message], row.time_ns)
+    waits = sorted((last[one] - broadcasts[one]) / _MS for one in last)
+    count = max(1, len(broadcasts))
+    processes = len(run.manifest.members)
+    kept = _kept(run)
+    return Cost(
+        contender=str(contender),
+        workload=workload,
+        processes=processes,
+        packets=len(sizes) / count,
+        bytes=sum(sizes) / count,
+        json_bytes=json_bytes / count,
+        delays=waits[len(waits) // 2] if waits else 0.0,
+        kept_bytes=kept["bytes"] / processes,
+        kept_ids=kept["ids"] / processes,
+        kept_ranges=kept["ranges"] / processes,
+        cut=not any(row.kind == "settle" for row in run.rows),
+    )
+
+
+def _kept(run: Run) -> dict[str, int]:
+    """The last sample of every process, added up."""
+    total = dict.fromkeys(("ids", "ranges", "texts", "bytes"), 0)
+    for history in run.histories.values():
+        for row in history:
+            if row.kind == "state" and row.index >= history[-1].index - len(total):
+                total[str(row.name)] += int(row.value or 0)
+    return total
+
+
+def compare(
+    contenders: Sequence[Contender],
+    workloads: Mapping[Workload, int],
+    sizes: Sequence[int] = SIZES,
+) -> Iterator[Cost]:
+    """Every contender at every size; one that was cut is spared the larger sizes."""
+    for workload, messages in workloads.items():
+        for contender in contenders:
+            for size in sizes:
+                cost = measure(contender, workload, size, messages)
+                yield cost
+                if cost.cut:
+                    break
