@@ -46,7 +46,7 @@ def test_2_when_one_cannot_be_judged(tidings, tmp_path: Path) -> None:
         (["simulate", "--protocol", "urb"], "unknown protocol 'urb'; known: majority-relay"),
         (["simulate", "--crashes", "3"], "only a minority may crash: at most 2 of 5"),
         (["simulate", "--processes", "many"], "'--processes'"),
-        (["simulate", "--option", "fast"], "--option takes name=value"),
+        (["simulate", "--option", "fast"], "write options as name=value"),
         (["simulate", "--links", "wet"], "'--links'"),
         (["simulate", "absent.txt"], "absent.txt: no such scenario file"),
         (["simulate", "--no-such-option"], "No such option: --no-such-option"),

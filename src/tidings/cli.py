@@ -9,7 +9,8 @@ import os
 import random
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -20,11 +21,14 @@ from typer.exceptions import TyperException
 
 from tidings import __version__
 from tidings.core import Exit, TidingsError, UsageError
+from tidings.lab.compare import CONTENDERS, METRICS, contender_of, draw, matrix, measure
+from tidings.lab.compare import compare as compare_all
 from tidings.lab.demo import Break, demo_run, last_words
-from tidings.report import campaign_table, explain, verdict_table
+from tidings.protocols import PROTOCOLS
+from tidings.report import campaign_table, explain, plain_table, verdict_table
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
-from tidings.simulator.script import option_value
+from tidings.simulator.script import protocol_of
 from tidings.spec import Verdict, exit_status, judge
 from tidings.trace import Format, Manifest, Run, layout, refuse_to_overwrite, write_runs
 
@@ -137,9 +141,10 @@ def simulate(
             seed = random.SystemRandom().randrange(1_000_000)
         if not as_json:
             say(f"seed   {seed}")
+        name, options = protocol_of(" ".join([protocol, *(option or ())]))
         plan = Plan(
-            protocol=protocol,
-            options=_options(option or []),
+            protocol=name,
+            options=options,
             processes=processes,
             broadcasts=broadcasts,
             links=links,
@@ -233,7 +238,122 @@ def demo(
     raise typer.Exit(exit_status(verdicts))
 
 
+@app.command(epilog="Example: tidings algorithms --flawed")
+def algorithms(
+    flawed: Annotated[bool, typer.Option(help="The gallery of flaws instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every algorithm: what it promises, and what one broadcast costs in a group of five.
+
+    State is what one process keeps after a stream of 100 messages.
+    """
+    if flawed:
+        gallery = [
+            {
+                "protocol": name,
+                "breaks": ", ".join(algorithm.breaks),
+                "how": algorithm.summary,
+                "instead of": algorithm.instead_of,
+            }
+            for name, algorithm in PROTOCOLS.items()
+            if algorithm.breaks
+        ]
+        _print_table(gallery, as_json)
+        return
+    with _progress(len(CONTENDERS), "measuring") as step:
+        table = []
+        for contender in CONTENDERS:
+            one = measure(contender, "one", 5, 1)
+            stream = measure(contender, "stream", 5, 100)
+            table.append(
+                {
+                    "algorithm": str(contender),
+                    "idea": PROTOCOLS[contender.protocol].summary,
+                    "guarantees": "all five",
+                    "packets": f"{one.packets:g}",
+                    "bytes": f"{one.bytes:,.0f}",
+                    "delays": f"{one.delays:g}",
+                    "state": f"{stream.kept_bytes:,.0f} bytes",
+                }
+            )
+            step(str(contender))
+    _print_table(table, as_json)
+
+
+@app.command(epilog="Example: tidings compare --sizes 3,5 --chart costs.svg")
+def compare(
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="As in a scenario: 'majority-relay notice=yes'. May be repeated."),
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="Group sizes.")] = "3,5,10,20,50",
+    messages: Annotated[int, typer.Option(help="How many messages the stream has.")] = 30,
+    chart: Annotated[Path | None, typer.Option(help="Draw it: a .svg or .png file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The same workload through several algorithms: one broadcast, and a stream of them.
+
+    Fault-free, unit delays, texts of 32 bytes; figures are per broadcast. What explodes is cut at
+    100,000 packets and shown with a ">".
+    """
+    contenders = [contender_of(words) for words in protocol] if protocol else CONTENDERS
+    numbers = _sizes(sizes)
+    if messages < 1:
+        raise UsageError("--messages takes 1 or more")
+    if chart is not None and chart.suffix not in (".svg", ".png"):
+        raise UsageError(f"--chart takes a .svg or .png file, not {chart}")
+    costs = []
+    with _progress(2 * len(contenders) * len(numbers), "comparing") as step:
+        for cost in compare_all(contenders, {"one": 1, "stream": messages}, numbers):
+            costs.append(cost)
+            step(f"{cost.contender}, {cost.processes} processes")
+    if chart is not None:
+        draw(costs, chart)
+    if as_json:
+        _print_json({"costs": msgspec.to_builtins(costs)})
+        return
+    for workload, title in (("one", "one broadcast"), ("stream", f"a stream of {messages}")):
+        of_workload = [cost for cost in costs if cost.workload == workload]
+        say(f"{title}, fault-free, per broadcast\n")
+        for metric in METRICS:
+            out.print(plain_table(matrix(of_workload, metric)))
+            out.print()
+    if chart is not None:
+        say(f"chart  {chart}")
+
+
 # --- parts of commands
+
+
+@contextmanager
+def _progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """A line that says how far a long command has come, on a terminal; silence elsewhere."""
+    with err.status(what) as status:
+        done = 0
+
+        def step(name: str) -> None:
+            nonlocal done
+            done += 1
+            status.update(f"{what}: {done} of {total}, {name}")
+
+        yield step
+
+
+def _sizes(words: str) -> list[int]:
+    try:
+        numbers = [int(word) for word in words.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UsageError(f"--sizes takes numbers like 3,5,10, not {words!r}")
+    return numbers
+
+
+def _print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
+    if as_json:
+        _print_json({"rows": rows})
+    else:
+        out.print(plain_table(rows))
 
 
 def _play(file: Path, quiet: bool) -> Run:
@@ -260,16 +380,6 @@ def _audit(path: Path, examples: int) -> Any:
 
         with pipeline.session(progress=progress) as spark:
             return pipeline.audit(spark, path, examples=examples, progress=progress)
-
-
-def _options(pairs: Sequence[str]) -> dict[str, Any]:
-    options = {}
-    for pair in pairs:
-        name, mark, value = pair.partition("=")
-        if not mark:
-            raise UsageError(f"--option takes name=value, not {pair!r}")
-        options[name] = option_value(value)
-    return options
 
 
 def _print_run(run: Run) -> None:

@@ -5,13 +5,16 @@ choices is cut, and its figures are lower bounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from tidings.core import Packet
-from tidings.protocols import PROTOCOLS
+from tidings.protocols import PROTOCOLS, factory
+from tidings.report import line_chart
 from tidings.simulator import Plan, walk
+from tidings.simulator.script import protocol_of
 from tidings.trace import Run
 
 Workload = Literal["one", "stream"]
@@ -123,6 +126,67 @@ def _kept(run: Run) -> dict[str, int]:
             if row.kind == "state" and row.index >= history[-1].index - len(total):
                 total[str(row.name)] += int(row.value or 0)
     return total
+
+
+def contender_of(words: str) -> Contender:
+    """From ``majority-relay notice=yes``; unknown names are refused."""
+    protocol, options = protocol_of(words)
+    factory(protocol, options)
+    return Contender(protocol, options)
+
+
+METRICS = {
+    "packets": "packets",
+    "bytes": "bytes (msgpack)",
+    "json_bytes": "bytes (JSON)",
+    "delays": "delays",
+    "kept_bytes": "bytes kept by a process at the end",
+}
+
+
+def matrix(costs: Sequence[Cost], metric: str) -> list[dict[str, str]]:
+    """One row per contender, one column per size; what was cut, or spared, has a ">"."""
+    sizes = sorted({cost.processes for cost in costs})
+    of_contender: dict[str, dict[int, Cost]] = {}
+    for cost in costs:
+        of_contender.setdefault(cost.contender, {})[cost.processes] = cost
+    return [
+        {METRICS[metric]: name}
+        | {f"n={size}": _figure(of_size.get(size), metric) for size in sizes}
+        for name, of_size in of_contender.items()
+    ]
+
+
+def _figure(cost: Cost | None, metric: str) -> str:
+    if cost is None:
+        return ">"
+    value = getattr(cost, metric)
+    return f"{'> ' if cost.cut else ''}{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def draw(costs: Sequence[Cost], path: Path) -> None:
+    """Packets and bytes against the size of the group, one panel for each workload."""
+    rows = [
+        {
+            "processes": cost.processes,
+            "per broadcast": getattr(cost, metric),
+            "algorithm": cost.contender,
+            "panel": f"{workload}: {metric}",
+        }
+        for cost in costs
+        for metric in ("packets", "bytes")
+        for workload in [{"one": "one broadcast", "stream": "a stream"}[cost.workload]]
+    ]
+    line_chart(
+        rows,
+        path,
+        x="processes",
+        y="per broadcast",
+        colour="algorithm",
+        panel="panel",
+        title="What one broadcast costs, fault-free",
+        logarithmic=True,
+    )
 
 
 def compare(

@@ -129,7 +129,7 @@ class MajorityRelay(HoldBack):
         self.relayers: dict[MessageId, set[str]] = {}
         self.postponed: dict[MessageId, Postponed] = {}
         self.log: dict[MessageId, Stamped] = {}
-        self.known = {member: dict.fromkeys(members, 0) for member in self.others}
+        self.known = {peer: dict.fromkeys(members, 0) for peer in self.others if pull}
         self.pulling = False
 
     def _react(self, event: Event) -> Iterator[Effect]:
@@ -246,12 +246,9 @@ class MajorityRelay(HoldBack):
 
     def _trim_log(self) -> None:
         """Forget the texts that every member has delivered."""
-        covered = {
-            origin: min((known[origin] for known in self.known.values()), default=count)
-            for origin, count in self.delivered.items()
-        }
-        for message in [one for one in self.log if one.seq <= covered[one.origin]]:
-            del self.log[message]
+        for message in list(self.log):
+            if all(known[message.origin] >= message.seq for known in self.known.values()):
+                del self.log[message]
 
     def _missing_from(self, peer: str) -> Iterator[MessageId]:
         """What the peer has delivered and this process does not even hold."""

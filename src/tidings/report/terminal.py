@@ -51,3 +51,15 @@ def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:
         first = next((run for run, verdict in named if verdict.value is Value.VIOLATED), "")
         table.add_row(guarantee.value, *(f"{counts[value]:,}" for value in Value), first)
     return table
+
+
+def plain_table(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Any rows with the same columns; what looks like a number stands to the right."""
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        is_number = all(row[name][:1].isdigit() or row[name][:1] == ">" for row in rows)
+        is_first = name == next(iter(rows[0]))
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_first)
+    for row in rows:
+        table.add_row(*row.values())
+    return table

@@ -96,12 +96,7 @@ class Script:
         self.members = ordered(rest.split())
 
     def _protocol(self, rest: str) -> None:
-        self.protocol, *options = rest.split()
-        for option in options:
-            name, mark, value = option.partition("=")
-            if not mark:
-                raise UsageError(f"write options as name=value, not {option!r}")
-            self.options[name] = option_value(value)
+        self.protocol, self.options = protocol_of(rest)
         factory(self.protocol, self.options)
 
     def _links(self, rest: str) -> None:
@@ -227,7 +222,19 @@ def _time_ns(word: str) -> int:
     return round(float(number[1]) * _MS)
 
 
-def option_value(word: str) -> Any:
+def protocol_of(words: str) -> tuple[str, dict[str, Any]]:
+    """A protocol and its options, as in ``majority-relay notice=yes pull=yes``."""
+    name, *pairs = words.split() or [""]
+    options = {}
+    for pair in pairs:
+        option, mark, value = pair.partition("=")
+        if not mark:
+            raise UsageError(f"write options as name=value, not {pair!r}")
+        options[option] = _value(value)
+    return name, options
+
+
+def _value(word: str) -> Any:
     """The value of an option: a number, yes or no, or a word."""
     if word in ("yes", "no"):
         return word == "yes"
