@@ -17,11 +17,16 @@ from tidings.core import (
     Members,
     Message,
     MessageId,
+    Packet,
+    Process,
+    Receive,
     Send,
     take_first,
 )
 from tidings.protocols.holdback import Stamped
 from tidings.protocols.majority_relay import Copy, MajorityRelay, Notice, Postponed
+from tidings.protocols.stage_gossip import Gossip, StageGossip
+from tidings.protocols.two_phase import TwoPhase
 
 # --- one for each guarantee
 
@@ -153,3 +158,178 @@ class SmallQuorum(MajorityRelay):
 
     def _is_safe(self, message: MessageId) -> bool:
         return len(self.relayers[message]) >= max(1, len(self.members) // 2)
+
+
+# --- two-phase as its note has it
+
+
+class Bcast(Packet, frozen=True, tag="bcast"):
+    text: bytes
+    id: MessageId
+
+
+class Ack(Packet, frozen=True, tag="ack"):
+    text: bytes
+    id: MessageId
+
+
+class BcastDeliver(Packet, frozen=True, tag="bcast-deliver"):
+    text: bytes
+    id: MessageId
+
+
+class Finack(Packet, frozen=True, tag="finack"):
+    text: bytes
+    id: MessageId
+
+
+class TwoPhaseAsWritten(Process):
+    """Breaks Uniform Agreement: the whole fourth note, its FINACK included, as it stands.
+
+    The origin delivers with its own BCAST_DELIVER; if the others are lost with it, nobody else
+    does. Messages are known by their texts, acknowledgements are only counted, nothing orders
+    anything. The ids in the packets are for the trace alone: no decision reads them.
+    """
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.seq = 0
+        self.sent: set[bytes] = set()
+        self.received: set[bytes] = set()
+        self.acks: dict[bytes, int] = {}
+        self.delivered: set[bytes] = set()
+        self.released: set[bytes] = set()
+
+    def step(self, event: Event) -> list[Effect]:
+        return list(self._react(event))
+
+    def _react(self, event: Event) -> Iterator[Effect]:
+        match event:
+            case Broadcast(texts):
+                for text in texts:
+                    self.seq += 1
+                    message = MessageId(self.me, self.seq)
+                    yield Accept((message,))
+                    self.sent.add(text)
+                    yield Send(self.others, Bcast(text, message))
+            case Receive(sender, Bcast(text, message)):
+                if text not in self.sent and text not in self.received:
+                    self.received.add(text)
+                    yield Send((sender,), Ack(text, message))
+            case Receive(_, Ack(text, message)):
+                yield from self._count(text, message)
+            case Receive(sender, BcastDeliver(text, message)):
+                if text not in self.delivered:
+                    yield from self._deliver(text, message)
+                    yield Send(self.others, BcastDeliver(text, message))
+                    yield Send((sender,), Finack(text, message))
+            case Receive(_, Finack(text, message)):
+                if text not in self.delivered:
+                    yield from self._deliver(text, message)
+
+    def _count(self, text: bytes, message: MessageId) -> Iterator[Effect]:
+        self.acks[text] = self.acks.get(text, 0) + 1
+        if self.acks[text] >= len(self.members) // 2 and text not in self.released:
+            self.released.add(text)
+            yield Send(self.others, BcastDeliver(text, message))
+            if text not in self.delivered:
+                yield from self._deliver(text, message)
+
+    def _deliver(self, text: bytes, message: MessageId) -> Iterator[Effect]:
+        self.delivered.add(text)
+        yield Deliver((Message(message, text),))
+
+
+class FirstWord(TwoPhase):
+    """Breaks Uniform Agreement: one BCAST_DELIVER, even one's own, is enough to deliver."""
+
+    def _is_safe(self, message: MessageId) -> bool:
+        return message in self.relayers
+
+
+class KnownByText(TwoPhase):
+    """Breaks Validity: a text said twice is taken for the same message."""
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.said: set[bytes] = set()
+
+    def _ask(self, message: Stamped) -> Iterator[Effect]:
+        if message.text not in self.said:
+            self.said.add(message.text)
+            yield from super()._ask(message)
+
+
+class NeverAlone(TwoPhase):
+    """Breaks Validity: the origin waits for others to acknowledge, also where there are none."""
+
+    def _first_ackers(self) -> set[str]:
+        return set()
+
+
+class Unordered(TwoPhase):
+    """Breaks Causal Order: the note has no order at all."""
+
+    def _causes_are_delivered(self, message: Stamped) -> bool:
+        return True
+
+
+# --- stage-gossip as its note has it
+
+
+class Storm(StageGossip):
+    """Costs about n^4 packets, or any number: every receipt is forwarded, news or not.
+
+    Two processes that hold a message whose predecessor died with its origin go on for ever.
+    """
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose, form="news")
+
+    def _is_news(self, message: MessageId) -> bool:
+        return True
+
+
+class HalfOnly(StageGossip):
+    """Breaks Validity and Uniform Agreement: half of the group is told, the others never."""
+
+    def _successors(self) -> Members:
+        return super()._successors()[: len(self.members) // 2]
+
+    def _bystanders(self, successors: Members) -> Members:
+        return ()
+
+
+class RelayersVector(StageGossip):
+    """Breaks Causal Order: a copy carries what its relayer has delivered, not its origin."""
+
+    def _packet(self, message: Stamped) -> Gossip:
+        causes = tuple(self.delivered.values())
+        return super()._packet(msgspec.structs.replace(message, causes=causes))
+
+
+class ReceivedVector(StageGossip):
+    """Breaks Validity: a message waits for all its origin had received, the undeliverable too."""
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.received = dict.fromkeys(members, 0)
+
+    def _hold(self, message: Stamped) -> Iterator[Effect]:
+        origin, seq = message.id
+        self.received[origin] = max(self.received[origin], seq)
+        yield from super()._hold(message)
+
+    def _stamp(self, text: bytes) -> Stamped:
+        message = super()._stamp(text)
+        others = self.received | {self.me: message.id.seq - 1}
+        return msgspec.structs.replace(message, causes=tuple(others.values()))
+
+
+class SinglePass(StageGossip):
+    """Breaks Uniform Agreement: what a delivery frees is not looked for again."""
+
+    def _deliver_what_is_ready(self) -> Iterator[Effect]:
+        for message in list(self.waiting.values()):
+            if self.delivered[message.id.origin] == message.id.seq - 1 and self._is_ready(message):
+                yield from self._deliver(message)

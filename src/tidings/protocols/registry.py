@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from tidings.core import Choose, Members, Process, UsageError
 from tidings.protocols import flawed
 from tidings.protocols.majority_relay import MajorityRelay
+from tidings.protocols.stage_gossip import StageGossip
+from tidings.protocols.two_phase import TwoPhase
 
 Factory = Callable[[str, Members, Choose], Process]
 
@@ -30,6 +32,8 @@ class Algorithm(NamedTuple):
 
 PROTOCOLS: dict[str, Algorithm] = {
     "majority-relay": Algorithm(MajorityRelay),
+    "two-phase": Algorithm(TwoPhase),
+    "stage-gossip": Algorithm(StageGossip),
     "flawed/repeating": Algorithm(flawed.Repeating, ("no duplication",), "majority-relay"),
     "flawed/embroidering": Algorithm(flawed.Embroidering, ("no creation",), "majority-relay"),
     "flawed/falling-silent": Algorithm(flawed.FallingSilent, ("validity",), "majority-relay"),
@@ -46,6 +50,20 @@ PROTOCOLS: dict[str, Algorithm] = {
         flawed.GamblingRelay, ("validity", "uniform agreement"), "majority-relay postpone=yes"
     ),
     "flawed/small-quorum": Algorithm(flawed.SmallQuorum, ("uniform agreement",), "majority-relay"),
+    "flawed/two-phase-as-written": Algorithm(
+        flawed.TwoPhaseAsWritten, ("uniform agreement",), "two-phase"
+    ),
+    "flawed/first-word": Algorithm(flawed.FirstWord, ("uniform agreement",), "two-phase"),
+    "flawed/known-by-text": Algorithm(flawed.KnownByText, ("validity",), "two-phase"),
+    "flawed/never-alone": Algorithm(flawed.NeverAlone, ("validity",), "two-phase"),
+    "flawed/unordered": Algorithm(flawed.Unordered, ("causal order",), "two-phase"),
+    "flawed/storm": Algorithm(flawed.Storm, ("cost",), "stage-gossip form=news"),
+    "flawed/half-only": Algorithm(
+        flawed.HalfOnly, ("validity", "uniform agreement"), "stage-gossip"
+    ),
+    "flawed/relayers-vector": Algorithm(flawed.RelayersVector, ("causal order",), "stage-gossip"),
+    "flawed/received-vector": Algorithm(flawed.ReceivedVector, ("validity",), "stage-gossip"),
+    "flawed/single-pass": Algorithm(flawed.SinglePass, ("uniform agreement",), "stage-gossip"),
 }
 
 

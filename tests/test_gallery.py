@@ -1,0 +1,120 @@
+"""The gallery of flaws: each breaks exactly what it should, where the mended form holds.
+
+The scope of each is the smallest in which it shows. Random runs look for it there; the same
+seeds through the sound algorithm must hold.
+"""
+
+from typing import Any
+
+import pytest
+
+from tidings.protocols import PROTOCOLS
+from tidings.simulator import Plan, walk
+from tidings.simulator.script import protocol_of
+from tidings.spec import Value, judge
+from tidings.trace import Run
+
+SLOW = {"delay_ms_max": 100.0, "gap_ms_mean": 60.0}
+ONE_CRASH = {"processes": 3, "broadcasts": 1, "crashes": 1}
+
+SCOPES: dict[str, dict[str, Any]] = {
+    "flawed/repeating": {"processes": 3, "broadcasts": 1},
+    "flawed/embroidering": {"processes": 2, "broadcasts": 1},
+    "flawed/falling-silent": {"processes": 1, "broadcasts": 4},
+    "flawed/hasty": ONE_CRASH,
+    "flawed/careless": {"processes": 3, "broadcasts": 2} | SLOW,
+    "flawed/silent-relay": ONE_CRASH,
+    "flawed/self-counting-relay": ONE_CRASH,
+    "flawed/gambling-relay": ONE_CRASH,
+    "flawed/small-quorum": ONE_CRASH,
+    "flawed/two-phase-as-written": ONE_CRASH,
+    "flawed/first-word": ONE_CRASH,
+    "flawed/known-by-text": {"processes": 1, "broadcasts": 2, "texts": (b"same",)},
+    "flawed/never-alone": {"processes": 1, "broadcasts": 1},
+    "flawed/unordered": {"processes": 3, "broadcasts": 2} | SLOW,
+    "flawed/half-only": ONE_CRASH,
+    "flawed/relayers-vector": {"processes": 3, "broadcasts": 2} | SLOW,
+    "flawed/received-vector": {"processes": 3, "broadcasts": 3, "crashes": 1},
+    "flawed/single-pass": {"processes": 3, "broadcasts": 3},
+}
+
+COSTS: dict[str, tuple[dict[str, Any], int]] = {
+    "flawed/forgetful-relay": ({"processes": 3, "broadcasts": 1}, 6),
+    "flawed/storm": ({"processes": 3, "broadcasts": 2, "crashes": 1, "budget": 5000}, 40),
+}
+"""Flaws of cost: the scope, and how many packets the sound algorithm never exceeds there."""
+
+
+def runs(protocol: str, scope: dict[str, Any], seeds: range):
+    name, options = protocol_of(protocol)
+    for seed in seeds:
+        yield seed, walk(Plan(protocol=name, options=options, **scope), seed)
+
+
+def broken(run: Run) -> set[str]:
+    return {v.guarantee.value for v in judge(run) if v.value is Value.VIOLATED}
+
+
+def packets(run: Run) -> int:
+    return sum(row.kind == "send" for row in run.rows)
+
+
+def test_every_flaw_has_its_scope() -> None:
+    flawed = {name for name, algorithm in PROTOCOLS.items() if algorithm.breaks}
+    assert flawed == SCOPES.keys() | COSTS.keys()
+    assert all(PROTOCOLS[name].instead_of for name in flawed)
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_each_flaw_breaks_what_it_should_and_nothing_else(name: str) -> None:
+    expected = set(PROTOCOLS[name].breaks)
+    found: set[str] = set()
+    for seed, run in runs(name, SCOPES[name], range(6000)):
+        now = broken(run)
+        assert now <= expected, f"seed {seed} breaks {now - expected} too"
+        found |= now
+        if found == expected:
+            return
+    pytest.fail(f"only {found or 'nothing'} of {expected} was broken")
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_the_mended_form_holds_where_the_flaw_shows(name: str) -> None:
+    for seed, run in runs(PROTOCOLS[name].instead_of, SCOPES[name], range(300)):
+        assert not broken(run), f"seed {seed}"
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_flaw_of_cost_exceeds_what_the_sound_one_never_needs(name: str) -> None:
+    scope, bound = COSTS[name]
+    sound = PROTOCOLS[name].instead_of
+    assert max(packets(run) for _, run in runs(sound, scope, range(600))) <= bound
+    flawed_runs = [run for _, run in runs(name, scope, range(600))]
+    assert max(map(packets, flawed_runs)) > bound
+    assert not any(map(broken, flawed_runs)), "it is wasteful, not wrong"
+
+
+def test_pulling_what_is_missing_does_not_mend_a_silent_relay() -> None:
+    found: set[str] = set()
+    for _, run in runs("flawed/silent-relay pull=yes", ONE_CRASH, range(3000)):
+        found |= broken(run)
+    assert "validity" in found
+
+
+def test_the_storm_does_not_end_when_a_predecessor_is_lost() -> None:
+    scope, _ = COSTS["flawed/storm"]
+    unsettled = [
+        seed
+        for seed, run in runs("flawed/storm", scope, range(2000))
+        if not any(row.kind == "settle" for row in run.rows)
+    ]
+    assert unsettled, "no run lost a predecessor"
+    for seed in unsettled[:3]:
+        ((_, calm),) = runs("stage-gossip form=news", scope, range(seed, seed + 1))
+        assert any(row.kind == "settle" for row in calm.rows)
+
+
+def test_a_gambled_broadcast_often_fails_although_nothing_crashes() -> None:
+    scope = {"processes": 5, "broadcasts": 1}
+    failed = sum(bool(broken(run)) for _, run in runs("flawed/gambling-relay", scope, range(400)))
+    assert failed >= 40, f"{failed} of 400"
