@@ -106,6 +106,9 @@ def check_file(path: Path) -> int:
             )
         for field in ARROW:
             _check_column(path, file.schema_arrow, field)
+        for name in file.schema_arrow.names:
+            if name not in COLUMNS:
+                raise DataError(f"{path}: the column {name!r} is none of a trace's")
         return int(file.metadata.num_rows)
 
 

@@ -1,0 +1,288 @@
+"""What Spark accepts and refuses is what the Python reader accepts and refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tidings import pipeline
+from tidings.core import DataError, UsageError
+from tidings.pipeline.faults import PROCESS, in_sequence
+from tidings.pipeline.ingest import STORED, placed, runs_table
+from tidings.trace import Manifest, Row, digest, read_runs
+from tidings.trace.parquet import ARROW, write_rows
+from traces import write_trace
+
+Columns = dict[str, Any]
+Spoil = Callable[[list[Columns]], None]
+
+NAMES = ("p1", "p2", "p10")
+MANIFEST = Manifest(schema=1, run="r", names=NAMES, views=(NAMES,))
+TEXT = digest(b"hello")
+
+
+def _row(process: str, index: int, kind: Any, **columns: Any) -> Row:
+    return Row(run="r", process=process, index=index, kind=kind, time_ns=0, **columns)
+
+
+GOOD = [
+    _row("p1", 0, "join", view=0, vector={"p2": 3}),
+    _row("p1", 1, "broadcast", origin="p1", seq=1, digest=TEXT, view=0),
+    _row("p1", 2, "send", peer="p2", packet=1, packet_kind="copy", bytes=3),
+    _row("p1", 3, "crash"),
+    _row("p1", 4, "recover", incarnation=1),
+    _row("p1", 5, "deliver", origin="p1", seq=1, digest=TEXT, incarnation=1),
+    _row("p1", 6, "settle", incarnation=1),
+    _row("p2", 0, "receive", peer="p1", packet=1, packet_kind="copy", bytes=3),
+    _row("p2", 1, "deliver", origin="p1", seq=1, digest=TEXT),
+    _row("p2", 2, "settle"),
+    _row("p10", 0, "deliver", origin="p1", seq=1, digest=TEXT),
+    _row("p10", 1, "settle"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_trace(tmp_path / "a [trace]", [MANIFEST], table=GOOD)
+
+
+def _store(folder: Path, rows: list[Columns]) -> None:
+    """The rows as they are: nothing forbids a null, as in a file of somebody else's making."""
+    lenient = pa.schema([field.with_nullable(True) for field in ARROW], metadata=ARROW.metadata)
+    pq.write_table(pa.Table.from_pylist(rows, schema=lenient), folder / "rows.parquet")
+
+
+def _set(position: int, **columns: Any) -> Spoil:
+    return lambda rows: rows[position].update(columns)
+
+
+def _drop(position: int) -> Spoil:
+    return lambda rows: rows.pop(position) and None
+
+
+def _repeat(position: int) -> Spoil:
+    return lambda rows: rows.insert(position, dict(rows[position]))
+
+
+def _swap(position: int) -> Spoil:
+    def swap(rows: list[Columns]) -> None:
+        rows[position], rows[position + 1] = rows[position + 1], rows[position]
+
+    return swap
+
+
+def _both(one: Spoil, other: Spoil) -> Spoil:
+    def spoil(rows: list[Columns]) -> None:
+        one(rows)
+        other(rows)
+
+    return spoil
+
+
+SAID_ALIKE: dict[str, Spoil] = {
+    "unknown kind": _set(2, kind="shout"),
+    "unknown process": _set(8, process=3),
+    "negative process": _set(8, process=-1),
+    "unknown origin": _set(8, origin=7),
+    "unknown peer": _set(2, peer=7),
+    "unknown process in a vector": _set(0, vector=[(9, 1)]),
+    "unknown view": _set(1, view=1),
+    "broadcast without view": _set(1, view=None),
+    "delivery without text": _set(8, digest=None),
+    "delivery without seq": _set(8, seq=None),
+    "send without peer": _set(2, peer=None),
+    "join without view": _set(0, view=None),
+    "gap": _drop(1),
+    "history that does not start": _set(7, index=1),
+    "repeated row": _repeat(8),
+    "rows out of order": _swap(7),
+    "life after the end": _set(4, kind="held", origin=0, seq=1),
+    "incarnation falls": _set(6, incarnation=0),
+    "the first of two faults": _both(_set(9, kind="x"), _set(1, kind="y")),
+}
+SAID_DIFFERENTLY: dict[str, Spoil] = {
+    "no process": _set(8, process=None),
+    "no index": _set(8, index=None),
+    "no kind": _set(8, kind=None),
+    "no time": _set(8, time_ns=None),
+    "negative seq": _set(8, seq=-1),
+    "negative index": _set(0, index=-1),
+    "negative bytes": _set(2, bytes=-1),
+    "negative count in a vector": _set(0, vector=[(1, -1)]),
+    "empty packet kind": _set(2, packet_kind=""),
+    "long packet kind": _set(2, packet_kind="x" * 256),
+    "broadcast for another": _set(1, origin=1),
+    "endless index": _set(11, index=2**63 - 1),
+}
+ACCEPTED: dict[str, Spoil] = {
+    "as it is": lambda rows: None,
+    "no incarnation": _set(8, incarnation=None),
+    "a stored word of 255": _set(2, packet_kind="x" * 255),
+    "an empty vector": _set(0, vector=[]),
+    "needless columns": _set(9, view=0, origin=2, seq=0, value=-5),
+}
+
+
+ALL = SAID_ALIKE | SAID_DIFFERENTLY | ACCEPTED
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What Spark says of each case, and where. All cases at once: a job takes its time."""
+    spool = tmp_path_factory.mktemp("spool")
+    for number, (name, spoil) in enumerate(ALL.items()):
+        write_trace(spool, [MANIFEST], table=GOOD)
+        _spoil(spool, spoil, run=name)
+        (spool / "rows.parquet").rename(spool / f"{number:06}.parquet")
+    manifests = {name: msgspec.structs.replace(MANIFEST, run=name) for name in ALL}
+    stored = spark.read.schema(STORED).parquet(str(spool / "*.parquet"))
+    checked = in_sequence(placed(stored, runs_table(spark, manifests)))
+    told: dict[str, str] = {}
+    for row in checked.where("fault is not null").orderBy("file", "row").collect():
+        name = list(ALL)[row.file]
+        fault = row.fault if row.process is None else row.fault.replace(PROCESS, NAMES[row.process])
+        told.setdefault(name, f"row {row.row + 1}: {fault}")
+    return told
+
+
+def _spoil(folder: Path, spoil: Spoil, run: str) -> None:
+    rows = pq.read_table(folder / "rows.parquet").to_pylist()
+    spoil(rows)
+    _store(folder, [row | {"run": run} for row in rows])
+
+
+def _told_by_the_reader(folder: Path, spoil: Spoil) -> str:
+    _spoil(folder, spoil, run="r")
+    with pytest.raises(DataError) as refused:
+        read_runs(folder)
+    return str(refused.value).removeprefix(f"{folder / 'rows.parquet'}: ")
+
+
+@pytest.mark.parametrize("fault", SAID_ALIKE)
+def test_bad_rows_are_refused_in_the_same_words(
+    told: dict[str, str], folder: Path, fault: str
+) -> None:
+    assert told[fault] == _told_by_the_reader(folder, SAID_ALIKE[fault])
+
+
+@pytest.mark.parametrize("fault", SAID_DIFFERENTLY)
+def test_bad_values_are_refused_at_the_same_place(
+    told: dict[str, str], folder: Path, fault: str
+) -> None:
+    place, _, _ = _told_by_the_reader(folder, SAID_DIFFERENTLY[fault]).partition(":")
+    assert told[fault].startswith(f"{place}: ")
+
+
+@pytest.mark.parametrize("variant", ACCEPTED)
+def test_good_rows_are_accepted(told: dict[str, str], folder: Path, variant: str) -> None:
+    assert variant not in told
+    _spoil(folder, ACCEPTED[variant], run="r")
+    read_runs(folder)
+
+
+@pytest.mark.parametrize("run", ["other", None])
+def test_a_run_that_is_not_in_the_manifest_is_refused(
+    spark: SparkSession, folder: Path, run: str | None
+) -> None:
+    _store(folder, [{"run": run, "process": 0, "index": 0, "kind": "settle", "time_ns": 0}])
+    with pytest.raises(DataError, match=r"a \[trace\]/rows.parquet: row 1: run .* not in the man"):
+        read_runs(folder)
+    with (
+        pytest.raises(DataError, match=r"a \[trace\]/rows.parquet: row 1: run .* not in the man"),
+        pipeline.examine(spark, folder),
+    ):
+        pass
+
+
+def test_a_bad_row_is_told_with_its_file_and_its_process(spark: SparkSession, folder: Path) -> None:
+    expected = _told_by_the_reader(folder, _drop(8))
+    with pytest.raises(DataError) as refused, pipeline.examine(spark, folder):
+        pass
+    assert str(refused.value) == f"{folder / 'rows.parquet'}: {expected}"
+    assert expected == "row 9: p2's index is 2 where 1 comes next"
+
+
+def test_a_gap_between_files_is_a_hole_and_no_fault(spark: SparkSession, folder: Path) -> None:
+    write_rows(folder / "more.parquet", [_row("p2", 5, "settle")], {"r": MANIFEST})
+    (folder / "rows.parquet").rename(folder / "first.parquet")
+    assert [run.holed for run in read_runs(folder)] == [frozenset({"p2"})]
+    with pipeline.examine(spark, folder) as case:
+        holed = [place for (_, place), life in case.trace.lives.items() if life.holed]
+        assert [case.trace.names[0][place] for place in holed] == ["p2"]
+
+
+def _garbage(folder: Path) -> None:
+    (folder / "rows.parquet").write_bytes(b"PAR1 is how it begins, but not how it goes on")
+
+
+def _truncated(folder: Path) -> None:
+    whole = (folder / "rows.parquet").read_bytes()
+    (folder / "rows.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+def _empty(folder: Path) -> None:
+    (folder / "rows.parquet").write_bytes(b"")
+
+
+def _foreign(folder: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), folder / "rows.parquet")
+
+
+def _other_version(folder: Path) -> None:
+    table = pq.read_table(folder / "rows.parquet")
+    pq.write_table(table.replace_schema_metadata({"tidings.schema": "9"}), folder / "rows.parquet")
+
+
+def _other_type(folder: Path) -> None:
+    table = pq.read_table(folder / "rows.parquet")
+    place = table.column_names.index("seq")
+    wide = table.set_column(place, "seq", table["seq"].cast(pa.float64()))
+    pq.write_table(wide, folder / "rows.parquet")
+
+
+def _extra_column(folder: Path) -> None:
+    table = pq.read_table(folder / "rows.parquet")
+    pq.write_table(table.append_column("more", [[1] * len(table)]), folder / "rows.parquet")
+
+
+def _no_manifest(folder: Path) -> None:
+    (folder / "manifest.jsonl").unlink()
+
+
+def _bad_line(folder: Path) -> None:
+    (folder / "more.jsonl").write_bytes(msgspec.json.encode(GOOD[0]) + b"\n{broken\n")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _garbage,
+        _truncated,
+        _empty,
+        _foreign,
+        _other_version,
+        _other_type,
+        _extra_column,
+        _no_manifest,
+        _bad_line,
+    ],
+)
+def test_bad_files_are_refused_in_the_same_words(
+    spark: SparkSession, folder: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(folder)
+    with pytest.raises(DataError) as expected:
+        read_runs(folder)
+    with pytest.raises(DataError) as refused, pipeline.examine(spark, folder):
+        pass
+    assert str(refused.value) == str(expected.value)
+
+
+def test_nothing_there_is_the_users_mistake(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"), pipeline.examine(spark, tmp_path / "no"):
+        pass
