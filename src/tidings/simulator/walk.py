@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tidings import protocols
-from tidings.core import UsageError, quorum
+from tidings.core import Members, UsageError, quorum
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
@@ -48,8 +48,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The share of packets lost: sent again later on retrying links, gone on lossy ones."""
     retry_ms: float = 30.0
     crashes: int = 0
+    """How many crash, newcomers among them."""
     mid_broadcast: float = 0.5
-    """The share of crashes that strike between two sends of a broadcast."""
+    """The share of crashes that strike between two sends of a broadcast, or on joining."""
+    joiners: int = 0
+    """How many join while the load runs, each through any member; half of them speak at once."""
     partitions: int = 0
     partition_ms: float = 40.0
     sample_ms: float = 0.0
@@ -70,6 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 self.crashes > most,
                 f"only a minority may crash: at most {most} of {self.processes}",
             ),
+            (self.joiners < 0, "fewer than 0 processes cannot join"),
             (not 0 <= self.lost < 1, "the share of lost packets is from 0 to below 1"),
             (
                 not 0 <= self.mid_broadcast <= 1,
@@ -211,21 +215,43 @@ class _Walk:
 
     def _plan_load_and_crashes(self) -> None:
         members = self.world.up
+        joins = self._plan_joins()
         time_ns = 0
         broadcasts = []
         for number in range(1, self.plan.broadcasts + 1):
             time_ns += round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
-            broadcasts.append((time_ns, self.random.choice(members), self._text(number)))
+            present = (*members, *(who for who, when in joins.items() if when <= time_ns))
+            broadcasts.append((time_ns, self.random.choice(present), self._text(number)))
         # The last words travel for a while: crashes strike then, too.
         end_ns = time_ns + round(2 * self.plan.delay_ms_max * _MS)
-        for victim in self.random.sample(members, self.plan.crashes):
+        # Every list contains the first one, so a minority of the first is a minority of each.
+        for victim in self.random.sample((*members, *joins), self.plan.crashes):
             spoken = [when for when, who, _ in broadcasts if who == victim]
             if spoken and self.random.random() < self.plan.mid_broadcast:
                 self._plan_crash_in_mid_sentence(self.random.choice(spoken), victim)
+            elif victim in joins and self.random.random() < self.plan.mid_broadcast:
+                self._at(joins[victim], partial(self._crash, victim))
             else:
-                self._at(self.random.randint(0, end_ns), partial(self._crash, victim))
+                begin_ns = min(joins.get(victim, 0), end_ns)
+                self._at(self.random.randint(begin_ns, end_ns), partial(self._crash, victim))
         for when, who, text in broadcasts:
             self._at(when, partial(self._broadcast, who, text))
+
+    def _plan_joins(self) -> dict[str, int]:
+        """Who will join, and when."""
+        joins = {}
+        for number in range(1, self.plan.joiners + 1):
+            joiner = f"p{self.plan.processes + number}"
+            joins[joiner] = self.random.randint(0, self._load_ns)
+            self._at(joins[joiner], partial(self._join, joiner))
+            if self.random.random() < 0.5:
+                self._at(joins[joiner], partial(self._broadcast, joiner, self._text(number)))
+        return joins
+
+    @property
+    def _load_ns(self) -> int:
+        """About how long the load runs."""
+        return round(self.plan.broadcasts * self.plan.gap_ms_mean * _MS)
 
     def _text(self, number: int) -> bytes:
         texts = self.plan.texts
@@ -241,17 +267,10 @@ class _Walk:
         self._at(time_ns, partial(self._if_up, victim, choices.Doom(victim, sends)))
 
     def _plan_partition(self) -> None:
-        end_ns = round(self.plan.broadcasts * self.plan.gap_ms_mean * _MS)
-        time_ns = self.random.randint(0, end_ns)
+        time_ns = self.random.randint(0, self._load_ns)
         members = self.world.up
         side = self.random.sample(members, self.random.randint(1, len(members) - 1))
-        links = [
-            Link(one, other)
-            for one in members
-            for other in members
-            if (one in side) != (other in side)
-        ]
-        self._at(time_ns, lambda: choices.Cut(tuple(links)))
+        self._at(time_ns, partial(self._cut, members, side))
         self._at(time_ns + round(self.plan.partition_ms * _MS), choices.Heal)
 
     def _plan_arrival(self, row: Row) -> None:
@@ -286,6 +305,21 @@ class _Walk:
 
     def _broadcast(self, process: str, text: bytes) -> Choice | None:
         return self._if_up(process, choices.Broadcast(process, text))
+
+    def _join(self, process: str) -> Choice:
+        return choices.Join(process, self.random.choice(self.world.up))
+
+    def _cut(self, members: Members, side: Sequence[str]) -> Choice:
+        """Part the members; each of those who joined them finds itself on either side."""
+        new = [process for process in self.world.processes if process not in members]
+        side = (*side, *(process for process in new if self.random.random() < 0.5))
+        links = [
+            Link(one, other)
+            for one in (*members, *new)
+            for other in (*members, *new)
+            if (one in side) != (other in side)
+        ]
+        return choices.Cut(tuple(links))
 
     def _crash(self, process: str) -> Choice | None:
         sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
