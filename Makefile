@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test soak lint clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
@@ -15,6 +15,9 @@ demo: $(READY) ## a group of five, two killed in mid-broadcast, audited on Spark
 
 test: $(READY) ## every test that fits in a coffee break
 	@$(BIN)/pytest
+
+soak: $(READY) ## the long tests; ROOM=protocols for one room of them
+	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
 
 lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tidings.core import Packet
-from tidings.protocols import PROTOCOLS, factory
+from tidings.protocols import factory
 from tidings.report import line_chart
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import protocol_of
@@ -36,10 +36,22 @@ class Contender(msgspec.Struct, frozen=True):
 
 
 def _word(value: Any) -> str:
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
 
 
-CONTENDERS = tuple(Contender(name) for name in PROTOCOLS if not name.startswith("flawed/"))
+CONTENDERS = (
+    Contender("majority-relay"),
+    Contender("majority-relay", {"notice": True}),
+    Contender("majority-relay", {"pull": True}),
+    Contender("majority-relay", {"postpone": True}),
+    Contender("majority-relay", {"notice": True, "pull": True, "postpone": True}),
+    Contender("two-phase"),
+    Contender("stage-gossip"),
+    Contender("stage-gossip", {"form": "news"}),
+)
+"""Every sound algorithm, and every proposal of the notes."""
 
 
 class Cost(msgspec.Struct, frozen=True):

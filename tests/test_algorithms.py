@@ -1,0 +1,97 @@
+"""What every sound algorithm must do, with every option."""
+
+import pytest
+
+from random_runs import hold_all_guarantees
+from tidings.lab.compare import CONTENDERS, Contender, measure
+from tidings.simulator import Plan, walk
+from tidings.spec import Value, judge
+
+
+def most_packets(contender: Contender, size: int) -> int:
+    """What one fault-free broadcast may cost at most."""
+    everyone_to_everyone = size * (size - 1)
+    match str(contender):
+        case "two-phase":
+            return (size - 1) * (size + 2)
+        case "stage-gossip form=news":
+            return 4 * size**3
+        case name if "pull=yes" in name:
+            # The exchange of states after the last delivery comes on top.
+            return 2 * everyone_to_everyone
+    return everyone_to_everyone
+
+
+PINNED = [
+    (contender, size)
+    for contender in CONTENDERS
+    for size in (3, 5, 10, 20, 50)
+    if "news" not in str(contender) or size <= 10
+]
+
+contenders = pytest.mark.parametrize("contender", CONTENDERS, ids=str)
+
+
+@contenders
+def test_the_five_guarantees_hold_in_random_runs_with_every_fault(contender: Contender) -> None:
+    print("seeds 0 to 599")
+    happened = hold_all_guarantees(contender, range(600))
+    assert happened["delivered without the origin's own copy"] > 20, happened
+    assert happened["held back for a cause"] > 20, happened
+    assert happened["crashed in mid-broadcast"] > 20, happened
+
+
+@contenders
+def test_texts_may_be_as_large_as_a_megabyte(contender: Contender) -> None:
+    plan = Plan(
+        protocol=contender.protocol,
+        options=contender.options,
+        processes=3,
+        broadcasts=2,
+        texts=(b"\xff" * 1_000_000,),
+        crashes=1,
+    )
+    assert all(verdict.value is Value.HOLDS for verdict in judge(walk(plan, 1)))
+
+
+@pytest.mark.parametrize(("contender", "size"), PINNED, ids=str)
+def test_one_broadcast_costs_no_more_packets_than_it_should(
+    contender: Contender, size: int
+) -> None:
+    assert measure(contender, "one", size, 1).packets <= most_packets(contender, size)
+
+
+def kept_after(contender: Contender, messages: int) -> tuple[float, float]:
+    """Ids plus ranges, and bytes, that one of five processes keeps when all is delivered."""
+    plan = Plan(
+        protocol=contender.protocol,
+        options=contender.options,
+        processes=5,
+        broadcasts=5 * messages,
+        gap_ms_mean=2.0,
+    )
+    run = walk(plan, 1)
+    last = {"ids": 0, "ranges": 0, "bytes": 0}
+    for history in run.histories.values():
+        for row in history[-5:]:
+            if row.kind == "state" and row.name in last:
+                last[row.name] += row.value
+    return (last["ids"] + last["ranges"]) / 5, last["bytes"] / 5
+
+
+BOUNDED = [one for one in CONTENDERS if one.protocol != "history-sets"]
+
+
+@pytest.mark.parametrize("contender", BOUNDED, ids=str)
+def test_what_is_finished_is_forgotten(contender: Contender) -> None:
+    few, few_bytes = kept_after(contender, 50)
+    many, many_bytes = kept_after(contender, 500)
+    assert many == few
+    assert many_bytes < 1.02 * few_bytes
+
+
+def test_history_sets_keep_hundreds_of_ids_where_intervals_keep_a_few_ranges() -> None:
+    ids, _ = kept_after(Contender("history-sets"), 50)
+    ranges, _ = kept_after(Contender("interval-history"), 50)
+    assert ids >= 250
+    assert ranges <= 15
