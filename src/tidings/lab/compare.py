@@ -47,6 +47,8 @@ CONTENDERS = (
     Contender("majority-relay", {"pull": True}),
     Contender("majority-relay", {"postpone": True}),
     Contender("majority-relay", {"notice": True, "pull": True, "postpone": True}),
+    Contender("history-sets"),
+    Contender("interval-history"),
     Contender("two-phase"),
     Contender("stage-gossip"),
     Contender("stage-gossip", {"form": "news"}),

@@ -14,6 +14,7 @@ from tidings.core import (
     Deliver,
     Effect,
     Event,
+    IntervalSet,
     Members,
     Message,
     MessageId,
@@ -21,9 +22,13 @@ from tidings.core import (
     Process,
     Receive,
     Send,
+    quorum,
     take_first,
 )
+from tidings.protocols import history_sets, interval_history
+from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.holdback import Stamped
+from tidings.protocols.interval_history import IntervalHistory, Lists
 from tidings.protocols.majority_relay import Copy, MajorityRelay, Notice, Postponed
 from tidings.protocols.stage_gossip import Gossip, StageGossip
 from tidings.protocols.two_phase import TwoPhase
@@ -333,3 +338,88 @@ class SinglePass(StageGossip):
         for message in list(self.waiting.values()):
             if self.delivered[message.id.origin] == message.id.seq - 1 and self._is_ready(message):
                 yield from self._deliver(message)
+
+
+# --- history-sets as its note has it
+
+
+class OnReceiptOnly(HistorySets):
+    """Breaks Validity: delivery is tried on receipt only, and a group of one receives nothing."""
+
+    def _take(self, sender: str, copy: history_sets.Copy) -> Iterator[Effect]:
+        if sender != self.me:
+            yield from super()._take(sender, copy)
+        else:
+            yield from self._hold(copy)
+            self.holders[copy.id].add(self.me)
+
+
+class CopyCounting(HistorySets):
+    """Breaks Uniform Agreement: copies are counted, not who sent them, and links duplicate."""
+
+    def _take(self, sender: str, copy: history_sets.Copy) -> Iterator[Effect]:
+        if copy.id in self.holders:
+            yield from self._count(copy.id, {f"copy {len(self.holders[copy.id])}"})
+        else:
+            yield from super()._take(sender, copy)
+
+
+class OthersOnly(HistorySets):
+    """Breaks Validity and Uniform Agreement: half must hold it, and oneself does not count."""
+
+    def _is_safe(self, message: MessageId) -> bool:
+        return len(self.holders[message] - {self.me}) >= quorum(len(self.members))
+
+
+class EarlyExit(HistorySets):
+    """Breaks Validity and Uniform Agreement: what was sent already is not even counted."""
+
+    def _take(self, sender: str, copy: history_sets.Copy) -> Iterator[Effect]:
+        if copy.id not in self.held:
+            yield from super()._take(sender, copy)
+
+
+# --- interval-history as its note has it
+
+
+class WaitingForAll(IntervalHistory):
+    """Breaks Uniform Agreement: a newcomer waits for messages that were never addressed to it."""
+
+    def _hold(self, copy: interval_history.Copy, lists: dict[str, Lists]) -> Iterator[Effect]:
+        yield from super()._hold(copy, lists)
+        self.missing[copy.id] = {origin: IntervalSet(ranges) for origin, ranges in copy.past}
+
+
+class SkippingOnly(IntervalHistory):
+    """Breaks Uniform Agreement: newcomers skip what others still wait for, in vain.
+
+    What died on its way to the old list is nothing to a newcomer, who delivers what follows it.
+    """
+
+    def _hold(self, copy: interval_history.Copy, lists: dict[str, Lists]) -> Iterator[Effect]:
+        yield from super()._hold(copy, lists)
+        whole = self.waiting[copy.id]
+        self.waiting[copy.id] = msgspec.structs.replace(whole, lists=whole.lists[-1:])
+
+    def _kept_back_for(self, message: MessageId) -> IntervalSet:
+        return IntervalSet()
+
+
+class LeavingOut(IntervalHistory):
+    """Leaves newcomers out: lists are merged on JOIN, but not before a delivery.
+
+    Who answers a message that a newcomer got may not yet know of the newcomer.
+    """
+
+    def _merge(self, members: Members) -> Iterator[Effect]:
+        if not self.delivering:
+            yield from super()._merge(members)
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.delivering = False
+
+    def _deliver(self, message: MessageId) -> Iterator[Effect]:
+        self.delivering = True
+        yield from super()._deliver(message)
+        self.delivering = False

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from tidings.core import Choose, Members, Process, UsageError
 from tidings.protocols import flawed
+from tidings.protocols.history_sets import HistorySets
+from tidings.protocols.interval_history import IntervalHistory
 from tidings.protocols.majority_relay import MajorityRelay
 from tidings.protocols.stage_gossip import StageGossip
 from tidings.protocols.two_phase import TwoPhase
@@ -32,6 +34,8 @@ class Algorithm(NamedTuple):
 
 PROTOCOLS: dict[str, Algorithm] = {
     "majority-relay": Algorithm(MajorityRelay),
+    "history-sets": Algorithm(HistorySets),
+    "interval-history": Algorithm(IntervalHistory),
     "two-phase": Algorithm(TwoPhase),
     "stage-gossip": Algorithm(StageGossip),
     "flawed/repeating": Algorithm(flawed.Repeating, ("no duplication",), "majority-relay"),
@@ -50,6 +54,21 @@ PROTOCOLS: dict[str, Algorithm] = {
         flawed.GamblingRelay, ("validity", "uniform agreement"), "majority-relay postpone=yes"
     ),
     "flawed/small-quorum": Algorithm(flawed.SmallQuorum, ("uniform agreement",), "majority-relay"),
+    "flawed/on-receipt-only": Algorithm(flawed.OnReceiptOnly, ("validity",), "history-sets"),
+    "flawed/copy-counting": Algorithm(flawed.CopyCounting, ("uniform agreement",), "history-sets"),
+    "flawed/others-only": Algorithm(
+        flawed.OthersOnly, ("validity", "uniform agreement"), "history-sets"
+    ),
+    "flawed/early-exit": Algorithm(
+        flawed.EarlyExit, ("validity", "uniform agreement"), "history-sets"
+    ),
+    "flawed/waiting-for-all": Algorithm(
+        flawed.WaitingForAll, ("uniform agreement",), "interval-history"
+    ),
+    "flawed/skipping-only": Algorithm(
+        flawed.SkippingOnly, ("uniform agreement",), "interval-history"
+    ),
+    "flawed/leaving-out": Algorithm(flawed.LeavingOut, ("reach",), "interval-history"),
     "flawed/two-phase-as-written": Algorithm(
         flawed.TwoPhaseAsWritten, ("uniform agreement",), "two-phase"
     ),
