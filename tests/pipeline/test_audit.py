@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tidings import pipeline
 from tidings.core import MessageId
-from tidings.spec import Guarantee, Place, Value, Verdict, judge
+from tidings.spec import Guarantee, Place, Value, judge
 from tidings.trace import Manifest, Row, digest, read_runs
 from traces import write_trace
 
@@ -48,75 +48,9 @@ def _repeating(run: str) -> list[Row]:
     return writer.rows
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    runs = [Manifest(schema=1, run=run, names=NAMES, views=(NAMES,)) for run in ("a", "empty")]
-    return write_trace(tmp_path / "trace", runs, lines=_repeating("a"))
-
-
-def test_an_audit_counts_all_and_shows_the_first_few(spark: SparkSession, folder: Path) -> None:
-    audit = pipeline.audit(spark, folder, examples=2)
-    assert audit.rows == 11
-    assert list(audit.verdicts) == list(audit.manifests) == ["a", "empty"]
-    duplication = audit.verdicts["a"][0]
-    assert (duplication.value, duplication.judged, duplication.violated) == (Value.VIOLATED, 7, 4)
-    assert [(one.process, one.witness) for one in duplication.violations] == [
-        ("p2", (Place("p2", 0), Place("p2", 1))),
-        ("p2", (Place("p2", 0), Place("p2", 2))),
-    ]
-    assert duplication.violations[0].message == MessageId("p1", 5)
-
-
-def test_a_violation_without_an_example_is_still_one(spark: SparkSession, folder: Path) -> None:
-    duplication = pipeline.audit(spark, folder, examples=0).verdicts["a"][0]
-    assert (duplication.value, duplication.violated) == (Value.VIOLATED, 4)
-    assert duplication.violations == ()
-
-
-def test_a_run_without_rows_is_unknown(spark: SparkSession, folder: Path) -> None:
-    verdicts = pipeline.audit(spark, folder).verdicts["empty"]
-    assert {verdict.value for verdict in verdicts} == {Value.UNKNOWN}
-    assert {verdict.reason for verdict in verdicts} == {"p1 left no history"}
-
-
-def test_the_audit_says_what_it_is_doing(spark: SparkSession, folder: Path) -> None:
-    stages: list[str] = []
-    pipeline.audit(spark, folder, progress=stages.append)
-    assert stages == [
-        "reading the trace and checking every row",
-        "judging the five guarantees",
-        "looking for the events that show what was violated",
-    ]
-
-
-def test_one_file_beside_its_manifest_is_a_trace_too(spark: SparkSession, folder: Path) -> None:
-    assert pipeline.audit(spark, folder / "rows.jsonl").rows == 11
-
-
-def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> None:
-    with pipeline.examine(spark, folder) as case:
-        violations = pipeline.violations(case).orderBy("process", "witness").collect()
-        verdicts = pipeline.verdicts(case).where("run = 'a'").collect()
-    assert [(row.run, row.process, row.origin) for row in violations] == [
-        ("a", "p10", "p1"),
-        ("a", "p10", "p1"),
-        ("a", "p2", "p1"),
-        ("a", "p2", "p1"),
-    ]
-    assert [(place.process, place["index"]) for place in violations[0].witness] == [
-        ("p10", 0),
-        ("p10", 1),
-    ]
-    assert [row.guarantee for row in verdicts] == [str(one) for one in Guarantee]
-    assert [row.violated for row in verdicts] == [4, 0, 0, 0, 0]
-
-
-def test_what_is_not_owed_is_followed_from_process_to_process(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def _tainted(run: str) -> list[Row]:
     """p1's message to a list that lost its majority taints p2's, which taints p3's."""
-    names = ("p1", "p2", "p3", "p4", "p5")
-    writer = _Writer("chain")
+    writer = _Writer(run)
     writer.broadcast("p3", 9)
     writer.broadcast("p1", 1, view=1)
     writer.deliver("p2", "p1", 1)
@@ -127,13 +61,95 @@ def test_what_is_not_owed_is_followed_from_process_to_process(
         writer.add(process, "settle")
     for process in ("p4", "p5"):
         writer.add(process, "crash")
-    manifest = Manifest(schema=1, run="chain", names=names, views=(names, ("p1", "p4", "p5")))
-    folder = write_trace(tmp_path / "trace", [manifest], table=writer.rows)
-    audited = pipeline.audit(spark, folder).verdicts["chain"]
-    validity = _find(audited, Guarantee.VALIDITY)
+    return writer.rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    five = ("p1", "p2", "p3", "p4", "p5")
+    manifests = [
+        Manifest(schema=1, run="repeating", names=NAMES, views=(NAMES,)),
+        Manifest(schema=1, run="empty", names=NAMES, views=(NAMES,)),
+        Manifest(schema=1, run="tainted", names=five, views=(five, ("p1", "p4", "p5"))),
+    ]
+    return write_trace(
+        tmp_path_factory.mktemp("trace"),
+        manifests,
+        lines=_repeating("repeating"),
+        table=_tainted("tainted"),
+    )
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def audited(spark: SparkSession, folder: Path, stages: list[str]) -> pipeline.Audit:
+    return pipeline.audit(spark, folder, examples=2, progress=stages.append)
+
+
+def test_an_audit_counts_all_and_shows_the_first_few(audited: pipeline.Audit) -> None:
+    assert audited.rows == 22
+    assert list(audited.verdicts) == list(audited.manifests) == ["repeating", "empty", "tainted"]
+    duplication = audited.verdicts["repeating"][0]
+    assert (duplication.value, duplication.judged, duplication.violated) == (Value.VIOLATED, 7, 4)
+    assert [(one.process, one.witness) for one in duplication.violations] == [
+        ("p2", (Place("p2", 0), Place("p2", 1))),
+        ("p2", (Place("p2", 0), Place("p2", 2))),
+    ]
+    assert duplication.violations[0].message == MessageId("p1", 5)
+
+
+def test_a_run_without_rows_is_unknown(audited: pipeline.Audit) -> None:
+    verdicts = audited.verdicts["empty"]
+    assert {verdict.value for verdict in verdicts} == {Value.UNKNOWN}
+    assert {verdict.reason for verdict in verdicts} == {"p1 left no history"}
+
+
+def test_what_is_not_owed_is_followed_from_process_to_process(
+    audited: pipeline.Audit, folder: Path
+) -> None:
+    verdicts = audited.verdicts["tainted"]
+    validity = next(one for one in verdicts if one.guarantee is Guarantee.VALIDITY)
     assert (validity.judged, validity.not_owed, validity.violated) == (1, 3, 1)
-    assert audited == judge(read_runs(folder)[0])
+    assert verdicts == judge(read_runs(folder)[2])
 
 
-def _find(verdicts: tuple[Verdict, ...], guarantee: Guarantee) -> Verdict:
-    return next(verdict for verdict in verdicts if verdict.guarantee is guarantee)
+@pytest.mark.usefixtures("audited")
+def test_the_audit_says_what_it_is_doing(stages: list[str]) -> None:
+    assert stages == [
+        "reading the trace and checking every row",
+        "following what was lost with a majority",
+        "judging the five guarantees",
+        "looking for the events that show what was violated",
+    ]
+
+
+def test_one_file_is_a_trace_and_a_violation_without_an_example_is_one(
+    spark: SparkSession, folder: Path
+) -> None:
+    audited = pipeline.audit(spark, folder / "rows.jsonl", examples=0)
+    duplication = audited.verdicts["repeating"][0]
+    assert (audited.rows, duplication.value, duplication.violated) == (11, Value.VIOLATED, 4)
+    assert duplication.violations == ()
+
+
+def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> None:
+    with pipeline.examine(spark, folder) as case:
+        repeated = pipeline.violations(case).where("guarantee = 'no duplication'")
+        violations = repeated.orderBy("process", "witness").collect()
+        verdicts = pipeline.verdicts(case).where("run = 'repeating'").collect()
+    assert [(row.run, row.process, row.origin) for row in violations] == [
+        ("repeating", "p10", "p1"),
+        ("repeating", "p10", "p1"),
+        ("repeating", "p2", "p1"),
+        ("repeating", "p2", "p1"),
+    ]
+    assert [(place.process, place["index"]) for place in violations[0].witness] == [
+        ("p10", 0),
+        ("p10", 1),
+    ]
+    assert [row.guarantee for row in verdicts] == [str(one) for one in Guarantee]
+    assert [row.violated for row in verdicts] == [4, 0, 0, 0, 0]

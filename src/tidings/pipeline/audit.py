@@ -17,7 +17,7 @@ from tidings.spec import Guarantee, Place, Verdict, Violation
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 
-Key = tuple[int, str]
+Key = tuple[int, Guarantee]
 """A run and a guarantee."""
 
 
@@ -47,8 +47,8 @@ def judge(
     """The five verdicts on each run of an open case."""
     progress("judging the five guarantees")
     counts = {row.run: row for row in counted(case.events()).collect()}
-    violated = [run for run, row in counts.items() if any(row[g].violated for g in Guarantee)]
     shown: dict[Key, list[Violation]] = {}
+    violated = [(run, one) for run, row in counts.items() for one in Guarantee if row[one].violated]
     if violated:
         progress("looking for the events that show what was violated")
         shown = _first_violations(case, violated, max(examples, 1))
@@ -104,17 +104,23 @@ def _sum(count: Column | None) -> Column:
     return F.coalesce(F.sum(count.cast("bigint")), F.lit(0))
 
 
-def _first_violations(case: Case, runs: list[int], examples: int) -> dict[Key, list[Violation]]:
-    """The first few violations of each guarantee in each of these runs, by process and place."""
+def _first_violations(case: Case, violated: list[Key], examples: int) -> dict[Key, list[Violation]]:
+    """The first few violations of each guarantee that is violated, by process and place."""
+    runs = {run for run, _ in violated}
+    guarantees = {guarantee for _, guarantee in violated}
     in_order = Window.partitionBy("run", "guarantee").orderBy("process", "witness", "origin", "seq")
-    rank = F.row_number().over(in_order)
-    events = case.events(runs).persist()
-    first = breaches(events).withColumn("rank", rank).where(F.col("rank") <= examples).collect()
+    events = case.events(sorted(runs)).persist()
+    first = (
+        breaches(events, sorted(guarantees))
+        .withColumn("rank", F.row_number().over(in_order))
+        .where(F.col("rank") <= examples)
+        .collect()
+    )
     events.unpersist()
     shown: dict[Key, list[Violation]] = {}
     for row in sorted(first, key=lambda row: int(row["rank"])):
         names = case.trace.names[row.run]
-        shown.setdefault((row.run, row.guarantee), []).append(_named(row, names))
+        shown.setdefault((row.run, Guarantee(row.guarantee)), []).append(_named(row, names))
     return shown
 
 

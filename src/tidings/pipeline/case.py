@@ -1,6 +1,6 @@
 """A trace opened for judgement: every table that a notebook or the audit may ask for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -16,6 +16,7 @@ from tidings.pipeline.evidence import known_events, with_messages
 from tidings.pipeline.facts import Ending, Facts, endings, facts_of
 from tidings.pipeline.ingest import Trace, ingest
 from tidings.pipeline.owed import first_forsaken
+from tidings.spec import Guarantee
 
 Progress = Callable[[str], None]
 
@@ -62,9 +63,11 @@ def examine(
         yield Case(spark, trace, ended, facts)
 
 
-def breaches(events: DataFrame) -> DataFrame:
-    """Every violation, in numbers: the rows of ``checks.schema.VIOLATIONS``."""
-    return reduce(DataFrame.unionByName, (check.violations(events) for check in CHECKS.values()))
+def breaches(events: DataFrame, guarantees: Iterable[Guarantee] = tuple(Guarantee)) -> DataFrame:
+    """Every violation of these guarantees, in numbers: the rows of ``checks.schema.VIOLATIONS``."""
+    return reduce(
+        DataFrame.unionByName, (CHECKS[guarantee].violations(events) for guarantee in guarantees)
+    )
 
 
 def violations(case: Case) -> DataFrame:

@@ -53,7 +53,9 @@ def _options(master: str, memory_gib: int) -> dict[str, str]:
     log4j = Path(str(files("tidings.pipeline") / "log4j2.properties"))
     options = {
         "spark.driver.memory": f"{memory_gib}g",
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}"',
+        "spark.driver.extraJavaOptions": (
+            f'-XX:+UseParallelGC "-Dlog4j2.configurationFile={log4j.as_uri()}"'
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
