@@ -95,3 +95,25 @@ def test_history_sets_keep_hundreds_of_ids_where_intervals_keep_a_few_ranges() -
     ranges, _ = kept_after(Contender("interval-history"), 50)
     assert ids >= 250
     assert ranges <= 15
+
+
+def test_newcomers_join_in_the_middle_of_everything() -> None:
+    """Two thousand runs with one to three joiners, some at once, some of whom speak at once."""
+    joined = spoken = 0
+    for seed in range(2000):
+        plan = Plan(
+            protocol="interval-history",
+            processes=1 + seed % 5,
+            broadcasts=6,
+            joiners=1 + seed % 3,
+            crashes=(seed % 5) // 2,
+            duplicated=0.1,
+        )
+        run = walk(plan, seed)
+        broken = [verdict for verdict in judge(run) if verdict.value is Value.VIOLATED]
+        assert not broken, f"seed {seed}: {broken[0]}"
+        newcomers = [name for name in run.histories if name not in run.manifest.views[0]]
+        joined += len(newcomers)
+        spoken += sum(row.kind == "broadcast" for name in newcomers for row in run.histories[name])
+    assert joined >= 3500
+    assert spoken >= 1500

@@ -174,8 +174,11 @@ def matrix(costs: Sequence[Cost], metric: str) -> list[dict[str, str]]:
 def _figure(cost: Cost | None, metric: str) -> str:
     if cost is None:
         return ">"
+    if cost.cut and metric in ("delays", "kept_bytes"):
+        return "?"
     value = getattr(cost, metric)
-    return f"{'> ' if cost.cut else ''}{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    shown = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"> {shown}" if cost.cut else shown
 
 
 def draw(costs: Sequence[Cost], path: Path) -> None:

@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sample_ms: float = 0.0
     """How often the processes note how much they keep, besides at the end; 0 for not at all."""
     budget: int = 1_000_000
-    """How many choices before the run is given up, unsettled."""
+    """How many choices, or packets, before the run is given up, unsettled."""
 
     def check(self) -> None:
         most = quorum(self.processes) - 1
@@ -168,7 +168,7 @@ class _Walk:
 
     @property
     def _has_budget(self) -> bool:
-        return len(self.world.schedule) < self.plan.budget
+        return max(len(self.world.schedule), self.world.packets_sent) < self.plan.budget
 
     def _let_every_timer_run_out(self) -> None:
         """At least once each, with everything that falls due in between."""

@@ -94,6 +94,7 @@ class World:
         self.on_timer = on_timer
         self.weigh = weigh
         self.now_ns = 0
+        self.packets_sent = 0
         self.schedule: Schedule = []
         self.processes: dict[str, Process] = {}
         self.crashed: set[str] = set()
@@ -219,6 +220,7 @@ class World:
                 raise UsageError(f"{sender} sends to {receiver}, which does not exist")
             link = Link(sender, receiver)
             number = self._numbers[link] = self._numbers.get(link, 0) + 1
+            self.packets_sent += 1
             self._note_packet(sender, "send", receiver, number, sent)
             lost = receiver in self.crashed or (self.links == "lossy" and link in self.cut)
             if not lost:
