@@ -25,11 +25,12 @@ class Draft:
     def __init__(self, run: str, rng: Random) -> None:
         self.run = run
         self.rng = rng
-        count = rng.choice((1, 2, 3, 3, 4, 5))
+        count = rng.choice((1, 2, 3, 4, 5, 5))
         self.members = [f"p{number}" for number in rng.sample(range(1, 12), count)]
         self.views: list[Members] = [tuple(self.members)]
-        if rng.random() < 0.4:
-            self.views.append(tuple(rng.sample(self.members, rng.randint(1, count))))
+        if rng.random() < 0.6:
+            fewer = rng.randint(1, rng.choice((count, 1 + count // 3)))
+            self.views.append(tuple(rng.sample(self.members, fewer)))
         self.events: dict[str, list[dict[str, Any]]] = {name: [] for name in self.members}
         self.fates: dict[str, Fate] = {}
         self.split = rng.choice((0, 3, 100))
@@ -78,7 +79,7 @@ def correct_run(run: str, rng: Random) -> Draft:
     waiting: dict[str, list[tuple[dict[str, Any], set[tuple[str, int]]]]] = {
         name: [] for name in draft.members
     }
-    to_send = rng.randint(1, 8)
+    to_send = rng.randint(1, 10)
     while to_send or any(waiting.values()):
         process = rng.choice(draft.members)
         if to_send and rng.random() < 0.3:
@@ -235,6 +236,13 @@ def crash_many(draft: Draft) -> None:
     crash(draft, most=len(draft.members))
 
 
+def crash_a_list(draft: Draft) -> None:
+    """Late, and only the members of the last list: what they sent before lives on elsewhere."""
+    for process in draft.views[-1]:
+        draft.events[process].pop()
+        draft.events[process].append({"kind": "crash"})
+
+
 def crash_and_recover(draft: Draft) -> None:
     process = draft.rng.choice(draft.members)
     position = draft.position(process)
@@ -263,7 +271,9 @@ HIDING: tuple[Callable[[Draft], None], ...] = (
     tear_a_hole,
     crash,
     crash_many,
-    crash_many,
+    crash_a_list,
+    crash_a_list,
+    crash_a_list,
     crash_and_recover,
 )
 
@@ -275,7 +285,7 @@ def random_run(run: str, seed: int) -> Draft:
     for fault in rng.choices(BREAKING, k=rng.choice((0, 1, 2, 2))):
         if draft.deliveries() and draft.broadcasts():
             fault(draft)
-    if rng.random() < 0.5:
+    if rng.random() < 0.6:
         rng.choice(HIDING)(draft)
     return draft
 

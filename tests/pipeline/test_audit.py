@@ -49,7 +49,7 @@ def _repeating(run: str) -> list[Row]:
 
 
 def _tainted(run: str) -> list[Row]:
-    """p1's message to a list that lost its majority taints p2's, which taints p3's."""
+    """p1's message to a list that lost its majority taints p2's, and so on to p4's."""
     writer = _Writer(run)
     writer.broadcast("p3", 9)
     writer.broadcast("p1", 1, view=1)
@@ -57,20 +57,22 @@ def _tainted(run: str) -> list[Row]:
     writer.broadcast("p2", 1)
     writer.deliver("p3", "p2", 1)
     writer.broadcast("p3", 1)
-    for process in ("p1", "p2", "p3"):
+    writer.deliver("p4", "p3", 1)
+    writer.broadcast("p4", 1)
+    for process in ("p1", "p2", "p3", "p4", "p5"):
         writer.add(process, "settle")
-    for process in ("p4", "p5"):
+    for process in ("p6", "p7"):
         writer.add(process, "crash")
     return writer.rows
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    five = ("p1", "p2", "p3", "p4", "p5")
+    seven = tuple(f"p{number}" for number in range(1, 8))
     manifests = [
         Manifest(schema=1, run="repeating", names=NAMES, views=(NAMES,)),
         Manifest(schema=1, run="empty", names=NAMES, views=(NAMES,)),
-        Manifest(schema=1, run="tainted", names=five, views=(five, ("p1", "p4", "p5"))),
+        Manifest(schema=1, run="tainted", names=seven, views=(seven, ("p1", "p6", "p7"))),
     ]
     return write_trace(
         tmp_path_factory.mktemp("trace"),
@@ -91,7 +93,7 @@ def audited(spark: SparkSession, folder: Path, stages: list[str]) -> pipeline.Au
 
 
 def test_an_audit_counts_all_and_shows_the_first_few(audited: pipeline.Audit) -> None:
-    assert audited.rows == 22
+    assert audited.rows == 26
     assert list(audited.verdicts) == list(audited.manifests) == ["repeating", "empty", "tainted"]
     duplication = audited.verdicts["repeating"][0]
     assert (duplication.value, duplication.judged, duplication.violated) == (Value.VIOLATED, 7, 4)
@@ -113,7 +115,7 @@ def test_what_is_not_owed_is_followed_from_process_to_process(
 ) -> None:
     verdicts = audited.verdicts["tainted"]
     validity = next(one for one in verdicts if one.guarantee is Guarantee.VALIDITY)
-    assert (validity.judged, validity.not_owed, validity.violated) == (1, 3, 1)
+    assert (validity.judged, validity.not_owed, validity.violated) == (1, 4, 1)
     assert verdicts == judge(read_runs(folder)[2])
 
 
