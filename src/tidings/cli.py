@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 from tidings import __version__
 from tidings.core import Exit, TidingsError, UsageError
-from tidings.lab.compare import CONTENDERS, METRICS, contender_of, draw, matrix, measure
+from tidings.lab.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
 from tidings.lab.compare import compare as compare_all
 from tidings.lab.demo import Break, demo_run, last_words
 from tidings.protocols import PROTOCOLS
@@ -190,8 +190,8 @@ def audit(
             }
         )
     else:
-        runs = len(audited.verdicts)
-        say(f"{audited.rows:,} rows of {runs:,} run{'s' if runs != 1 else ''} audited on Spark")
+        runs = _many(len(audited.verdicts), "run")
+        say(f"{audited.rows:,} rows of {runs} audited on Spark")
         if len(audited.verdicts) > 1:
             out.print(campaign_table(audited.verdicts))
         for run, verdicts in audited.verdicts.items():
@@ -296,7 +296,7 @@ def compare(
     Fault-free, unit delays, texts of 32 bytes; figures are per broadcast. What explodes is cut at
     100,000 packets and shown with a ">".
     """
-    contenders = [contender_of(words) for words in protocol] if protocol else CONTENDERS
+    contenders = [contender_of(words) for words in protocol or ()] or [*CONTENDERS, *AS_WRITTEN]
     numbers = _sizes(sizes)
     if messages < 1:
         raise UsageError("--messages takes 1 or more")
@@ -387,10 +387,17 @@ def _print_run(run: Run) -> None:
     kinds = [row.kind for row in run.rows]
     crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
     say(
-        f"run    {manifest.run}: {manifest.protocol}, {len(manifest.members)} processes, "
+        f"run    {manifest.run}: {manifest.protocol}, {_many(len(manifest.members), 'process')}, "
         f"{kinds.count('broadcast'):,} broadcasts, {kinds.count('deliver'):,} deliveries, "
         f"{kinds.count('send'):,} packets" + (f", crashed: {', '.join(crashed)}" if crashed else "")
     )
+
+
+def _many(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    plural = {"delivery": "deliveries", "process": "processes"}.get(noun, f"{noun}s")
+    return f"{count:,} {plural}"
 
 
 def _print_verdicts(manifest: Manifest, verdicts: Sequence[Verdict]) -> None:

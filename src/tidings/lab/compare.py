@@ -55,6 +55,13 @@ CONTENDERS = (
 )
 """Every sound algorithm, and every proposal of the notes."""
 
+AS_WRITTEN = (
+    Contender("flawed/forgetful-relay"),
+    Contender("flawed/two-phase-as-written"),
+    Contender("flawed/storm"),
+)
+"""Forms that cost more, as the notes have them."""
+
 
 class Cost(msgspec.Struct, frozen=True):
     """What one broadcast costs on average; ``cut`` says that there would have been more."""
@@ -83,7 +90,7 @@ def measure(contender: Contender, workload: Workload, processes: int, messages: 
         options=contender.options,
         processes=processes,
         broadcasts=1 if workload == "one" else messages,
-        texts=(b"x" * 32,),
+        texts=tuple(b"%032d" % number for number in range(messages)),
         gap_ms_mean=1.0,
         delay_ms_min=1.0,
         delay_ms_max=1.0,
@@ -176,9 +183,17 @@ def _figure(cost: Cost | None, metric: str) -> str:
         return ">"
     if cost.cut and metric in ("delays", "kept_bytes"):
         return "?"
-    value = getattr(cost, metric)
-    shown = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    shown = _short(getattr(cost, metric))
     return f"> {shown}" if cost.cut else shown
+
+
+def _short(value: float) -> str:
+    """Three or four digits: 6.2, 380, 2,450, 252k, 1.1M."""
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.3g}M"
+    if value >= 10_000:
+        return f"{value / 1_000:,.0f}k"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def draw(costs: Sequence[Cost], path: Path) -> None:
@@ -190,8 +205,8 @@ def draw(costs: Sequence[Cost], path: Path) -> None:
             "algorithm": cost.contender,
             "panel": f"{workload}: {metric}",
         }
-        for cost in costs
         for metric in ("packets", "bytes")
+        for cost in costs
         for workload in [{"one": "one broadcast", "stream": "a stream"}[cost.workload]]
     ]
     line_chart(

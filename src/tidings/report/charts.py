@@ -25,23 +25,35 @@ def line_chart(
     altair = _altair()
     kind = "log" if logarithmic else "linear"
     names = list(dict.fromkeys(row[colour] for row in rows))
+    scale = altair.Scale(type=kind, nice=False)
+    axis = altair.Axis(values=sorted({row[x] for row in rows})) if logarithmic else altair.Axis()
     chart = (
-        altair.Chart(altair.Data(values=list(rows)), width=360, height=280)
+        altair.Chart(width=380, height=280)
         .mark_line(point=True)
         .encode(
-            x=altair.X(f"{x}:Q", scale=altair.Scale(type=kind), title=x),
+            x=altair.X(f"{x}:Q", scale=scale, axis=axis, title=x),
             y=altair.Y(f"{y}:Q", scale=altair.Scale(type=kind), title=y),
             color=altair.Color(
-                f"{colour}:N", sort=names, title=None, scale=altair.Scale(range=PALETTE)
+                f"{colour}:N",
+                sort=names,
+                scale=altair.Scale(domain=names, range=PALETTE),
+                legend=altair.Legend(title=None, labelLimit=400, symbolType="stroke"),
             ),
-            strokeDash=altair.StrokeDash(f"{colour}:N", sort=names, title=None),
+            strokeDash=altair.StrokeDash(
+                f"{colour}:N", sort=names, scale=altair.Scale(domain=names), legend=None
+            ),
         )
     )
-    if panel is not None:
-        chart = chart.facet(column=altair.Column(f"{panel}:N", title=None)).resolve_scale(
-            y="independent"
-        )
-    chart.properties(title=title).save(path)
+    data = altair.Data(values=list(rows))
+    if panel is None:
+        whole = chart.properties(data=data, title=title)
+    else:
+        panels = list(dict.fromkeys(row[panel] for row in rows))
+        facet = altair.Facet(f"{panel}:N", title=None, sort=panels)
+        whole = altair.FacetChart(
+            data=data, spec=chart, facet=facet, columns=2, title=title
+        ).resolve_scale(y="independent")
+    whole.configure_axis(gridOpacity=0.4).save(path)
 
 
 def _altair() -> Any:
