@@ -59,6 +59,18 @@ SCENARIOS = {
         crash p1
         settle
         """,
+    "flawed/waiting-for-finack": """
+        group p1 p2 p3 p4 p5
+        broadcast p1 hello
+        receive p1->p2
+        receive p1->p3
+        receive p2->p1
+        receive p3->p1
+        receive p1->p2 bcast-deliver
+        crash p2
+        crash p1
+        settle
+        """,
     "flawed/skipping-only": """
         group p1 p2 p3
         broadcast p1 lost words

@@ -2,10 +2,19 @@
 
 import pytest
 
-from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, take_first
+from tidings.core import (
+    Broadcast,
+    Deliver,
+    MessageId,
+    Receive,
+    Send,
+    SetTimer,
+    Timeout,
+    take_first,
+)
 from tidings.protocols import factory
 from tidings.protocols.holdback import Stamped
-from tidings.protocols.majority_relay import Copy
+from tidings.protocols.majority_relay import PULL_MS, RELAY_MS, Copy, Notice, Pull, State
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
 
@@ -60,6 +69,79 @@ def test_why_names_what_is_missing() -> None:
     alone = process("p1", 1)
     alone.step(Broadcast((b"x",)))
     assert alone.why(MessageId("p1", 1)) == "p1 has delivered p1#1"
+
+
+# --- the proposals
+
+
+def with_options(me: str, size: int, **options: bool):
+    members = tuple(f"p{number}" for number in range(1, size + 1))
+    return factory("majority-relay", options)(me, members, take_first)
+
+
+def sent(effects) -> list[tuple[str, tuple[str, ...]]]:
+    return [(e.packet.kind, e.to) for e in effects if isinstance(e, Send)]
+
+
+def relayed_by(message: str, *relayers: str, size: int = 3) -> Copy:
+    return Copy(Stamped(MessageId.parse(message), b"x", (0,) * size), relayers)
+
+
+def test_enough_relayers_make_a_notice_of_the_relay() -> None:
+    p3 = with_options("p3", 3, notice=True)
+    effects = p3.step(Receive("p2", relayed_by("p1#1", "p1", "p2")))
+    assert sent(effects) == [("notice", ("p1", "p2"))]
+    assert delivered(effects) == ["p1#1"]
+
+
+def test_the_relayers_are_tested_before_one_counts_oneself() -> None:
+    p2 = with_options("p2", 3, notice=True)
+    effects = p2.step(Receive("p1", relayed_by("p1#1", "p1")))
+    assert sent(effects) == [("copy", ("p1", "p3"))]
+
+
+def test_a_notice_counts_before_the_text_has_come() -> None:
+    p5 = with_options("p5", 5, notice=True)
+    assert p5.step(Receive("p4", Notice(MessageId("p1", 1), ("p1", "p2", "p3")))) == []
+    effects = p5.step(Receive("p1", relayed_by("p1#1", "p1", size=5)))
+    assert sent(effects)[0][0] == "notice"
+    assert delivered(effects) == ["p1#1"]
+
+
+def test_a_postponed_relay_survives_delivery() -> None:
+    members = ("p1", "p2", "p3")
+    p3 = factory("majority-relay", {"postpone": True})("p3", members, lambda label, weights: 1)
+    copy = Copy(Stamped(MessageId("p1", 1), b"x", (0, 0, 0)), age=1)
+    assert p3.step(Receive("p1", copy))[-1] == SetTimer("relay p1#1", RELAY_MS)
+    assert delivered(p3.step(Receive("p2", copy))) == ["p1#1"]
+    assert sent(p3.step(Timeout("relay p1#1"))) == [], "a second tails"
+    assert sent(p3.step(Timeout("relay p1#1"))) == [], "a third"
+    assert sent(p3.step(Timeout("relay p1#1"))) == [("copy", ("p1", "p2"))]
+    assert p3.describe()["postponed"] == p3.describe()["relayers"] == {}
+
+
+def test_what_another_has_delivered_and_one_lacks_is_pulled() -> None:
+    p1, p3 = with_options("p1", 3, pull=True), with_options("p3", 3, pull=True)
+    p1.step(Broadcast((b"x",)))
+    p1.step(Receive("p2", relayed_by("p1#1")))
+    (state,) = p1.step(Timeout("state"))
+    assert p3.step(Receive("p1", state.packet)) == [SetTimer("pull", PULL_MS)]
+    (pull,) = p3.step(Timeout("pull"))
+    assert pull == Send(("p1",), Pull((MessageId("p1", 1),)))
+    (push,) = p1.step(Receive("p3", pull.packet))
+    assert push.to == ("p3",)
+    assert sent(p3.step(Receive("p1", push.packet))) == [("copy", ("p1", "p2"))]
+
+
+def test_a_text_is_kept_until_every_vector_covers_it() -> None:
+    p1 = with_options("p1", 3, pull=True)
+    p1.step(Broadcast((b"x",)))
+    p1.step(Receive("p2", relayed_by("p1#1")))
+    assert list(p1.describe()["log"]) == ["p1#1"]
+    p1.step(Receive("p2", State((1, 0, 0))))
+    assert list(p1.describe()["log"]) == ["p1#1"]
+    p1.step(Receive("p3", State((1, 0, 0))))
+    assert p1.describe()["log"] == {}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 10])

@@ -237,12 +237,28 @@ class TwoPhaseAsWritten(Process):
         if self.acks[text] >= len(self.members) // 2 and text not in self.released:
             self.released.add(text)
             yield Send(self.others, BcastDeliver(text, message))
-            if text not in self.delivered:
-                yield from self._deliver(text, message)
+            yield from self._hear_oneself(text, message)
+
+    def _hear_oneself(self, text: bytes, message: MessageId) -> Iterator[Effect]:
+        """Sent to all means to oneself too, who delivers it and passes it on like everybody."""
+        if text not in self.delivered:
+            yield from self._deliver(text, message)
+            yield Send(self.others, BcastDeliver(text, message))
 
     def _deliver(self, text: bytes, message: MessageId) -> Iterator[Effect]:
         self.delivered.add(text)
         yield Deliver((Message(message, text),))
+
+
+class WaitingForFinack(TwoPhaseAsWritten):
+    """Breaks Uniform Agreement: the other reading of the fourth note, where FINACK matters.
+
+    The origin sends BCAST_DELIVER to the others alone and delivers at the first FINACK. Who
+    delivered first may be gone by then, and the origin with it.
+    """
+
+    def _hear_oneself(self, text: bytes, message: MessageId) -> Iterator[Effect]:
+        return iter(())
 
 
 class FirstWord(TwoPhase):

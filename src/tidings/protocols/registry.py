@@ -72,6 +72,9 @@ PROTOCOLS: dict[str, Algorithm] = {
     "flawed/two-phase-as-written": Algorithm(
         flawed.TwoPhaseAsWritten, ("uniform agreement",), "two-phase"
     ),
+    "flawed/waiting-for-finack": Algorithm(
+        flawed.WaitingForFinack, ("uniform agreement",), "two-phase"
+    ),
     "flawed/first-word": Algorithm(flawed.FirstWord, ("uniform agreement",), "two-phase"),
     "flawed/known-by-text": Algorithm(flawed.KnownByText, ("validity",), "two-phase"),
     "flawed/never-alone": Algorithm(flawed.NeverAlone, ("validity",), "two-phase"),
