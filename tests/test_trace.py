@@ -162,6 +162,9 @@ def test_each_kind_needs_its_columns(kind) -> None:
         (b'{"schema":1,"run":"r","colour":"red"}', "manifest.jsonl:1: .* unknown field `colour`"),
         (b'{"schema":1,"run":"r"}', "lists no members"),
         (b'{"schema":1,"run":"r","views":[["p1"]]}', "p1 is in a view but not in 'names'"),
+        (b'{"schema":1,"run":"r","views":[["p1"],[]],"names":["p1"]}', "a view is empty"),
+        (b'{"schema":1,"run":"r","views":[["p1","p1"]],"names":["p1"]}', "lists a member twice"),
+        (b'{"schema":1,"run":"r","views":[["p1"]],"names":["p1","p1"]}', "a name stands twice"),
     ],
 )
 def test_bad_manifests_are_refused(folder: Path, manifest: bytes, complaint: str) -> None:

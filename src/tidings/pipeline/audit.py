@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.core import Members, MessageId
 from tidings.pipeline.case import Case, Progress, breaches, examine, silent

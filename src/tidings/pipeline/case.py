@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.pipeline.checks import CHECKS
 from tidings.pipeline.evidence import known_events, with_messages

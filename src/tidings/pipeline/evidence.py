@@ -6,7 +6,7 @@ shuffle, by process). Every check is then a rule about single rows of it.
 """
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.pipeline.facts import Facts
 

@@ -4,7 +4,7 @@ They accept and refuse exactly what the Python reader does, and say it in the sa
 """
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.trace import KINDS, NEEDED
 

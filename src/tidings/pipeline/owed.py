@@ -7,7 +7,7 @@ each process one number says it all: the index at which it first meets a forsake
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.pipeline.facts import Facts, Forsaken
 

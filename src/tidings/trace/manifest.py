@@ -14,6 +14,9 @@ import msgspec
 from tidings.core import DataError, Members, ordered
 from tidings.trace.schema import DIGEST, SCHEMA_VERSION
 
+MOST_NAMES = 2**15 - 1
+"""Positions in the dictionary of names are 16-bit numbers."""
+
 Fate = Literal["up", "crashed", "left"]
 
 
@@ -89,6 +92,12 @@ def check(manifest: Manifest) -> None:
         )
     if not manifest.members:
         raise DataError(f"run {manifest.run}: the manifest lists no members ('views' is empty)")
+    if len(set(manifest.names)) < len(manifest.names):
+        raise DataError(f"run {manifest.run}: a name stands twice in 'names'")
+    if len(manifest.names) > MOST_NAMES:
+        raise DataError(f"run {manifest.run}: more than {MOST_NAMES:,} names")
+    if any(len(set(view)) < len(view) or not view for view in manifest.views):
+        raise DataError(f"run {manifest.run}: a view is empty or lists a member twice")
     unnamed = [name for name in manifest.members if name not in manifest.names]
     if unnamed:
         raise DataError(f"run {manifest.run}: {unnamed[0]} is in a view but not in 'names'")

@@ -14,7 +14,7 @@ from m's delivery on.
 """
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.pipeline.checks.schema import Counts, breaches, is_message, place
 from tidings.spec import Guarantee

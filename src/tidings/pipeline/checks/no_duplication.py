@@ -1,7 +1,7 @@
 """A process delivers a message at most once."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.pipeline.checks.schema import Counts, breaches, is_delivery, place
 from tidings.spec import Guarantee

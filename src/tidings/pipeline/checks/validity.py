@@ -1,7 +1,7 @@
 """A correct process delivers what it broadcast."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from tidings.pipeline.checks.schema import Counts, breaches, is_message, place
 from tidings.spec import Guarantee
