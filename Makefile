@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test soak lint clean
+.PHONY: help demo test soak bench lint clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
@@ -18,6 +18,11 @@ test: $(READY) ## every test that fits in a coffee break
 
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
+
+bench: $(READY) ## what a broadcast costs, and how many ranges a history takes
+	@mkdir -p runs
+	@$(BIN)/tidings compare --chart runs/costs.svg
+	@$(BIN)/python bench/ranges.py --out runs/ranges.svg
 
 lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check
