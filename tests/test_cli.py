@@ -90,6 +90,14 @@ def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'tidings[spark]'" in answer.err
 
 
+def test_69_where_nothing_can_be_written(tidings) -> None:
+    for words in (["simulate", "--trace"], ["demo", "--out"]):
+        answer = tidings(*words, "/proc/nowhere/t")
+        assert answer.status == 69
+        assert "/proc/nowhere" in answer.err
+        assert one_line(answer.err)
+
+
 def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("p1 would deliver p2#1 twice")

@@ -126,10 +126,11 @@ def test_a_run_over_budget_is_left_unsettled() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"processes": 0}, "at least one process"),
+        ({"processes": 0}, "a group has 1 to 1,000 processes"),
+        ({"processes": 1001}, "a group has 1 to 1,000 processes"),
         ({"crashes": 3}, "only a minority may crash: at most 2 of 5"),
         ({"crashes": -1}, "cannot crash"),
-        ({"broadcasts": -1}, "fewer than 0"),
+        ({"broadcasts": -1}, "a run has 0 to 1,000,000 broadcasts"),
         ({"lost": 1.0}, "share of lost"),
         ({"duplicated": 2.0}, "share of duplicated"),
         ({"mid_broadcast": -0.1}, "share of crashes"),

@@ -69,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.INTERRUPTED
+    except OSError as error:
+        return _fail(f"{error.filename or 'the system'}: {error.strerror}", Exit.ENVIRONMENT)
     except Exception as error:
         if os.environ.get("TIDINGS_DEBUG"):
             traceback.print_exc()

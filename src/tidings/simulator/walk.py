@@ -25,6 +25,9 @@ from tidings.trace import Row, Run, digest
 
 _MS = 1_000_000
 
+MOST_PROCESSES = 1_000
+MOST_BROADCASTS = 1_000_000
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a random run is made of. Times are simulated milliseconds; shares are from 0 to 1."""
@@ -63,8 +66,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def check(self) -> None:
         most = quorum(self.processes) - 1
         complaints = [
-            (self.processes < 1, "a group has at least one process"),
-            (self.broadcasts < 0, "a run cannot have fewer than 0 broadcasts"),
+            (
+                not 1 <= self.processes <= MOST_PROCESSES,
+                f"a group has 1 to {MOST_PROCESSES:,} processes",
+            ),
+            (
+                not 0 <= self.broadcasts <= MOST_BROADCASTS,
+                f"a run has 0 to {MOST_BROADCASTS:,} broadcasts",
+            ),
             (
                 not 0 <= self.crashes <= self.processes,
                 f"{self.crashes} of {self.processes} processes cannot crash",
