@@ -45,12 +45,12 @@ from tidings.core import (
     Message,
     MessageId,
     Packet,
-    Process,
     Receive,
     Send,
     quorum,
     take_first,
 )
+from tidings.protocols.past import PastNaming
 
 
 class Copy(Packet, frozen=True, tag="copy"):
@@ -61,22 +61,15 @@ class Copy(Packet, frozen=True, tag="copy"):
     past: tuple[MessageId, ...]
 
 
-class HistorySets(Process):
+class HistorySets(PastNaming):
     def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
         super().__init__(me, members, choose)
-        self.seq = 0
         self.held: set[MessageId] = set()
         """Everything ever received or broadcast here, and so relayed."""
         self.delivered: set[MessageId] = set()
         self.texts: dict[MessageId, bytes] = {}
-        self.holders: dict[MessageId, set[str]] = {}
         self.missing: dict[MessageId, list[MessageId]] = {}
         """Of each waiting message the past, from the end of which what is delivered is struck."""
-        self.blocked: dict[MessageId, list[MessageId]] = {}
-        """Under a cause that is missing, messages that lack nothing but their past."""
-
-    def step(self, event: Event) -> list[Effect]:
-        return list(self._react(event))
 
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:
@@ -99,7 +92,7 @@ class HistorySets(Process):
         if copy.id not in self.held:
             yield from self._hold(copy)
             yield from self._count(copy.id, {copy.id.origin, sender, self.me})
-        elif copy.id in self.holders:
+        else:
             yield from self._count(copy.id, {sender})
 
     def _hold(self, copy: Copy) -> Iterator[Effect]:
@@ -110,27 +103,8 @@ class HistorySets(Process):
         yield Held((copy.id,))
         yield Send(self.others, copy)
 
-    def _count(self, message: MessageId, holders: set[str]) -> Iterator[Effect]:
-        """Note who holds the message; the moment these are enough, try to deliver it."""
-        was_safe = self._is_safe(message)
-        self.holders[message] |= holders
-        if not was_safe and self._is_safe(message):
-            yield from self._deliver_from(message)
-
     def _is_safe(self, message: MessageId) -> bool:
-        """Whether one of those who hold it is bound to be correct."""
         return len(self.holders[message]) >= quorum(len(self.members))
-
-    def _deliver_from(self, message: MessageId) -> Iterator[Effect]:
-        """Deliver the message if its past is delivered, and then whatever that sets free."""
-        freed = [message]
-        for one in freed:
-            cause = self._missing_cause(one)
-            if cause is not None:
-                self.blocked.setdefault(cause, []).append(one)
-                continue
-            yield self._deliver(one)
-            freed += self.blocked.pop(one, ())
 
     def _missing_cause(self, message: MessageId) -> MessageId | None:
         missing = self.missing[message]
@@ -138,11 +112,11 @@ class HistorySets(Process):
             missing.pop()
         return missing[-1] if missing else None
 
-    def _deliver(self, message: MessageId) -> Deliver:
+    def _deliver(self, message: MessageId) -> Iterator[Effect]:
         assert message not in self.delivered, f"{self.me} would deliver {message} twice"
         self.delivered.add(message)
         del self.holders[message], self.missing[message]
-        return Deliver((Message(message, self.texts.pop(message)),))
+        yield Deliver((Message(message, self.texts.pop(message)),))
 
     def why(self, message: MessageId) -> str:
         if message in self.delivered:

@@ -77,7 +77,6 @@ from tidings.core import (
     Message,
     MessageId,
     Packet,
-    Process,
     Receive,
     Send,
     Start,
@@ -85,6 +84,7 @@ from tidings.core import (
     quorum,
     take_first,
 )
+from tidings.protocols.past import PastNaming
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -135,12 +135,11 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
     lists: tuple[Members, ...]
 
 
-class IntervalHistory(Process):
+class IntervalHistory(PastNaming):
     grows = True
 
     def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
         super().__init__(me, members, choose)
-        self.seq = 0
         self.held: dict[str, IntervalSet] = {}
         """Everything ever received or broadcast here, per origin."""
         self.delivered: dict[str, IntervalSet] = {}
@@ -148,14 +147,8 @@ class IntervalHistory(Process):
         self.waiting: dict[MessageId, Waiting] = {}
         self.kept_back: dict[MessageId, Copy] = {}
         """Copies to relay as soon as what went to a smaller list is held."""
-        self.holders: dict[MessageId, set[str]] = {}
         self.missing: dict[MessageId, dict[str, IntervalSet]] = {}
         """Of each waiting message the past that concerns this process, as far as not struck off."""
-        self.blocked: dict[MessageId, list[MessageId]] = {}
-        """Under a cause that is missing, messages that lack nothing but their past."""
-
-    def step(self, event: Event) -> list[Effect]:
-        return list(self._react(event))
 
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:
@@ -261,15 +254,6 @@ class IntervalHistory(Process):
 
     # --- delivering
 
-    def _count(self, message: MessageId, holders: set[str]) -> Iterator[Effect]:
-        """Note who holds the message; the moment these are enough, try to deliver it."""
-        if message not in self.waiting:
-            return
-        was_safe = self._is_safe(message)
-        self.holders[message] |= holders
-        if not was_safe and self._is_safe(message):
-            yield from self._deliver_from(message)
-
     def _is_safe(self, message: MessageId) -> bool:
         """Whether of every list under way one who holds it is bound to be correct."""
         holders = self.holders[message]
@@ -277,17 +261,6 @@ class IntervalHistory(Process):
             len(holders.intersection(members)) >= quorum(len(members))
             for members in self.waiting[message].lists
         )
-
-    def _deliver_from(self, message: MessageId) -> Iterator[Effect]:
-        """Deliver the message if its past is delivered, and then whatever that sets free."""
-        freed = [message]
-        for one in freed:
-            cause = self._missing_cause(one)
-            if cause is not None:
-                self.blocked.setdefault(cause, []).append(one)
-                continue
-            yield from self._deliver(one)
-            freed += self.blocked.pop(one, ())
 
     def _missing_cause(self, message: MessageId) -> MessageId | None:
         """One origin's messages are delivered in order: the last is the one to wait for."""
