@@ -6,17 +6,18 @@ from collections.abc import Iterable
 Members = tuple[str, ...]
 """The members of a group, always in the order of `ordered`, so that all agree on positions."""
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 def ordered(names: Iterable[str]) -> Members:
     """Each name once, in the order a person expects: p2 before p10."""
-    return tuple(sorted(set(names), key=_natural))
+    return tuple(sorted(set(names), key=natural))
 
 
-def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    parts = re.split(r"(\d+)", name)
-    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """A key by which numbers in names count as numbers."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return tuple((bool(i % 2), int(part) if i % 2 else 0, part) for i, part in enumerate(parts))
 
 
 def is_name(name: str) -> bool:

@@ -19,7 +19,7 @@ class MessageId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         origin, mark, seq = text.partition("#")
-        if not (origin and mark and seq.isdigit()):
+        if not (origin and mark and seq.isdecimal()):
             raise UsageError(f"{text!r} is not a message; write it as p1#4")
         return cls(origin, int(seq))
 

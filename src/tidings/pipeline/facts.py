@@ -25,7 +25,7 @@ class Facts(NamedTuple):
 
     - runs: run, settled (every fate is known), doomed (and some view is forsaken), readers
       (the processes whose history has no hole)
-    - processes: run, process, correct, ended (nothing more can come from it), holed,
+    - processes: run, process, correct, ended (what is not in its history did not happen), holed,
       forsaken_from (the index from which on nothing is owed for what it broadcasts, or null)
     - views: run, view, members, survivors (the correct ones), forsaken (they are no majority)
     """
@@ -142,7 +142,7 @@ def _process_rows(ending: Ending, forsaken: Forsaken) -> Iterator[dict[str, Any]
             "run": ending.run,
             "process": place,
             "correct": evidence.is_correct(name),
-            "ended": evidence.has_ended(name),
+            "ended": evidence.has_told_all(name),
             "holed": name in evidence.run.holed,
             "forsaken_from": forsaken.get((ending.run, place)),
         }

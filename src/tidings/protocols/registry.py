@@ -96,9 +96,11 @@ def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
         raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones")
     kind = PROTOCOLS[name].kind
     options = options or {}
-    possible = list(signature(kind).parameters)[3:]
-    for option in options:
+    possible = dict(list(signature(kind).parameters.items())[3:])
+    for option, value in options.items():
         if option not in possible:
             has = ", ".join(possible) or "none"
             raise UsageError(f"{name} has no option {option!r}; it has: {has}")
+        if possible[option].annotation is bool and not isinstance(value, bool):
+            raise UsageError(f"{option} is yes or no, not {value!r}")
     return partial(kind, **options)

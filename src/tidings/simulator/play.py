@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.core import ordered
+from tidings.core import UsageError, ordered
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Schedule
 from tidings.simulator.world import World
@@ -29,6 +29,10 @@ def replay(world: World, schedule: Schedule) -> list[Row]:
     return rows
 
 
+MOST_STEPS = 100_000
+"""How many choices a hand-written run may take to come to rest."""
+
+
 def until_quiet(world: World) -> Iterator[Choice]:
     """Everything that happens by itself, oldest first, until nothing more does.
 
@@ -37,6 +41,8 @@ def until_quiet(world: World) -> Iterator[Choice]:
     """
     before = b""
     while True:
+        if len(world.schedule) > MOST_STEPS:
+            raise UsageError(f"the run does not come to rest in {MOST_STEPS:,} steps")
         possible = world.choices()
         arriving = [choice for choice in possible if isinstance(choice, choices.Receive)]
         if arriving:

@@ -57,6 +57,8 @@ class Script:
         verb, _, rest = line.strip().partition(" ")
         if verb == "at":
             when, _, line = rest.partition(" ")
+            if not line.strip():
+                raise UsageError("write: at 20ms COMMAND")
             self.time_ns = max(self.time_ns, _time_ns(when) - _MS)
             return self.command(line)
         if verb in _SETTINGS:
@@ -94,6 +96,8 @@ class Script:
             if not is_name(name):
                 raise UsageError(f"{name!r} is not a name")
         self.members = ordered(rest.split())
+        if len(self.members) < len(rest.split()):
+            raise UsageError("a name stands twice in the group")
 
     def _protocol(self, rest: str) -> None:
         self.protocol, self.options = protocol_of(rest)
@@ -108,6 +112,8 @@ class Script:
 
     def _broadcast(self, rest: str) -> Iterator[Choice]:
         process, _, text = rest.partition(" ")
+        if not process:
+            raise UsageError("write: broadcast p1 any text")
         yield choices.Broadcast(process, text.encode())
 
     def _receive(self, rest: str) -> Iterator[Choice]:
@@ -168,9 +174,11 @@ class Script:
         yield choices.Cut(tuple(links))
 
     def _heal(self, rest: str) -> Iterator[Choice]:
+        _nothing_more("heal", rest)
         yield choices.Heal()
 
     def _settle(self, rest: str) -> Iterator[Choice]:
+        _nothing_more("settle", rest)
         if self.world.cut:
             yield choices.Heal()
         yield from until_quiet(self.world)
@@ -207,6 +215,11 @@ _VERBS: dict[str, Callable[[Script, str], Iterator[Choice]]] = {
     "heal": Script._heal,
     "settle": Script._settle,
 }
+
+
+def _nothing_more(verb: str, rest: str) -> None:
+    if rest:
+        raise UsageError(f"{verb} stands alone, without {rest!r}")
 
 
 def _link(words: str) -> Link:

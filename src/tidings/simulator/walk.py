@@ -83,7 +83,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"only a minority may crash: at most {most} of {self.processes}",
             ),
             (self.joiners < 0, "fewer than 0 processes cannot join"),
-            (not 0 <= self.lost < 1, "the share of lost packets is from 0 to below 1"),
+            (not 0 <= self.lost <= 0.9, "the share of lost packets is from 0 to 0.9"),
+            (self.partitions < 0, "a run cannot have fewer than 0 partitions"),
             (
                 not 0 <= self.mid_broadcast <= 1,
                 "the share of crashes in mid-broadcast is from 0 to 1",
@@ -109,8 +110,11 @@ def walk(
     ``factory`` makes the processes instead of the plan's protocol.
     """
     plan.check()
+    if seed < 0:
+        raise UsageError("a seed is 0 or more")
     make = factory or protocols.factory(plan.protocol, plan.options)
-    return _Walk(plan, seed, make, weigh).run()
+    name = plan.protocol if factory is None else getattr(factory, "__name__", "unnamed")
+    return _Walk(plan, name, seed, make, weigh).run()
 
 
 Arrival = choices.Receive | choices.Duplicate | choices.Drop
@@ -121,8 +125,11 @@ Pick = Callable[[], Choice | None]
 
 
 class _Walk:
-    def __init__(self, plan: Plan, seed: int, factory: Factory, weigh: Weigh) -> None:
+    def __init__(
+        self, plan: Plan, protocol: str, seed: int, factory: Factory, weigh: Weigh
+    ) -> None:
         self.plan = plan
+        self.protocol = protocol
         self.seed = seed
         self.random = random.Random(seed)
         self.rows: list[Row] = []
@@ -153,7 +160,7 @@ class _Walk:
         return recorded(
             self.world,
             self.rows,
-            protocol=self.plan.protocol,
+            protocol=self.protocol,
             options=self.plan.options,
             seed=self.seed,
             plan=msgspec.to_builtins(self.plan),
@@ -289,9 +296,11 @@ class _Walk:
         if self.plan.links == "lossy" and self.random.random() < self.plan.lost:
             self._at(self.world.now_ns, partial(self._arrive, choices.Drop, packet))
             return
-        self._at(self._arrival_ns(), partial(self._arrive, choices.Receive, packet))
+        arrival_ns = self._arrival_ns()
         if self.random.random() < self.plan.duplicated:
-            self._at(self._arrival_ns(), partial(self._arrive, choices.Duplicate, packet))
+            first_ns, arrival_ns = sorted((arrival_ns, self._arrival_ns()))
+            self._at(first_ns, partial(self._arrive, choices.Duplicate, packet))
+        self._at(arrival_ns, partial(self._arrive, choices.Receive, packet))
 
     def _arrival_ns(self) -> int:
         delay_ms = self.random.uniform(self.plan.delay_ms_min, self.plan.delay_ms_max)
@@ -332,9 +341,8 @@ class _Walk:
 
     def _crash(self, process: str) -> Choice | None:
         sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
-        reachable = [packet for packet in sent if packet.link not in self.world.cut]
         share = self.random.random()  # so that losing all, and losing none, is not rare
-        lost = tuple(packet for packet in reachable if self.random.random() < share)
+        lost = tuple(packet for packet in sent if self.random.random() < share)
         return self._if_up(process, choices.Crash(process, lost))
 
     def _if_up(self, process: str, choice: Choice) -> Choice | None:

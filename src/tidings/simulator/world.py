@@ -133,8 +133,13 @@ class World:
         return fingerprint(
             {
                 "processes": [self.processes[process].fingerprint() for process in self.up],
+                "crashed": self.crashed,
+                "doomed": self._doomed,
                 "in flight": self.in_flight,
+                "cut": self.cut,
                 "timers": self.timers,
+                "views": self._view_of,
+                "disks": self.disks,
             }
         )
 
@@ -256,7 +261,8 @@ class World:
         for packet in lost:
             if packet.link.sender != process:
                 raise UsageError(f"{process} cannot lose {packet.link}: it did not send it")
-            self._take(packet)
+            if self.in_flight.pop(packet, None) is None:
+                raise UsageError(f"no packet number {packet.number} is in flight {packet.link}")
         self.crashed.add(process)
         self._doomed.pop(process, None)
         for packet in [packet for packet in self.in_flight if packet.link.receiver == process]:

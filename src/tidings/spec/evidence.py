@@ -55,8 +55,11 @@ class Evidence:
 
     def has_ended(self, process: str) -> bool:
         """Whether the history says, or the runner knew, what became of the process."""
-        told = self.run.manifest.fates.get(process) in ("crashed", "left")
-        return told or self._last_kind(process) in ("settle", "crash", "leave")
+        fate = self.run.manifest.fates.get(process)
+        if fate == "up":
+            # A crash that was survived: the rows after the recovery are missing.
+            return self.is_correct(process)
+        return fate is not None or self._last_kind(process) in ("settle", "crash", "leave")
 
     def _last_kind(self, process: str) -> str:
         rows = self.run.histories.get(process)
@@ -83,8 +86,15 @@ class Evidence:
                     return f"{message.origin}'s history does not reach {message}"
         return ""
 
+    def has_told_all(self, process: str) -> bool:
+        """Whether what is not in its history did not happen.
+
+        A fate without a single row is an end, but the history may be lost rather than empty.
+        """
+        return self.has_ended(process) and process in self.run.histories
+
     def _may_come_from(self, origin: str) -> bool:
-        return origin in self.processes and not self.has_ended(origin)
+        return origin in self.processes and not self.has_told_all(origin)
 
     def was_invented(self, delivery: Row) -> bool:
         """Delivered, and broadcast by nobody, or with another text."""

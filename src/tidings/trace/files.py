@@ -27,15 +27,15 @@ def write_runs(folder: Path, runs: Sequence[Run], form: Format = "jsonl") -> int
     """Write whole runs into a folder and say how many rows that were; the manifest comes last."""
     manifests = {run.manifest.run: run.manifest for run in runs}
     rows = [row for run in runs for row in run.rows]
-    if form == "jsonl":
-        jsonl.write_rows(folder / "trace.jsonl", rows)
-    else:
-        from tidings.trace import parquet
-
-        parquet.write_rows(folder / "trace.parquet", rows, manifests)
     with whole_file(folder / MANIFEST) as draft:
         parts = map(msgspec.json.encode, manifests.values())
         draft.write_bytes(b"".join(part + b"\n" for part in parts))
+        if form == "jsonl":
+            jsonl.write_rows(folder / "trace.jsonl", rows)
+        else:
+            from tidings.trace import parquet
+
+            parquet.write_rows(folder / "trace.parquet", rows, manifests)
     return len(rows)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from tidings.core import DataError, UsageError
+from tidings.core.group import natural
 from tidings.trace.manifest import Manifest, check, merge
 from tidings.trace.schema import SCHEMA_VERSION
 
@@ -35,7 +36,8 @@ class Layout(msgspec.Struct, frozen=True):
 def layout(path: Path) -> Layout:
     """Find the files of the trace at ``path``, a folder or one file of rows."""
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file())
+        # p1-2 before p1-10: the segments of one history are read in the order of their numbers.
+        files = sorted((f for f in path.iterdir() if f.is_file()), key=lambda f: natural(f.name))
     elif path.is_file():
         beside = (file for file in path.parent.iterdir() if file.name.endswith(MANIFEST))
         files = [path, *sorted(beside)]

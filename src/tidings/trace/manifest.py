@@ -98,6 +98,7 @@ def check(manifest: Manifest) -> None:
         raise DataError(f"run {manifest.run}: more than {MOST_NAMES:,} names")
     if any(len(set(view)) < len(view) or not view for view in manifest.views):
         raise DataError(f"run {manifest.run}: a view is empty or lists a member twice")
-    unnamed = [name for name in manifest.members if name not in manifest.names]
-    if unnamed:
-        raise DataError(f"run {manifest.run}: {unnamed[0]} is in a view but not in 'names'")
+    for place, names in (("a view", manifest.members), ("'fates'", manifest.fates)):
+        unnamed = [name for name in names if name not in manifest.names]
+        if unnamed:
+            raise DataError(f"run {manifest.run}: {unnamed[0]} is in {place} but not in 'names'")
