@@ -66,7 +66,9 @@ def what_happened(run: Run) -> Counter[str]:
                     row.origin,
                     row.seq,
                 ) not in heard
-                if cause is not None and cause.origin and cause.message != row.message:
+                # Delivered in the step that a packet about another message set off.
+                in_step = cause is not None and cause.time_ns == row.time_ns and cause.origin
+                if in_step and cause.message != row.message:
                     happened["held back for a cause"] += 1
         spoken = [row for row in history if row.kind == "broadcast"]
         if spoken and history[-1].kind == "crash":

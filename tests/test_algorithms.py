@@ -1,5 +1,7 @@
 """What every sound algorithm must do, with every option."""
 
+import itertools
+
 import pytest
 
 from random_runs import hold_all_guarantees
@@ -15,7 +17,7 @@ def most_packets(contender: Contender, size: int) -> int:
         case "two-phase":
             return (size - 1) * (size + 2)
         case "stage-gossip form=news":
-            return 4 * size**3
+            return {3: 10, 5: 114, 10: 1179}[size]
         case name if "pull=yes" in name:
             # The exchange of states after the last delivery comes on top.
             return 2 * everyone_to_everyone
@@ -29,7 +31,13 @@ PINNED = [
     if "news" not in str(contender) or size <= 10
 ]
 
-contenders = pytest.mark.parametrize("contender", CONTENDERS, ids=str)
+PAIRS = tuple(
+    Contender("majority-relay", dict.fromkeys(pair, True))
+    for pair in itertools.combinations(("notice", "pull", "postpone"), 2)
+)
+"""With those in CONTENDERS, every combination of the options of majority-relay."""
+
+contenders = pytest.mark.parametrize("contender", [*CONTENDERS, *PAIRS], ids=str)
 
 
 @contenders
@@ -110,7 +118,7 @@ def test_newcomers_join_in_the_middle_of_everything() -> None:
             duplicated=0.1,
         )
         run = walk(plan, seed)
-        broken = [verdict for verdict in judge(run) if verdict.value is Value.VIOLATED]
+        broken = [verdict for verdict in judge(run) if verdict.value is not Value.HOLDS]
         assert not broken, f"seed {seed}: {broken[0]}"
         newcomers = [name for name in run.histories if name not in run.manifest.views[0]]
         joined += len(newcomers)

@@ -38,7 +38,6 @@ SCOPES: dict[str, dict[str, Any]] = {
     "flawed/unordered": {"processes": 3, "broadcasts": 2} | SLOW,
     "flawed/half-only": ONE_CRASH,
     "flawed/relayers-vector": {"processes": 3, "broadcasts": 2} | SLOW,
-    "flawed/received-vector": {"processes": 3, "broadcasts": 3, "crashes": 1},
     "flawed/single-pass": {"processes": 3, "broadcasts": 3},
 }
 
@@ -69,6 +68,15 @@ SCENARIOS = {
         receive p1->p2 bcast-deliver
         crash p2
         crash p1
+        settle
+        """,
+    "flawed/received-vector": """
+        group p1 p2 p3
+        broadcast p1 lost words
+        broadcast p1 last words
+        crash p1 keeping p1->p2 p1#2
+        receive p1->p2
+        broadcast p2 where is the rest?
         settle
         """,
     "flawed/skipping-only": """
@@ -128,6 +136,10 @@ def broken(run: Run) -> set[str]:
     return {v.guarantee.value for v in judge(run) if v.value is Value.VIOLATED}
 
 
+def holds(run: Run) -> bool:
+    return all(verdict.value is Value.HOLDS for verdict in judge(run))
+
+
 def packets(run: Run) -> int:
     return sum(row.kind == "send" for row in run.rows)
 
@@ -146,7 +158,7 @@ def test_each_flaw_breaks_what_it_should_and_nothing_else(name: str) -> None:
         now = broken(run)
         assert now <= expected, f"seed {seed} breaks {now - expected} too"
         found |= now
-        if found == expected:
+        if found == expected and seed >= 300:
             return
     pytest.fail(f"only {found or 'nothing'} of {expected} was broken")
 
@@ -154,7 +166,7 @@ def test_each_flaw_breaks_what_it_should_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("name", SCOPES)
 def test_the_mended_form_holds_where_the_flaw_shows(name: str) -> None:
     for seed, run in runs(PROTOCOLS[name].instead_of, SCOPES[name], range(300)):
-        assert not broken(run), f"seed {seed}"
+        assert holds(run), f"seed {seed}"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -163,7 +175,7 @@ def test_a_rare_flaw_shows_in_its_scenario_where_the_mended_form_holds(name: str
     expected = set(PROTOCOLS[name].breaks) - {"reach"}
     assert broken(flawed) == expected
     assert leaves_somebody_out(flawed) == ("reach" in PROTOCOLS[name].breaks)
-    assert not broken(sound)
+    assert holds(sound)
     assert not leaves_somebody_out(sound)
 
 

@@ -57,10 +57,11 @@ def test_the_readme_shows_what_the_commands_print(tidings, request) -> None:
 
 
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks("python")
-    (output,) = blocks("text")
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out == output
+    pairs = list(zip(blocks("python"), blocks("text"), strict=True))
+    assert len(pairs) == 2
+    for code, output in pairs:
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+        assert capsys.readouterr().out == output
 
 
 def test_links_lead_somewhere() -> None:

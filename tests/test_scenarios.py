@@ -97,6 +97,17 @@ def test_blocks_keep_commands_and_answers_apart() -> None:
         ("group p1 p2\ncut", "2: write: cut p1 p2 | p3"),
         ("group p1 p2\ncut p1->p9", "2: there is no link p1->p9"),
         ("# nothing\n", "an empty scenario"),
+        ("group p1 p1", "1: a name stands twice"),
+        ("group p1 p2\nbroadcast", "2: write: broadcast p1 any text"),
+        ("group p1 p2\nat 5ms", "2: write: at 20ms COMMAND"),
+        ("group p1 p2\nheal now", "2: heal stands alone"),
+        ("group p1 p2\nsettle please", "2: settle stands alone"),
+        ("group p1\nprotocol majority-relay notice=maybe", "2: notice is yes or no"),
+        (
+            "group p1 p2 p3\nprotocol flawed/storm\nbroadcast p1 lost\nbroadcast p1 kept\n"
+            "crash p1 keeping p1->p2 p1#2, p1->p3 p1#2\nsettle",
+            "6: the run does not come to rest in 100,000 steps",
+        ),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, complaint: str) -> None:

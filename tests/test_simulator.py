@@ -132,6 +132,7 @@ def test_a_run_over_budget_is_left_unsettled() -> None:
         ({"crashes": -1}, "cannot crash"),
         ({"broadcasts": -1}, "a run has 0 to 1,000,000 broadcasts"),
         ({"lost": 1.0}, "share of lost"),
+        ({"partitions": -1}, "fewer than 0 partitions"),
         ({"duplicated": 2.0}, "share of duplicated"),
         ({"mid_broadcast": -0.1}, "share of crashes"),
         ({"delay_ms_min": 30.0}, "shortest delay"),
@@ -185,6 +186,42 @@ def test_a_doomed_process_dies_between_two_sends(world: World) -> None:
         ("crash", None),
     ]
     assert world.up == ("p2", "p3")
+
+
+def test_a_crash_loses_packets_on_cut_links_too(world: World) -> None:
+    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.Cut((Link("p1", "p2"),)))
+    world.apply(choices.Crash("p1", (PacketId(Link("p1", "p2"), 1),)))
+    world.apply(choices.Heal())
+    assert world.choices() == [choices.Receive(PacketId(Link("p1", "p3"), 1))]
+
+
+def test_every_choice_that_changes_the_future_changes_the_fingerprint(world: World) -> None:
+    seen = {world.fingerprint()}
+    for choice in (
+        choices.Broadcast("p1", b"x"),
+        choices.Cut((Link("p1", "p2"),)),
+        choices.Doom("p2", 1),
+        choices.Crash("p3"),
+    ):
+        world.apply(choice)
+        assert world.fingerprint() not in seen, choice
+        seen.add(world.fingerprint())
+
+
+def test_as_many_packets_arrive_twice_as_the_plan_says() -> None:
+    run = walk(Plan(processes=5, broadcasts=40, duplicated=0.3), 1)
+    received = Counter(
+        (row.peer, row.process, row.packet) for row in run.rows if row.kind == "receive"
+    )
+    share = sum(count == 2 for count in received.values()) / len(received)
+    assert 0.25 < share < 0.35
+
+
+def test_a_process_of_ones_own_is_named_in_the_manifest() -> None:
+    from tidings.protocols.two_phase import TwoPhase
+
+    assert walk(Plan(broadcasts=1), 1, factory=TwoPhase).manifest.protocol == "TwoPhase"
 
 
 def test_a_crash_takes_only_its_own_packets(world: World) -> None:

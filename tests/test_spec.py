@@ -155,6 +155,18 @@ def test_the_runner_may_know_a_fate_that_the_trace_does_not() -> None:
     assert found == ALL_HOLD
 
 
+def test_a_fate_without_a_single_row_is_no_proof_that_nothing_was_broadcast() -> None:
+    """p1's file is lost: what the others delivered of it was not invented."""
+    found = values(p2="dp1#1 settle", p3="dp1#1 settle", fates={"p1": "crashed"})
+    unknown = {"no_creation": "unknown", "causal_order": "unknown"}
+    assert found == ALL_HOLD | unknown
+
+
+def test_a_process_told_to_be_up_whose_history_ends_in_a_crash_has_more_to_tell() -> None:
+    found = values(p1="b1 dp1#1 settle", p2="dp1#1 settle", p3="crash", fates={"p3": "up"})
+    assert found["uniform_agreement"] == found["validity"] == "unknown"
+
+
 def test_a_violation_stays_one_although_the_rest_is_unknown() -> None:
     found = values(p1="b1", p2="dp1#1 dp1#1", p3="dp1#1")
     assert found["no_duplication"] == "violated"

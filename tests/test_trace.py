@@ -163,6 +163,10 @@ def test_each_kind_needs_its_columns(kind) -> None:
         (b'{"schema":1,"run":"r"}', "lists no members"),
         (b'{"schema":1,"run":"r","views":[["p1"]]}', "p1 is in a view but not in 'names'"),
         (b'{"schema":1,"run":"r","views":[["p1"],[]],"names":["p1"]}', "a view is empty"),
+        (
+            b'{"schema":1,"run":"r","views":[["p1"]],"names":["p1"],"fates":{"q":"up"}}',
+            "q is in 'fates' but not in 'names'",
+        ),
         (b'{"schema":1,"run":"r","views":[["p1","p1"]],"names":["p1"]}', "lists a member twice"),
         (b'{"schema":1,"run":"r","views":[["p1"]],"names":["p1","p1"]}', "a name stands twice"),
     ],
@@ -191,6 +195,24 @@ def test_a_gap_between_two_files_is_a_missing_file_not_bad_data(folder: Path) ->
     (folder / "b.jsonl").write_bytes(b"".join(lines[5:]))
     (run,) = read_runs(folder)
     assert run.holed == {"p1"}
+
+
+def test_numbered_segments_are_read_in_the_order_of_their_numbers(folder: Path, run: Run) -> None:
+    lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "trace.jsonl").unlink()
+    for number, line in enumerate(lines, start=1):
+        (folder / f"part-{number}.jsonl").write_bytes(line)
+    assert len(lines) > 10
+    assert read_runs(folder) == [run]
+
+
+def test_rows_that_cannot_be_read_are_corrupt_data(tmp_path: Path, run: Run) -> None:
+    write_runs(tmp_path, [run], "parquet")
+    content = bytearray((tmp_path / "trace.parquet").read_bytes())
+    content[100:300] = bytes(200)
+    (tmp_path / "trace.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"trace\.parquet: "):
+        read_runs(tmp_path)
 
 
 # --- manifests in parts
@@ -234,6 +256,13 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, run: Run) -> None:
     with pytest.raises(KeyError):
         write_runs(tmp_path, [Run(unnamed, {"p1": list(run.rows)})], "parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_that_cannot_be_written_leaves_no_rows_behind(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "manifest.jsonl.open").mkdir()
+    with pytest.raises(OSError):  # noqa: PT011 - whatever the system calls it
+        write_runs(tmp_path, [run])
+    assert not (tmp_path / "trace.jsonl").exists()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The same workload through several algorithms, side by side: what each pays for the same promise.
 
 Fault-free, with unit delays and 32-byte texts. A run that has not come to rest after 100,000
-choices is cut, and its figures are lower bounds.
+packets is cut, and its figures are lower bounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class Cost(msgspec.Struct, frozen=True):
     delays: float
     """From the broadcast to its last delivery, in units of one packet's delay; the median."""
     kept_bytes: float
-    """What one process keeps when everything is over, encoded."""
+    """What one process keeps when everything is over, each number weighed as eight bytes."""
     kept_ids: float
     kept_ranges: float
     cut: bool

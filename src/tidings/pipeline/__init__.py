@@ -17,6 +17,16 @@ except ImportError as missing:
 
 from tidings.pipeline.audit import Audit, audit, judge, verdicts
 from tidings.pipeline.case import Case, examine, violations
-from tidings.pipeline.session import session
+from tidings.pipeline.session import abandon, session
 
-__all__ = ["Audit", "Case", "audit", "examine", "judge", "session", "verdicts", "violations"]
+__all__ = [
+    "Audit",
+    "Case",
+    "abandon",
+    "audit",
+    "examine",
+    "judge",
+    "session",
+    "verdicts",
+    "violations",
+]

@@ -10,11 +10,14 @@ process's number is its place in the order a person expects (p2 before p10), not
 the run's dictionary, so that "the first" means the same here as in the specification.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -67,8 +70,22 @@ def ingest(spark: SparkSession, path: Path, spool: Path) -> Trace:
         rows=numbered(stored, runs),
         manifests=tuple(manifests.values()),
         names=names,
-        lives=_lives(placed(stored, runs), sources, names),
+        lives=_lives_or_complaint(placed(stored, runs), sources, names),
     )
+
+
+def _lives_or_complaint(
+    rows: DataFrame, sources: Sequence[Path], names: Sequence[Members]
+) -> dict[tuple[int, int], Life]:
+    """``_lives``; a file whose footer is sound and whose rows are not is named as itself."""
+    try:
+        return _lives(rows, sources, names)
+    except (PySparkException, Py4JJavaError) as fault:
+        spooled = re.search(r"([0-9]{6})\.parquet", str(fault))
+        if "FAILED_READ_FILE" not in str(fault) or spooled is None:
+            raise
+        source = sources[int(spooled[1])]
+        raise DataError(f"{source}: corrupt: its rows cannot be read") from None
 
 
 def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFrame:

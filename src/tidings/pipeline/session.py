@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -109,3 +110,12 @@ def _set_all(variables: dict[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def abandon() -> None:
+    """End the Java processes that this one started: an interrupted Spark may leave them behind."""
+    for children in Path("/proc/self/task").glob("*/children"):
+        for child in children.read_text().split():
+            command = Path("/proc", child, "comm")
+            if command.exists() and command.read_text().strip() == "java":
+                os.kill(int(child), signal.SIGKILL)

@@ -49,7 +49,7 @@ def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:
         counts = Counter(verdict.value for verdict in of_guarantee)
         named = zip(verdicts_of_runs, of_guarantee, strict=True)
         first = next((run for run, verdict in named if verdict.value is Value.VIOLATED), "")
-        table.add_row(guarantee.value, *(f"{counts[value]:,}" for value in Value), first)
+        table.add_row(guarantee.value, *(f"{counts[value]:,}" for value in Value), Text(first))
     return table
 
 
@@ -58,8 +58,10 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in rows[0]:
         is_number = all(row[name][:1].isdigit() or row[name][:1] == ">" for row in rows)
-        is_first = name == next(iter(rows[0]))
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_first)
+        # In a narrow terminal words are folded, figures never cut.
+        table.add_column(
+            name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+        )
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*map(Text, row.values()))
     return table
