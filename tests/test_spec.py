@@ -151,15 +151,14 @@ def test_a_process_without_history_makes_everything_unknown() -> None:
 
 
 def test_the_runner_may_know_a_fate_that_the_trace_does_not() -> None:
-    found = values(p1="b1 dp1#1 settle", p2="dp1#1 settle", fates={"p3": "crashed"})
+    found = values(p1="b1 dp1#1 settle", p2="dp1#1 settle", p3="dp1#1", fates={"p3": "crashed"})
     assert found == ALL_HOLD
 
 
 def test_a_fate_without_a_single_row_is_no_proof_that_nothing_was_broadcast() -> None:
     """p1's file is lost: what the others delivered of it was not invented."""
     found = values(p2="dp1#1 settle", p3="dp1#1 settle", fates={"p1": "crashed"})
-    unknown = {"no_creation": "unknown", "causal_order": "unknown"}
-    assert found == ALL_HOLD | unknown
+    assert set(found.values()) == {"unknown"}
 
 
 def test_a_process_told_to_be_up_whose_history_ends_in_a_crash_has_more_to_tell() -> None:

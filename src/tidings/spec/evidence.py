@@ -71,7 +71,8 @@ class Evidence:
         for process in self.processes:
             if process in self.run.holed:
                 return f"a part of {process}'s history is missing"
-            if process not in self.run.histories and not self.has_ended(process):
+            # Even with a known fate: the history may be lost rather than empty.
+            if process not in self.run.histories:
                 return f"{process} left no history"
         return ""
 
@@ -87,10 +88,7 @@ class Evidence:
         return ""
 
     def has_told_all(self, process: str) -> bool:
-        """Whether what is not in its history did not happen.
-
-        A fate without a single row is an end, but the history may be lost rather than empty.
-        """
+        """Whether what is not in its history did not happen."""
         return self.has_ended(process) and process in self.run.histories
 
     def _may_come_from(self, origin: str) -> bool:
