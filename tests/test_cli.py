@@ -339,3 +339,39 @@ def test_the_installed_command_does_it_all_by_itself(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     assert "CAUSAL ORDER violated" in ended.stdout
     assert all(line.startswith("... ") for line in ended.stderr.splitlines()), ended.stderr
+
+
+def test_an_interrupted_demo_leaves_no_java_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [COMMAND, "demo"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    while "starting Spark" not in (said := process.stderr.readline()):
+        assert said, "it ended before Spark was started"
+    while len(living_in_group(process.pid)) < 2:
+        assert process.poll() is None, "it ended before its Java was there"
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out.endswith("UNKNOWN\n")
+    deadline = time.monotonic() + 20
+    while living_in_group(process.pid):
+        assert time.monotonic() < deadline, living_in_group(process.pid)
+
+
+def living_in_group(group: int) -> list[str]:
+    """Processes of a group that are more than an entry in the table, by pid."""
+    living = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(its_group) == group and state != "Z":
+            living.append(stat.parent.name)
+    return living

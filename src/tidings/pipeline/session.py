@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -113,9 +113,16 @@ def _set_all(variables: dict[str, str | None]) -> None:
 
 
 def abandon() -> None:
-    """End the Java processes that this one started: an interrupted Spark may leave them behind."""
-    for children in Path("/proc/self/task").glob("*/children"):
-        for child in children.read_text().split():
-            command = Path("/proc", child, "comm")
-            if command.exists() and command.read_text().strip() == "java":
-                os.kill(int(child), signal.SIGKILL)
+    """End what this process started for Spark: interrupted, it may leave a Java behind."""
+    for pid in _descendants(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Children before their parents, so that nobody is orphaned unseen; Linux only."""
+    for children in Path("/proc", str(pid), "task").glob("*/children"):
+        with suppress(FileNotFoundError):
+            for child in map(int, children.read_text().split()):
+                yield from _descendants(child)
+                yield child
