@@ -19,6 +19,7 @@ from tidings.core import (
     Members,
     Message,
     MessageId,
+    Packet,
     Process,
     take_first,
 )
@@ -30,6 +31,16 @@ class Stamped(msgspec.Struct, frozen=True, array_like=True):
     id: MessageId
     text: bytes
     causes: tuple[int, ...]
+
+
+class Carrying(Packet, frozen=True):
+    """A packet with a message in it; the base of those that carry one."""
+
+    message: Stamped
+
+    @property
+    def about(self) -> MessageId:
+        return self.message.id
 
 
 class HoldBack(Process):

@@ -62,7 +62,7 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.protocols.holdback import HoldBack, Stamped
+from tidings.protocols.holdback import Carrying, HoldBack, Stamped
 
 STATE_MS = 100.0
 PULL_MS = 100.0
@@ -70,17 +70,12 @@ RELAY_MS = 20.0
 MOST_TAILS = 3
 
 
-class Copy(Packet, frozen=True, tag="copy"):
+class Copy(Carrying, frozen=True, tag="copy"):
     """The message; who is known to have relayed it, what the sender has delivered, its age."""
 
-    message: Stamped
     relayers: tuple[str, ...] = ()
     delivered: tuple[int, ...] = ()
     age: int = 0
-
-    @property
-    def about(self) -> MessageId:
-        return self.message.id
 
 
 class Notice(Packet, frozen=True, tag="notice"):

@@ -77,7 +77,7 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.protocols.holdback import HoldBack, Stamped
+from tidings.protocols.holdback import Carrying, HoldBack, Stamped
 
 FORMS = ("ring", "news")
 
@@ -85,15 +85,10 @@ ABSENT, HOLDS, DELIVERED = "012"
 """The stages of a process. A table is a string of them, one for each member in order."""
 
 
-class Gossip(Packet, frozen=True, tag="gossip"):
+class Gossip(Carrying, frozen=True, tag="gossip"):
     """The message, and how far everybody is known to be with it."""
 
-    message: Stamped
     stages: str
-
-    @property
-    def about(self) -> MessageId:
-        return self.message.id
 
 
 class Notice(Packet, frozen=True, tag="notice"):

@@ -49,17 +49,11 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.protocols.holdback import HoldBack, Stamped
+from tidings.protocols.holdback import Carrying, HoldBack, Stamped
 
 
-class Bcast(Packet, frozen=True, tag="bcast"):
+class Bcast(Carrying, frozen=True, tag="bcast"):
     """The first phase: here is a message, do you hold it?"""
-
-    message: Stamped
-
-    @property
-    def about(self) -> MessageId:
-        return self.message.id
 
 
 class Ack(Packet, frozen=True, tag="ack"):
@@ -68,14 +62,8 @@ class Ack(Packet, frozen=True, tag="ack"):
     id: MessageId
 
 
-class BcastDeliver(Packet, frozen=True, tag="bcast-deliver"):
+class BcastDeliver(Carrying, frozen=True, tag="bcast-deliver"):
     """The second phase: enough processes hold it. The text travels along once more."""
-
-    message: Stamped
-
-    @property
-    def about(self) -> MessageId:
-        return self.message.id
 
 
 class TwoPhase(HoldBack):
