@@ -1,7 +1,9 @@
 """A violation told as a proof that a person can follow: Let, Then, However."""
 
+from collections.abc import Callable
+
 from tidings.core import MessageId
-from tidings.spec import Guarantee, Place, Violation
+from tidings.spec import Extra, Guarantee, Place, Violation
 
 
 def explain(violation: Violation, run: str, seed: int | None = None) -> str:
@@ -111,10 +113,37 @@ def _causal_order(violation: Violation) -> Proof:
     )
 
 
-_PROOFS = {
+def _cost(violation: Violation) -> Proof:
+    (straw,) = violation.witness
+    return (
+        [_let("m", violation.message)],
+        [
+            f"{straw.process} sent another packet {_event(straw)} on account of m.",
+            f"However, it was one too many: {violation.note}.",
+        ],
+    )
+
+
+def _reach(violation: Violation) -> Proof:
+    had, broadcast = violation.witness
+    assert violation.cause is not None, f"no cause in {violation}"
+    verb = "broadcast" if violation.cause.origin == had.process else "delivered"
+    return (
+        [_let("m1", violation.cause), _let("m2", violation.message)],
+        [
+            f"m1 happened before m2: {had.process} {verb} m1 {_event(had)} before it broadcast m2 "
+            f"{_event(broadcast)}.",
+            f"However, m2 was {violation.note}, to whom m1 was addressed.",
+        ],
+    )
+
+
+_PROOFS: dict[Guarantee | Extra, Callable[[Violation], Proof]] = {
     Guarantee.NO_DUPLICATION: _no_duplication,
     Guarantee.NO_CREATION: _no_creation,
     Guarantee.VALIDITY: _validity,
     Guarantee.UNIFORM_AGREEMENT: _uniform_agreement,
     Guarantee.CAUSAL_ORDER: _causal_order,
+    Extra.COST: _cost,
+    Extra.REACH: _reach,
 }

@@ -18,6 +18,13 @@ class Guarantee(StrEnum):
     CAUSAL_ORDER = "causal order"
 
 
+class Extra(StrEnum):
+    """Properties beside the five: see ``spec/extras.py``."""
+
+    COST = "cost"
+    REACH = "reach"
+
+
 class Value(StrEnum):
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -38,7 +45,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """One breach, with the few events that show it.
 
     ``process`` is where it shows and ``message`` what it is about. ``cause`` is, for Causal
-    Order, the message that should have come first. The events of ``witness`` are, in order:
+    Order, the message that should have come first, and for reach the one that reached further.
+    ``note`` says what no other column can. The events of ``witness`` are, in order:
 
     - No Duplication: the first delivery, the repeated one
     - No Creation: the delivery, then the broadcast under that name if there is one
@@ -46,13 +54,16 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     - Validity: the broadcast
     - Uniform Agreement: the broadcast, a delivery elsewhere
     - Causal Order: where the origin had the cause, its broadcast of the message, the delivery
+    - cost: the first packet too many
+    - reach: where the origin had the cause, its broadcast of the message
     """
 
-    guarantee: Guarantee
+    guarantee: Guarantee | Extra
     process: str
     message: MessageId
     witness: tuple[Place, ...]
     cause: MessageId | None = None
+    note: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
