@@ -143,7 +143,7 @@ def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_: object) -> None:
         raise AssertionError("p1 would deliver p2#1 twice")
 
-    monkeypatch.setattr(cli, "walk", fail)
+    monkeypatch.setattr(cli.simulate, "walk", fail)
     answer = tidings("simulate")
     assert answer.status == 70
     assert "a bug in tidings: AssertionError: p1 would deliver p2#1 twice" in answer.err

@@ -1,0 +1,96 @@
+"""The command line: one Typer app, thin commands, one module per room of them.
+
+Every command ends with the verdict or with one clear line; ``main`` turns both into the exit
+status.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from tidings import __version__
+from tidings.cli.common import app, err, out
+from tidings.core import Exit, TidingsError
+
+# Each of these registers its commands on the app; the help lists them in this order.
+# isort: off
+from tidings.cli import simulate as simulate
+from tidings.cli import audit as audit
+from tidings.cli import demo as demo
+from tidings.cli import algorithms as algorithms
+# isort: on
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; whatever happens, end with one line and the right status."""
+    try:
+        words = sys.argv[1:] if arguments is None else arguments
+        status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
+        if status == Exit.INTERRUPTED:  # what Typer makes of Ctrl-C
+            raise KeyboardInterrupt
+        return int(status or 0)
+    except TidingsError as error:
+        return _fail(str(error), error.status)
+    except TyperException as error:
+        return _fail(f"{error.format_message()} (see tidings --help)", Exit.USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        if "tidings.pipeline" in sys.modules:
+            sys.modules["tidings.pipeline"].abandon()
+        out.print("UNKNOWN")
+        return _fail("interrupted", Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        _show_traceback_if_asked()
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}", Exit.ENVIRONMENT)
+    except Exception as error:
+        _show_traceback_if_asked()
+        return _fail(
+            f"a bug in tidings: {type(error).__name__}: {error} "
+            "(TIDINGS_DEBUG=1 shows where; please report it)",
+            Exit.BUG,
+        )
+
+
+def _fail(line: str, status: Exit) -> int:
+    err.print(f"tidings: {' '.join(line.split())}", soft_wrap=True)
+    return status
+
+
+def _show_traceback_if_asked() -> None:
+    if os.environ.get("TIDINGS_DEBUG"):
+        traceback.print_exc()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"tidings {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _app(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Group messaging that cannot lose, repeat or reorder, and the tool to prove it."""
+
+
+def run_and_exit() -> NoReturn:
+    """The entry point of the installed command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without a ✓ gets a ?
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""``tidings audit``: whether the guarantees held, from the trace alone."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidings.cli.common import (
+    AsJson,
+    app,
+    err,
+    many,
+    out,
+    print_json,
+    print_verdicts,
+    result,
+    say,
+)
+from tidings.core import Exit, UsageError
+from tidings.report import campaign_table
+from tidings.spec import exit_status
+from tidings.trace import layout
+
+
+@app.command(epilog="Example: tidings audit runs/7")
+def audit(
+    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
+    examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the five guarantees on any trace, on Spark.
+
+    Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
+    """
+    audited = audit_on_spark(path, examples)
+    status = exit_status([verdict for run in audited.verdicts.values() for verdict in run])
+    if as_json:
+        print_json(
+            {
+                "rows": audited.rows,
+                "runs": [
+                    result(audited.manifests[run], verdicts)
+                    for run, verdicts in audited.verdicts.items()
+                ],
+            }
+        )
+    else:
+        runs = many(len(audited.verdicts), "run")
+        say(f"{audited.rows:,} rows of {runs} audited on Spark")
+        if len(audited.verdicts) > 1:
+            out.print(campaign_table(audited.verdicts))
+        for run, verdicts in audited.verdicts.items():
+            if len(audited.verdicts) == 1 or exit_status(verdicts) is Exit.VIOLATED:
+                print_verdicts(audited.manifests[run], verdicts)
+    raise typer.Exit(status)
+
+
+def audit_on_spark(path: Path, examples: int) -> Any:
+    """The pipeline, imported late: everything else works without Spark."""
+    if examples < 0:
+        raise UsageError("--examples takes 0 or more")
+    layout(path)  # what is not there at all is said before Spark starts
+    with err.status("looking for Spark and Java") as status:
+        from tidings import pipeline
+
+        def progress(stage: str) -> None:
+            status.update(stage)
+            if not err.is_terminal:
+                err.print(f"... {stage}")
+
+        with pipeline.session(progress=progress) as spark:
+            return pipeline.audit(spark, path, examples=examples, progress=progress)

@@ -1,0 +1,110 @@
+"""What the commands share: the app they register on, and the ways they say things.
+
+Results go to standard output, progress to standard error.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from tidings.report import explain, plain_table, verdict_table
+from tidings.spec import Verdict
+from tidings.trace import Manifest, Run
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Group messaging that cannot lose, repeat or reorder, and the tool to prove it.",
+    epilog="Start with: tidings demo",
+)
+
+
+class _Console(Console):
+    """Words as they are: no emoji for :100:, and a reader who went away is an error of ours."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, emoji=False, markup=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = _Console()
+err = _Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+
+
+def say(text: str) -> None:
+    """Plain words, never wrapped: the terminal does that better."""
+    out.print(text, soft_wrap=True)
+
+
+@contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """A line that says how far a long command has come, on a terminal; silence elsewhere."""
+    with err.status(what) as status:
+        done = 0
+
+        def step(name: str) -> None:
+            nonlocal done
+            done += 1
+            status.update(f"{what}: {done} of {total}, {name}")
+
+        yield step
+
+
+def print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
+    if as_json:
+        print_json({"rows": rows})
+    else:
+        out.print(plain_table(rows))
+
+
+def print_run(run: Run) -> None:
+    manifest = run.manifest
+    kinds = [row.kind for row in run.rows]
+    crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
+    say(
+        f"run    {manifest.run}: {manifest.protocol}, {many(len(manifest.members), 'process')}, "
+        f"{kinds.count('broadcast'):,} broadcasts, {kinds.count('deliver'):,} deliveries, "
+        f"{kinds.count('send'):,} packets" + (f", crashed: {', '.join(crashed)}" if crashed else "")
+    )
+
+
+def many(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    plural = {"delivery": "deliveries", "process": "processes"}.get(noun, f"{noun}s")
+    return f"{count:,} {plural}"
+
+
+def print_verdicts(manifest: Manifest, verdicts: Sequence[Verdict]) -> None:
+    out.print()
+    out.print(verdict_table(verdicts))
+    for verdict in verdicts:
+        if verdict.reason:
+            say(f"{verdict.guarantee.value} is unknown: {verdict.reason}")
+    for verdict in verdicts:
+        for violation in verdict.violations[:1]:
+            out.print()
+            say(explain(violation, manifest.run, manifest.seed))
+
+
+def result(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    return {
+        "run": manifest.run,
+        "seed": manifest.seed,
+        "protocol": manifest.protocol,
+        "verdicts": {verdict.guarantee.value: msgspec.to_builtins(verdict) for verdict in verdicts},
+    }
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    print(json.dumps(result, indent=2, ensure_ascii=False))

@@ -1,0 +1,100 @@
+"""``tidings simulate``: one run, random or as written."""
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
+from tidings.core import UsageError
+from tidings.simulator import Links, Plan, walk
+from tidings.simulator.scenario import play_scenario
+from tidings.simulator.script import protocol_of
+from tidings.spec import exit_status, judge
+from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
+
+
+@app.command(epilog="Example: tidings simulate --seed 7 --processes 5 --crashes 2 --trace runs/7")
+def simulate(
+    file: Annotated[
+        Path | None, typer.Argument(help="A scenario file; without one the run is random.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything; drawn if absent.")] = None,
+    protocol: Annotated[
+        str, typer.Option(help="The algorithm: see tidings algorithms.")
+    ] = "majority-relay",
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the protocol, as name=value.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="The size of the group.")] = 5,
+    broadcasts: Annotated[int, typer.Option(help="How many messages.")] = 20,
+    crashes: Annotated[int, typer.Option(help="How many crash: at most a minority.")] = 0,
+    mid_broadcast: Annotated[
+        float, typer.Option(help="Share of crashes in the middle of a broadcast.")
+    ] = 0.5,
+    duplicated: Annotated[float, typer.Option(help="Share of packets that arrive twice.")] = 0.0,
+    lost: Annotated[float, typer.Option(help="Share of packets that get lost.")] = 0.0,
+    links: Annotated[Links, typer.Option(help="Whether links send again what they lose.")] = (
+        "retrying"
+    ),
+    partitions: Annotated[int, typer.Option(help="How often the group is cut in two.")] = 0,
+    joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
+    trace: Annotated[Path | None, typer.Option(help="Write the trace to this new folder.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = "jsonl",
+    as_json: AsJson = False,
+) -> None:
+    """Run a group in the simulator: a scenario file, or a random run with faults.
+
+    Exits 0 if the five guarantees hold, 1 if one is violated, 2 if one cannot be judged.
+    """
+    if trace is not None:
+        refuse_to_overwrite(trace)
+    name, options = protocol_of(" ".join([protocol, *(option or ())]))
+    plan = Plan(
+        protocol=name,
+        options=options,
+        processes=processes,
+        broadcasts=broadcasts,
+        links=links,
+        crashes=crashes,
+        mid_broadcast=mid_broadcast,
+        duplicated=duplicated,
+        lost=lost,
+        partitions=partitions,
+        joiners=joiners,
+    )
+    if file is None:
+        run = _walk(plan, seed, quiet=as_json)
+    elif plan != Plan() or seed is not None:
+        raise UsageError("a scenario file says everything itself; leave the other options out")
+    else:
+        run = _play(file, quiet=as_json)
+    rows = write_runs(trace, [run], form) if trace is not None else None
+    verdicts = judge(run)
+    if as_json:
+        print_json(result(run.manifest, verdicts) | {"trace": trace and str(trace)})
+    else:
+        print_run(run)
+        if rows is not None:
+            say(f"trace  {trace}: {rows:,} rows")
+        print_verdicts(run.manifest, verdicts)
+    raise typer.Exit(exit_status(verdicts))
+
+
+def _walk(plan: Plan, seed: int | None, quiet: bool) -> Run:
+    plan.check()
+    if seed is None:
+        seed = random.SystemRandom().randrange(1_000_000)
+    if not quiet:
+        say(f"seed   {seed}")
+    return walk(plan, seed)
+
+
+def _play(file: Path, quiet: bool) -> Run:
+    played = play_scenario(file)
+    if not quiet:
+        say(played.conversation())
+    if (surprise := played.surprise()) is not None:
+        raise UsageError(surprise)
+    return played.run
