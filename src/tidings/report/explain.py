@@ -1,144 +1,176 @@
 """A violation told as a proof that a person can follow: Let, Then, However."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
+from os import PathLike
 
-from tidings.core import MessageId
+from tidings.core import MessageId, ordered
+from tidings.report.causality import Causality
+from tidings.report.words import listed, packet_of
 from tidings.spec import Extra, Guarantee, Place, Violation
+from tidings.spec.evidence import place
+from tidings.trace import Row, Run
 
 
-def explain(violation: Violation, run: str, seed: int | None = None) -> str:
-    """The proof in words. Event numbers are positions in the named process's own history."""
-    let, then = _PROOFS[violation.guarantee](violation)
+def explain(
+    violation: Violation,
+    run: str,
+    seed: int | None = None,
+    *,
+    folder: PathLike[str] | str | None = None,
+    trace: Run | None = None,
+) -> str:
+    """The proof in words. Event numbers are positions in the named process's own history.
+
+    With the ``folder`` of the trace, the last line says how to see it again. With the ``trace``
+    itself, what never came is told with the reason why it cannot.
+    """
+    m, cause = ("m", "") if violation.cause is None else ("m2", "m1")
+    then = _PROOFS[violation.guarantee](violation, m, cause)
     title = f"{violation.guarantee.upper()} violated at {violation.process}"
     source = f"run {run}" if seed is None else f"run {run}, seed {seed}"
     return "\n".join(
         [
             f"{title:<47}{source}",
             "Let:",
-            *(f"  {line}" for line in let),
+            *(f"  {line}" for line in _let(violation, m, cause)),
             "Then:",
             *(f"  - {line}" for line in then),
+            *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
+            *([replay_line(violation, folder)] if folder is not None else []),
         ]
     )
 
 
-Proof = tuple[list[str], list[str]]
+def however(violation: Violation) -> str:
+    """The one sentence of the proof that says what is wrong, messages by their own names."""
+    told = _PROOFS[violation.guarantee](violation, str(violation.message), str(violation.cause))
+    sentence = told[-1].removeprefix("However, ")
+    return sentence[0].upper() + sentence[1:] if sentence.startswith("it ") else sentence
 
 
-def _let(name: str, message: MessageId) -> str:
-    return f"{name} = {message!s:<8} broadcast by {message.origin}"
+def replay_line(violation: Violation, folder: PathLike[str] | str) -> str:
+    until = shows_at(violation)
+    stop = f" --until {until}" if until is not None else ""
+    return f"Replay:  tidings replay {folder}{stop}"
+
+
+def shows_at(violation: Violation) -> Place | None:
+    """The event at which the violation is complete; None if it is that something never came."""
+    if violation.guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT):
+        return None
+    if violation.guarantee is Guarantee.NO_CREATION and not _is_a_name_used_twice(violation):
+        return violation.witness[0]
+    return violation.witness[-1]
+
+
+# --- the proofs
+
+Proof = list[str]
+
+
+def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
+    if violation.cause is not None:
+        yield f"{cause} = {violation.cause!s:<8} broadcast by {violation.cause.origin}"
+    message = violation.message
+    if violation.guarantee is Guarantee.NO_CREATION and len(violation.witness) == 1:
+        yield f"{m} = {message}   as named at its delivery"
+    else:
+        yield f"{m} = {message!s:<8} broadcast by {message.origin}"
 
 
 def _event(place: Place) -> str:
     return f"(its event {place.index})"
 
 
-def _no_duplication(violation: Violation) -> Proof:
+def _no_duplication(violation: Violation, m: str, _: str) -> Proof:
     first, again = violation.witness
-    return (
-        [_let("m", violation.message)],
-        [
-            f"{first.process} delivered m {_event(first)}.",
-            f"However, {again.process} delivered m again {_event(again)}.",
-        ],
-    )
+    return [
+        f"{first.process} delivered {m} {_event(first)}.",
+        f"However, {again.process} delivered {m} again {_event(again)}.",
+    ]
 
 
-def _no_creation(violation: Violation) -> Proof:
-    message, process = violation.message, violation.process
+def _no_creation(violation: Violation, m: str, _: str) -> Proof:
+    process = violation.process
     first, *rest = violation.witness
     if not rest:
-        return (
-            [f"m = {message}   as named at its delivery"],
-            [
-                f"{process} delivered m {_event(first)}.",
-                f"However, {message.origin} never broadcast m.",
-            ],
-        )
+        return [
+            f"{process} delivered {m} {_event(first)}.",
+            f"However, {violation.message.origin} never broadcast {m}.",
+        ]
     (other,) = rest
-    if first.process == other.process == message.origin and first.index < other.index:
-        return (
-            [_let("m", message)],
-            [
-                f"{process} broadcast m {_event(first)}.",
-                f"However, {process} broadcast another message under the same name "
-                f"{_event(other)}.",
-            ],
-        )
-    return (
-        [_let("m", message)],
-        [
-            f"{other.process} broadcast m {_event(other)}.",
-            f"However, {process} delivered m with another text {_event(first)}.",
-        ],
-    )
+    if _is_a_name_used_twice(violation):
+        return [
+            f"{process} broadcast {m} {_event(first)}.",
+            f"However, {process} broadcast another message under the same name {_event(other)}.",
+        ]
+    return [
+        f"{other.process} broadcast {m} {_event(other)}.",
+        f"However, {process} delivered {m} with another text {_event(first)}.",
+    ]
 
 
-def _validity(violation: Violation) -> Proof:
+def _is_a_name_used_twice(violation: Violation) -> bool:
+    """Two broadcasts of one origin, rather than a delivery and a broadcast."""
+    if len(violation.witness) == 1:
+        return False
+    first, other = violation.witness
+    return first.process == other.process == violation.message.origin and first.index < other.index
+
+
+def _validity(violation: Violation, m: str, _: str) -> Proof:
     (broadcast,) = violation.witness
-    return (
-        [_let("m", violation.message)],
-        [
-            f"{violation.process} broadcast m {_event(broadcast)} and was up when the run settled.",
-            f"However, {violation.process} never delivered m.",
-        ],
-    )
+    process = violation.process
+    return [
+        f"{process} broadcast {m} {_event(broadcast)} and was up when the run settled.",
+        f"However, {process} never delivered {m}.",
+    ]
 
 
-def _uniform_agreement(violation: Violation) -> Proof:
+def _uniform_agreement(violation: Violation, m: str, _: str) -> Proof:
     broadcast, seen = violation.witness
-    return (
-        [_let("m", violation.message)],
-        [
-            f"{broadcast.process} broadcast m {_event(broadcast)}.",
-            f"{seen.process} delivered m {_event(seen)}.",
-            f"However, {violation.process}, to whom m was addressed and who was up when the run "
-            "settled, never delivered m.",
-        ],
-    )
+    return [
+        f"{broadcast.process} broadcast {m} {_event(broadcast)}.",
+        f"{seen.process} delivered {m} {_event(seen)}.",
+        f"However, {violation.process}, to whom {m} was addressed and who was up when the run "
+        f"settled, never delivered {m}.",
+    ]
 
 
-def _causal_order(violation: Violation) -> Proof:
-    had, broadcast, delivery = violation.witness
+def _causal_order(violation: Violation, m: str, cause: str) -> Proof:
+    *before, delivery = violation.witness
+    return [
+        _happened_before(violation, m, cause, *before),
+        f"However, {delivery.process} delivered {m} {_event(delivery)} and had not delivered "
+        f"{cause}.",
+    ]
+
+
+def _happened_before(violation: Violation, m: str, cause: str, had: Place, broadcast: Place) -> str:
     assert violation.cause is not None, f"no cause in {violation}"
     verb = "broadcast" if violation.cause.origin == had.process else "delivered"
     return (
-        [_let("m1", violation.cause), _let("m2", violation.message)],
-        [
-            f"m1 happened before m2: {had.process} {verb} m1 {_event(had)} before it broadcast m2 "
-            f"{_event(broadcast)}.",
-            f"However, {delivery.process} delivered m2 {_event(delivery)} and had not delivered "
-            "m1.",
-        ],
+        f"{cause} happened before {m}: {had.process} {verb} {cause} {_event(had)} before it "
+        f"broadcast {m} {_event(broadcast)}."
     )
 
 
-def _cost(violation: Violation) -> Proof:
+def _cost(violation: Violation, m: str, _: str) -> Proof:
     (straw,) = violation.witness
-    return (
-        [_let("m", violation.message)],
-        [
-            f"{straw.process} sent another packet {_event(straw)} on account of m.",
-            f"However, it was one too many: {violation.note}.",
-        ],
-    )
+    return [
+        f"{straw.process} sent another packet {_event(straw)} on account of {m}.",
+        f"However, it was one too many: {violation.note}.",
+    ]
 
 
-def _reach(violation: Violation) -> Proof:
-    had, broadcast = violation.witness
-    assert violation.cause is not None, f"no cause in {violation}"
-    verb = "broadcast" if violation.cause.origin == had.process else "delivered"
-    return (
-        [_let("m1", violation.cause), _let("m2", violation.message)],
-        [
-            f"m1 happened before m2: {had.process} {verb} m1 {_event(had)} before it broadcast m2 "
-            f"{_event(broadcast)}.",
-            f"However, m2 was {violation.note}, to whom m1 was addressed.",
-        ],
-    )
+def _reach(violation: Violation, m: str, cause: str) -> Proof:
+    return [
+        _happened_before(violation, m, cause, *violation.witness),
+        f"However, {m} was {violation.note}, to whom {cause} was addressed.",
+    ]
 
 
-_PROOFS: dict[Guarantee | Extra, Callable[[Violation], Proof]] = {
+_PROOFS: dict[Guarantee | Extra, Callable[[Violation, str, str], Proof]] = {
     Guarantee.NO_DUPLICATION: _no_duplication,
     Guarantee.NO_CREATION: _no_creation,
     Guarantee.VALIDITY: _validity,
@@ -147,3 +179,72 @@ _PROOFS: dict[Guarantee | Extra, Callable[[Violation], Proof]] = {
     Extra.COST: _cost,
     Extra.REACH: _reach,
 }
+
+
+# --- why it can never come
+
+MOST_NAMED = 6
+"""How many lost packets a line names before it only counts them."""
+
+
+def _why_never(violation: Violation, trace: Run, m: str) -> Iterator[str]:
+    """What became of everything that could have told the process of the message."""
+    causality = Causality(trace)
+    if shows_at(violation) is not None or not causality.has_packets:
+        return
+    process, message = violation.process, violation.message
+    yield _what_it_heard(process, message, causality, m)
+    knowing = ordered(row.process for row in causality.about(message))
+    if gone := [name for name in knowing if causality.has_crashed(name)]:
+        yield f"{listed(gone)}, who knew of {m}, crashed."
+    missing = _first_cause_without(process, message, causality)
+    if missing is not None:
+        yield f"Before {m} comes {missing}, which {process} had not delivered either."
+    yield from _losses({message, missing}, causality)
+
+
+def _what_it_heard(process: str, message: MessageId, causality: Causality, m: str) -> str:
+    sent = [row for row in causality.about(message) if row.kind == "send"]
+    if not sent:
+        return f"Nobody sent a packet about {m}."
+    to_it = [row for row in sent if row.peer == process]
+    if not to_it:
+        return f"Nobody sent a packet about {m} to {process}."
+    told = [row.process for row in to_it if causality.arrivals[place(row)]]
+    if told:
+        senders = listed(list(dict.fromkeys(told)))
+        return f"{process} heard of {m} from {senders}, and nothing more about {m} is on its way."
+    if len(to_it) == 1:
+        return f"The only packet about {m} that was sent to {process} never arrived."
+    return f"None of the {len(to_it):,} packets about {m} that were sent to {process} arrived."
+
+
+def _first_cause_without(
+    process: str, message: MessageId, causality: Causality
+) -> MessageId | None:
+    """The first message that comes before this one and that the process did not deliver."""
+    run = causality.run
+    delivered = {row.message for row in run.histories.get(process, ()) if row.kind == "deliver"}
+    for row in run.histories.get(message.origin, ()):
+        if row.kind not in ("broadcast", "deliver"):
+            continue
+        if row.message == message:
+            return None
+        sent = causality.broadcasts.get(row.message)
+        addressees = run.manifest.views[sent.view] if sent and isinstance(sent.view, int) else ()
+        if process in addressees and row.message not in delivered:
+            return row.message
+    return None
+
+
+def _losses(messages: Container[MessageId | None], causality: Causality) -> Iterator[str]:
+    """The packets about these that survivors never got, one line for each reason."""
+    by_reason: dict[str, list[Row]] = {}
+    for sent in causality.lost:
+        if sent.origin and sent.message in messages and not causality.has_crashed(str(sent.peer)):
+            by_reason.setdefault(causality.loss(sent), []).append(sent)
+    for reason, packets in by_reason.items():
+        named = [f"{packet_of(row)} {row.process}->{row.peer}" for row in packets[:MOST_NAMED]]
+        more = len(packets) - len(named)
+        rest = f" and {more:,} more" if more else ""
+        yield f"{reason[0].upper()}{reason[1:]}: {', '.join(named)}{rest}."

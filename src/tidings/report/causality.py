@@ -1,0 +1,189 @@
+"""Which event came before which, and what became of each packet: from the rows alone.
+
+An event comes before another if both are of one process and it stands earlier in its history, if
+it sent the packet that the other received, or through a chain of such steps. Where a trace has no
+packets at all, a broadcast comes before its deliveries.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from tidings.core import Members, MessageId, ordered
+from tidings.report.schedule import losses
+from tidings.spec import Place
+from tidings.spec.evidence import place
+from tidings.trace import Row, Run
+
+Frontier = Mapping[str, int]
+"""A past: of each process that is part of it, the last index that is."""
+
+
+class Causality:
+    """The events of a run, put in order."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.processes: Members = ordered((*run.manifest.members, *run.histories))
+        self.sources: dict[Place, Row] = {}
+        """The send of each receive."""
+        self.arrivals: dict[Place, list[Row]] = {}
+        """The receives of each send: none if it was lost, two if it was duplicated."""
+        self._connect()
+
+    def _connect(self) -> None:
+        sent = {
+            (row.process, row.peer, row.packet): row for row in self.run.rows if row.kind == "send"
+        }
+        self.arrivals = {place(row): [] for row in sent.values()}
+        for row in self.run.rows:
+            if row.kind == "receive":
+                source = sent.get((str(row.peer), row.process, row.packet))
+                if source is not None:
+                    self.sources[place(row)] = source
+                    self.arrivals[place(source)].append(row)
+
+    @cached_property
+    def has_packets(self) -> bool:
+        return any(row.kind in ("send", "receive") for row in self.run.rows)
+
+    @cached_property
+    def broadcasts(self) -> dict[MessageId, Row]:
+        found: dict[MessageId, Row] = {}
+        for row in self.run.rows:
+            if row.kind == "broadcast":
+                found.setdefault(row.message, row)
+        return found
+
+    def source(self, row: Row) -> Row | None:
+        """The event of another process that this one could not do without, if there is one."""
+        if row.kind == "deliver" and not self.has_packets:
+            broadcast = self.broadcasts.get(row.message)
+            return broadcast if broadcast and broadcast.process != row.process else None
+        return self.sources.get(place(row))
+
+    # --- one order for all
+
+    @cached_property
+    def order(self) -> list[Row]:
+        """Every row after all that came before it; beyond that, as the clock has it.
+
+        A broken trace may hold a circle, which has no such order: there the clock decides alone.
+        """
+        rest = {process: iter(rows) for process, rows in self.run.histories.items()}
+        heads = {process: next(rows) for process, rows in rest.items()}
+        rank = {process: position for position, process in enumerate(self.processes)}
+        done: set[Place] = set()
+        order: list[Row] = []
+        while heads:
+            free = [row for row in heads.values() if self._may_follow(row, done)]
+            row = min(free or heads.values(), key=lambda row: (row.time_ns, rank[row.process]))
+            order.append(row)
+            done.add(place(row))
+            following = next(rest[row.process], None)
+            if following is None:
+                del heads[row.process]
+            else:
+                heads[row.process] = following
+        return order
+
+    def _may_follow(self, row: Row, done: set[Place]) -> bool:
+        source = self.source(row)
+        return source is None or place(source) in done
+
+    @cached_property
+    def position(self) -> dict[Place, int]:
+        return {place(row): position for position, row in enumerate(self.order)}
+
+    # --- pasts
+
+    def past(self, places: Iterable[Place]) -> Frontier:
+        """These events and everything that came before any of them."""
+        frontier: dict[str, int] = {}
+        todo = list(places)
+        while todo:
+            last = todo.pop()
+            known = frontier.get(last.process, -1)
+            if last.index > known:
+                frontier[last.process] = last.index
+                between = self._between(last.process, known, last.index)
+                todo += [place(source) for row in between if (source := self.source(row))]
+        return frontier
+
+    def _between(self, process: str, known: int, last: int) -> Sequence[Row]:
+        """The rows after one index, up to and including another."""
+        rows = self.run.histories.get(process, ())
+        start, end = (
+            bisect_right(rows, index, key=lambda row: row.index) for index in (known, last)
+        )
+        return rows[start:end]
+
+    # --- what became of a packet
+
+    @cached_property
+    def lost(self) -> list[Row]:
+        """The sends whose packets never arrived, in order."""
+        return [row for row in self.order if row.kind == "send" and not self.arrivals[place(row)]]
+
+    def loss(self, sent: Row) -> str:
+        """Why a packet never arrived, in words that follow the packet."""
+        sender, receiver = sent.process, str(sent.peer)
+        told = self._told_losses.get((sender, receiver, sent.packet))
+        if told is not None:
+            return told
+        if self._is_down(receiver, self.position[place(sent)]):
+            return f"{receiver} had crashed"
+        crashed = [name for name in (sender, receiver) if self._crashes_after(name, sent)]
+        if crashed:
+            return lost_with(*crashed)
+        return "lost on the way" if self.has_settled else "still on its way"
+
+    @cached_property
+    def _told_losses(self) -> dict[tuple[str, str, object], str]:
+        return {
+            packet: lost_with(crashed) if crashed else "lost on the way"
+            for packet, crashed in losses(self.run.manifest)
+        }
+
+    @cached_property
+    def has_settled(self) -> bool:
+        return any(rows and rows[-1].kind == "settle" for rows in self.run.histories.values())
+
+    def has_crashed(self, process: str) -> bool:
+        """Whether it was down at the end."""
+        return self._is_down(process, len(self.order))
+
+    @cached_property
+    def _turns(self) -> dict[str, list[tuple[int, bool]]]:
+        """When each process went down or came up, as positions in the order."""
+        turns: dict[str, list[tuple[int, bool]]] = {name: [] for name in self.processes}
+        for position, row in enumerate(self.order):
+            if row.kind in ("crash", "recover"):
+                turns[row.process].append((position, row.kind == "crash"))
+        for process, fate in self.run.manifest.fates.items():
+            # Killed without a last word: it went down after whatever it did last.
+            if fate == "crashed" and not (turns[process] and turns[process][-1][1]):
+                rows = self.run.histories.get(process)
+                last = self.position[place(rows[-1])] if rows else -1
+                turns[process].append((last, True))
+        return turns
+
+    def _is_down(self, process: str, position: int) -> bool:
+        earlier = [down for when, down in self._turns.get(process, ()) if when < position]
+        return bool(earlier) and earlier[-1]
+
+    def _crashes_after(self, process: str, sent: Row) -> bool:
+        since = self.position[place(sent)]
+        return any(down and when >= since for when, down in self._turns.get(process, ()))
+
+    def about(self, message: MessageId) -> Iterator[Row]:
+        """Every row that names the message, in order."""
+        return (row for row in self.order if row.origin and row.message == message)
+
+
+def lost_with(*crashed: str) -> str:
+    return f"lost with {' and '.join(crashed)}, who crashed"
+
+
+def is_in(row: Row, frontier: Frontier) -> bool:
+    return row.index <= frontier.get(row.process, -1)

@@ -1,0 +1,36 @@
+"""Small ways to say things, shared by everything that is told."""
+
+from collections.abc import Sequence
+
+from tidings.trace import Row
+
+
+def listed(words: Sequence[str]) -> str:
+    """p1; p1 and p2; p1, p2 and p3."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def many(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    plural = {"delivery": "deliveries", "process": "processes"}.get(noun, f"{noun}s")
+    return f"{count:,} {plural}"
+
+
+def printable(text: str) -> str:
+    """The text, with everything that no page can show (controls, line ends) spelt out."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )
+
+
+def shown(text: bytes) -> str:
+    """The text of a message, in one line."""
+    return printable(text.decode("utf-8", "backslashreplace"))
+
+
+def packet_of(row: Row) -> str:
+    """What a packet is: its kind, and the message it is about."""
+    return f"{row.packet_kind} {row.message}" if row.origin else str(row.packet_kind)
