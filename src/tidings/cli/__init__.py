@@ -25,6 +25,7 @@ from tidings.cli import simulate as simulate
 from tidings.cli import audit as audit
 from tidings.cli import demo as demo
 from tidings.cli import algorithms as algorithms
+from tidings.cli import replay as replay
 # isort: on
 
 

@@ -6,15 +6,17 @@ Results go to standard output, progress to standard error.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
+from tidings.core import UsageError
 from tidings.report import explain, plain_table, verdict_table
 from tidings.spec import Verdict
-from tidings.trace import Manifest, Run
+from tidings.trace import Manifest, Run, read_runs
 
 app = typer.Typer(
     add_completion=False,
@@ -65,6 +67,17 @@ def print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
         print_json({"rows": rows})
     else:
         out.print(plain_table(rows))
+
+
+def stored_run(path: Path, name: str | None) -> Run:
+    """One run of a trace: the named one, or the only one."""
+    runs = {run.manifest.run: run for run in read_runs(path)}
+    known = ", ".join(runs)
+    if name is None and len(runs) > 1:
+        raise UsageError(f"{path} has {many(len(runs), 'run')}, choose one with --run: {known}")
+    if name is not None and name not in runs:
+        raise UsageError(f"{path} has no run {name}; it has: {known}")
+    return runs[name] if name is not None else next(iter(runs.values()))
 
 
 def print_run(run: Run) -> None:

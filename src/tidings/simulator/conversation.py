@@ -32,9 +32,7 @@ class Conversation:
         lines = [line for row in rows if (line := self._line(row))]
         gone = [packet for packet in before if packet not in world.in_flight]
         if not isinstance(choice, choices.Receive):
-            lines += [
-                f"lost: {_arrow(packet)}  {_packet(before[packet].content)}" for packet in gone
-            ]
+            lines += [f"lost: {_arrow(packet)}  {told(before[packet].content)}" for packet in gone]
         lines += self._timers
         self._timers.clear()
         return lines
@@ -61,7 +59,7 @@ def _arrow(packet: PacketId) -> str:
     return f"{packet.link.sender} -> {packet.link.receiver}"
 
 
-def _packet(packet: Packet) -> str:
+def told(packet: Packet) -> str:
     return f"{packet.kind} {packet.about}" if packet.about else packet.kind
 
 

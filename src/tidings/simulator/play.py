@@ -1,32 +1,147 @@
 """Playing a world by a given hand: a stored schedule, or simply everything that is left."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings.core import UsageError, ordered
+from tidings import protocols
+from tidings.core import DataError, UsageError, ordered
+from tidings.protocols import Factory
 from tidings.simulator import choices
-from tidings.simulator.choices import Choice, Schedule
-from tidings.simulator.world import World
+from tidings.simulator.choices import Choice, Schedule, Step
+from tidings.simulator.world import Links, OnTimer, World, ignore_timer
 from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run, collect
 from tidings.trace.schema import names_in
 
 
+class Moment(NamedTuple):
+    """One step of a schedule, played: its number, counted from 1, and what came of it."""
+
+    number: int
+    step: Step
+    rows: list[Row]
+
+
+def moments(world: World, schedule: Schedule) -> Iterator[Moment]:
+    """Make the same choices again, with the same draws, one at a time."""
+    for number, step in enumerate(schedule, start=1):
+        # What was drawn while the processes started stands before the draws of the first step.
+        world.draw = draws = _Draws(step.draws[len(world.drawn) :])
+        try:
+            if step.time_ns < world.now_ns:
+                raise UsageError(f"it is at {step.time_ns} ns, before the step it follows")
+            rows = world.apply(step.choice, step.time_ns)
+            if draws.left:
+                raise UsageError(f"nobody draws {draws.left[0]}")
+        except UsageError as fault:
+            raise DataError(f"step {number} of the schedule does not fit: {fault}") from None
+        yield Moment(number, step, rows)
+
+
 def replay(world: World, schedule: Schedule) -> list[Row]:
     """Make the same choices again, with the same draws."""
-    rows = []
-    for step in schedule:
-        drawn = iter(step.draws)
+    return [row for moment in moments(world, schedule) for row in moment.rows]
 
-        def draw(
-            process: str, label: str, weights: Sequence[int], drawn: Iterator[int] = drawn
-        ) -> int:
-            return next(drawn)
 
-        world.draw = draw
-        rows += world.apply(step.choice, step.time_ns)
-    return rows
+class _Draws:
+    """What the processes drew, in order."""
+
+    def __init__(self, drawn: Iterable[int]) -> None:
+        self.left = list(drawn)
+
+    def __call__(self, process: str, label: str, weights: Sequence[int]) -> int:
+        if not self.left or not 0 <= self.left[0] < len(weights):
+            drew = f"{self.left[0]} of {len(weights)}" if self.left else "nothing"
+            raise UsageError(f"{process} chooses {label!r}, and drew {drew}")
+        return self.left.pop(0)
+
+
+class Replay:
+    """A run once more, from its manifest and its schedule alone.
+
+    Every row that comes is compared with the stored one, so who has played to some place knows
+    that the run was the same up to there, byte for byte.
+    """
+
+    def __init__(
+        self, run: Run, *, factory: Factory | None = None, on_timer: OnTimer = ignore_timer
+    ) -> None:
+        self.run = run
+        self.manifest = run.manifest
+        self.schedule = schedule_of(run.manifest)
+        if not self.schedule:
+            raise DataError(
+                f"run {self.manifest.run} has no schedule and cannot be replayed: only simulated "
+                "runs have one"
+            )
+        self.rows: list[Row] = []
+        self.world = world_of(run.manifest, factory=factory, on_timer=on_timer)
+
+    def __iter__(self) -> Iterator[Moment]:
+        stored = {(row.process, row.index): row for row in self.run.rows}
+        for moment in moments(self.world, self.schedule):
+            for row in moment.rows:
+                self._compare(row, stored.pop((row.process, row.index), None), moment.number)
+            self.rows += moment.rows
+            yield moment
+        for row in stored.values():
+            raise DataError(f"the stored trace goes on, but the replay does not: {_text(row)}")
+        for field in ("views", "fates"):
+            if getattr(self.so_far().manifest, field) != getattr(self.manifest, field):
+                raise DataError(f"the replay has other {field!r} than the manifest")
+
+    @staticmethod
+    def _compare(row: Row, stored: Row | None, number: int) -> None:
+        if stored is None or _text(row) != _text(stored):
+            place = f"{row.process}:{row.index}"
+            was = _text(stored) if stored is not None else "nothing"
+            raise DataError(
+                f"step {number}: the replay differs from the stored trace at {place}, which was "
+                f"{was} and is now {_text(row)}"
+            )
+
+    def so_far(self) -> Run:
+        """The run up to the step that was played last."""
+        return recorded(
+            self.world,
+            self.rows,
+            protocol=str(self.manifest.protocol),
+            options=self.manifest.options,
+            seed=self.manifest.seed,
+            plan=self.manifest.plan,
+        )
+
+
+def _text(row: Row) -> str:
+    return msgspec.json.encode(row).decode()
+
+
+def world_of(
+    manifest: Manifest, *, factory: Factory | None = None, on_timer: OnTimer = ignore_timer
+) -> World:
+    """The world in which a stored run began. ``factory`` stands in for the manifest's protocol."""
+    schedule = schedule_of(manifest)
+    try:
+        make = factory or protocols.factory(manifest.protocol or "unnamed", manifest.options)
+        return World(
+            run=manifest.run,
+            members=manifest.views[0],
+            factory=make,
+            links=links_of(manifest),
+            draw=_Draws(schedule[0].draws if schedule else ()),
+            on_timer=on_timer,
+        )
+    except UsageError as fault:
+        raise DataError(f"run {manifest.run} cannot be replayed: {fault}") from None
+
+
+def links_of(manifest: Manifest) -> Links:
+    try:
+        links: Links = msgspec.convert(manifest.plan.get("links", "retrying"), Links)
+    except msgspec.ValidationError:
+        raise DataError(f"run {manifest.run}: links are retrying or lossy") from None
+    return links
 
 
 MOST_STEPS = 100_000
@@ -66,7 +181,11 @@ def recorded(
     seed: int | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The run that a world has been through, with its manifest."""
+    """The run that a world has been through, with its manifest.
+
+    The plan says which links there were, unless they were the usual ones.
+    """
+    links = {} if world.links == "retrying" else {"links": world.links}
     strangers = names_in(rows) - set(world.processes)
     manifest = Manifest(
         schema=SCHEMA_VERSION,
@@ -76,7 +195,7 @@ def recorded(
         protocol=protocol,
         options=dict(options or {}),
         seed=seed,
-        plan=dict(plan or {}),
+        plan={**(plan or {}), **links},
         schedule=msgspec.Raw(msgspec.json.encode(world.schedule)),
         fates={
             process: "crashed" if process in world.crashed else "up" for process in world.processes
@@ -87,4 +206,7 @@ def recorded(
 
 
 def schedule_of(manifest: Manifest) -> Schedule:
-    return msgspec.json.decode(manifest.schedule, type=Schedule)
+    try:
+        return msgspec.json.decode(manifest.schedule, type=Schedule)
+    except msgspec.MsgspecError as fault:
+        raise DataError(f"run {manifest.run}: not a schedule: {fault}") from None

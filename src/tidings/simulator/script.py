@@ -4,16 +4,16 @@ docs/scenarios.md lists the commands.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidings.core import Members, UsageError, is_name, ordered
 from tidings.protocols import factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
-from tidings.simulator.conversation import Conversation
+from tidings.simulator.conversation import Conversation, told
 from tidings.simulator.play import recorded, until_quiet
-from tidings.simulator.world import Links, World, draw_first
+from tidings.simulator.world import InFlight, Links, World, draw_first
 from tidings.trace import Row, Run
 
 _MS = 1_000_000
@@ -215,6 +215,38 @@ _VERBS: dict[str, Callable[[Script, str], Iterator[Choice]]] = {
     "heal": Script._heal,
     "settle": Script._settle,
 }
+
+
+def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
+    """The line that makes this choice; ``in_flight`` is what was in flight before it."""
+
+    def packets(*which: PacketId) -> str:
+        return ", ".join(f"{one.link} {told(in_flight[one].content)}" for one in which)
+
+    match choice:
+        case choices.Broadcast(process, text):
+            return f"broadcast {process} {text.decode('utf-8', 'backslashreplace')}"
+        case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+            return f"{type(choice).__name__.lower()} {packets(packet)}"
+        case choices.Timeout(process, name):
+            return f"timeout {process} {name}"
+        case choices.Crash(process, lost):
+            kept = [one for one in in_flight if one.link.sender == process and one not in lost]
+            if lost and len(lost) < len(kept):
+                return f"crash {process} losing {packets(*lost)}"
+            return f"crash {process} keeping {packets(*kept)}" if kept else f"crash {process}"
+        case choices.Doom(process, sends):
+            return f"crash {process} after {sends} send{'s' if sends > 1 else ''}"
+        case choices.Recover(process):
+            return f"recover {process}"
+        case choices.Join(process, contact):
+            return f"join {process} via {contact}"
+        case choices.Cut(links):
+            return f"cut {' '.join(map(str, links))}"
+        case choices.Heal() | choices.Settle():
+            return type(choice).__name__.lower()
+        case choices.Sample():
+            return "# every process notes how much it keeps"
 
 
 def _nothing_more(verb: str, rest: str) -> None:

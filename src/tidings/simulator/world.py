@@ -119,6 +119,11 @@ class World:
     def up(self) -> Members:
         return tuple(member for member in self.processes if member not in self.crashed)
 
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """What the processes have drawn since the last choice: by the first one, at their start."""
+        return tuple(self._draws)
+
     # --- what may happen
 
     def choices(self) -> list[Choice]:
