@@ -1,73 +1,114 @@
-"""Plain state can be copied, fingerprinted, shown and measured without its owner's help."""
+"""Plain state can be copied, fingerprinted, shown and measured without its owner's help.
+
+Plain are numbers, strings, bytes, message ids, tuples and frozen structs, and dicts, lists, sets
+and IntervalSets of these. That is what our own protocols keep, and it goes fast; anything else
+goes too (anything.py).
+"""
 
 import copy
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
 
+from tidings.core.anything import deep_fingerprint
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import MessageId
 
-_IMMUTABLE = (str, int, bytes, float, tuple, frozenset, type(None))
+_ATOMS = frozenset((str, int, bytes, float, bool, type(None), MessageId))
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def copied(value: Any) -> Any:
     """A copy that shares only what cannot change."""
-    match value:
-        case dict():
-            return {key: copied(item) for key, item in value.items()}
-        case list():
-            return [copied(item) for item in value]
-        case set() | IntervalSet():
-            return value.copy()
-        case msgspec.Struct() if value.__struct_config__.frozen:
-            return value
-        case _ if isinstance(value, _IMMUTABLE):
-            return value
+    kind = type(value)
+    if kind in _ATOMS or kind is frozenset:
+        return value
+    if kind is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if kind is list:
+        return [copied(item) for item in value]
+    if kind is set or kind is IntervalSet:
+        return value.copy()
+    if kind is tuple and _is_made_of_atoms(value):
+        return value
+    if isinstance(value, msgspec.Struct) and value.__struct_config__.frozen:
+        return value
     return copy.deepcopy(value)
 
 
 def fingerprint(value: Any) -> bytes:
     """Canonical bytes: equal values, equal bytes, whatever the hash seed or insertion order."""
-    return _encode(_canonical(value))
+    try:
+        return _encode(_canonical(value))
+    except (TypeError, OverflowError, UnicodeEncodeError):
+        # Something is not plain: keys that cannot be compared, an object, a very large number.
+        return deep_fingerprint(value)
 
 
 def _canonical(value: Any) -> Any:
-    match value:
-        case dict():
-            return [[key, _canonical(item)] for key, item in sorted(value.items(), key=_key)]
-        case set() | frozenset():
-            return sorted(value)
-        case list():
-            return [_canonical(item) for item in value]
-        case IntervalSet():
-            return value.ranges
-    return value
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is dict:
+        return [[key, _canonical(item)] for key, item in sorted(value.items(), key=_key)]
+    if kind is set or kind is frozenset:
+        return sorted(value)
+    if kind is list:
+        return [_canonical(item) for item in value]
+    if kind is IntervalSet:
+        return value.ranges
+    if kind is tuple:
+        return value if _is_made_of_atoms(value) else [_canonical(item) for item in value]
+    if isinstance(value, msgspec.Struct):
+        return value
+    raise TypeError(f"a {kind.__name__} is not plain")
+
+
+def _is_made_of_atoms(values: Iterable[Any]) -> bool:
+    return all(type(item) in _ATOMS for item in values)
 
 
 def _key(item: tuple[Any, Any]) -> Any:
     return item[0]
 
 
-def shown(value: Any) -> Any:
-    """The value in JSON's own types, message ids and texts as a person writes them."""
+def shown(value: Any, within: tuple[int, ...] = ()) -> Any:
+    """The value in JSON's own types, message ids and texts as a person writes them.
+
+    ``within`` are the objects inside which it stands: one that contains itself is shown once.
+    """
     match value:
-        case MessageId():
-            return str(value)
-        case dict():
-            return {str(key): shown(item) for key, item in sorted(value.items(), key=_key)}
-        case set() | frozenset():
-            return [shown(item) for item in sorted(value)]
-        case list() | tuple():
-            return [shown(item) for item in value]
-        case IntervalSet():
+        case str() | int() | float() | None:
+            return value
+        case MessageId() | IntervalSet():
             return str(value)
         case bytes():
             return value.decode("utf-8", "backslashreplace")
+        case dict():
+            return {str(key): shown(item, within) for key, item in _in_order(value.items(), _key)}
+        case set() | frozenset():
+            return [shown(item, within) for item in _in_order(value)]
         case msgspec.Struct():
-            return {name: shown(getattr(value, name)) for name in value.__struct_fields__}
-    return value
+            return {name: shown(getattr(value, name), within) for name in value.__struct_fields__}
+        case Collection():
+            return [shown(item, within) for item in value]
+    attributes = _attributes(value)
+    if not attributes or id(value) in within:
+        return str(value)
+    return {name: shown(item, (*within, id(value))) for name, item in attributes.items()}
+
+
+def _in_order(values: Iterable[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
+    found = list(values)
+    try:
+        return sorted(found, key=key)
+    except TypeError:
+        return sorted(found, key=deep_fingerprint)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    return {} if isinstance(value, type) else getattr(value, "__dict__", {})
 
 
 def measured(state: Any) -> dict[str, int]:
@@ -77,11 +118,12 @@ def measured(state: Any) -> dict[str, int]:
     that grows.
     """
     counts = {"ids": 0, "ranges": 0, "texts": 0, "bytes": 0}
-    _count(state, counts)
+    _count(state, counts, set())
     return counts
 
 
-def _count(value: Any, counts: dict[str, int]) -> None:
+def _count(value: Any, counts: dict[str, int], seen: set[int]) -> None:
+    """Add up; ``seen`` are the objects counted already, for one may contain another twice."""
     match value:
         case bool() | None:
             counts["bytes"] += 1
@@ -97,11 +139,14 @@ def _count(value: Any, counts: dict[str, int]) -> None:
             counts["bytes"] += 16 * len(value.ranges)
         case dict():
             for item in value.items():
-                _count(item, counts)
-        case list() | tuple() | set() | frozenset():
-            counts["ids"] += isinstance(value, MessageId)
-            for item in value:
-                _count(item, counts)
+                _count(item, counts, seen)
         case msgspec.Struct():
             for name in value.__struct_fields__:
-                _count(getattr(value, name), counts)
+                _count(getattr(value, name), counts, seen)
+        case Collection():
+            counts["ids"] += isinstance(value, MessageId)
+            for item in value:
+                _count(item, counts, seen)
+        case _ if id(value) not in seen:
+            seen.add(id(value))
+            _count(_attributes(value), counts, seen)
