@@ -53,6 +53,15 @@ class Process(ABC):
         return f"{self.me} cannot tell what {message} waits for"
 
     @property
+    def indifferent(self) -> bool:
+        """Whether it treats all members alike, whatever their names and their order.
+
+        Then exchanging names in its state and in an event exchanges them in what it does, and
+        the explorer need not look at both (core/renaming.py).
+        """
+        return False
+
+    @property
     def others(self) -> Members:
         return tuple(member for member in self.members if member != self.me)
 

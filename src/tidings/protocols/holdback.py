@@ -23,6 +23,7 @@ from tidings.core import (
     Process,
     take_first,
 )
+from tidings.core.renaming import Vector
 
 
 class Stamped(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +31,7 @@ class Stamped(msgspec.Struct, frozen=True, array_like=True):
 
     id: MessageId
     text: bytes
-    causes: tuple[int, ...]
+    causes: Vector
 
 
 class Carrying(Packet, frozen=True):

@@ -62,6 +62,7 @@ from tidings.core import (
     quorum,
     take_first,
 )
+from tidings.core.renaming import SortedNames, Vector
 from tidings.protocols.holdback import Carrying, HoldBack, Stamped
 
 STATE_MS = 100.0
@@ -73,8 +74,8 @@ MOST_TAILS = 3
 class Copy(Carrying, frozen=True, tag="copy"):
     """The message; who is known to have relayed it, what the sender has delivered, its age."""
 
-    relayers: tuple[str, ...] = ()
-    delivered: tuple[int, ...] = ()
+    relayers: SortedNames = ()
+    delivered: Vector = ()
     age: int = 0
 
 
@@ -82,12 +83,12 @@ class Notice(Packet, frozen=True, tag="notice"):
     """Instead of a relay: enough others have done it."""
 
     id: MessageId
-    relayers: tuple[str, ...]
-    delivered: tuple[int, ...] = ()
+    relayers: SortedNames
+    delivered: Vector = ()
 
 
 class State(Packet, frozen=True, tag="state"):
-    delivered: tuple[int, ...]
+    delivered: Vector
 
 
 class Pull(Packet, frozen=True, tag="pull"):
@@ -126,6 +127,10 @@ class MajorityRelay(HoldBack):
         self.log: dict[MessageId, Stamped] = {}
         self.known = {peer: dict.fromkeys(members, 0) for peer in self.others if pull}
         self.pulling = False
+
+    @property
+    def indifferent(self) -> bool:
+        return not self.pull  # of several who could help, the first is asked
 
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:

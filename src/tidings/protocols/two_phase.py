@@ -74,6 +74,10 @@ class TwoPhase(HoldBack):
         self.relayers: dict[MessageId, set[str]] = {}
         """Of messages in their second phase: who is known to have sent BCAST_DELIVER."""
 
+    @property
+    def indifferent(self) -> bool:
+        return True
+
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:
             case Broadcast(texts):

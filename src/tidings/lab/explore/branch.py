@@ -1,0 +1,339 @@
+"""A world that can be copied, and judges itself as it goes along.
+
+It is the simulator's World; what it means to send, to crash, to join is decided there. Here a
+process's reaction is looked up instead of computed, and nothing is written down: the judge of
+safety keeps what it needs to know, in bits, one for each message.
+
+Any of a dying process's packets may be lost with it. Instead of choosing which at the crash, all
+stay on their way as its *legacy*, and a packet that never arrives is one that was lost. What is
+left of a legacy therefore keeps no state from being settled; and when the way to a state is told,
+each crash is told with the packets that did not arrive after it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+from tidings.core import Event, Members, MessageId, Packet, Receive, take_first
+from tidings.core.state import copied
+from tidings.lab.explore.reactions import Reactions
+from tidings.lab.explore.scope import Scope
+from tidings.lab.explore.signatures import Signatures
+from tidings.protocols import Factory
+from tidings.simulator import choices
+from tidings.simulator.choices import Choice, PacketId, Schedule, Step
+from tidings.simulator.world import InFlight, World
+from tidings.spec import Extra, Guarantee
+from tidings.trace import Kind
+
+Property = Guarantee | Extra
+
+
+class Move(NamedTuple):
+    """A choice, what was drawn then, and which of its possible outcomes each process took."""
+
+    choice: Choice
+    draws: tuple[int, ...]
+    script: tuple[int, ...]
+
+
+Path = tuple["Path", Move] | None
+"""The way to a state, last move first; states share what their ways have in common."""
+
+_MS = 1_000_000
+
+
+def _weightless(packet: Packet) -> int:
+    return 0
+
+
+class Branch(World):
+    """One state of the group, and the way to it."""
+
+    def __init__(
+        self, scope: Scope, factory: Factory, reactions: Reactions, signatures: Signatures
+    ) -> None:
+        self.scope = scope
+        self.reactions = reactions
+        self.signatures = signatures
+        self.path: Path = None
+        self.length = 0
+        self.script: tuple[int, ...] = ()
+        """Which outcome to take where a process may react in several ways; then the first."""
+        self.outcomes: tuple[int, ...] = ()
+        """How many ways there were, wherever there was more than one."""
+        self.broken: tuple[Property, ...] = ()
+        self.everybody = scope.everybody
+        self.spoken = dict.fromkeys(scope.everybody, 0)
+        self.crashes = 0
+        self.legacy: dict[PacketId, int] = {}
+        """Packets that were in flight when their sender crashed, and which crash it was."""
+        self.duplicates = 0
+        self.restarts = 0
+        self.judged = 0
+        """The sum of the numbers of all that the judge knows."""
+        self.delivered = dict.fromkeys(scope.everybody, 0)
+        self.met = dict.fromkeys(scope.everybody, 0)
+        """What each process has broadcast or delivered: the past of its next message."""
+        self.addressed = dict.fromkeys(scope.everybody, 0)
+        self.bits: dict[MessageId, int] = {}
+        self.pasts: dict[MessageId, int] = {}
+        self.digests: dict[MessageId, str] = {}
+        self.lists: dict[MessageId, Members] = {}
+        untouched = {*vars(self), "schedule", "cut", "_rows", "_draws", "_indexes", "_doomed"}
+        super().__init__("explored", scope.members, factory, weigh=_weightless)
+        self._copied = tuple(
+            name
+            for name, value in vars(self).items()
+            if isinstance(value, dict | set | list) and name not in untouched
+        )
+
+    def fork(self) -> Self:
+        """The same state once more, free to go its own way.
+
+        What World changes in place is copied. What is added here is never changed in place, only
+        replaced, and can be shared.
+        """
+        twin = object.__new__(type(self))
+        mine, its = self.__dict__, twin.__dict__
+        its.update(mine)
+        for name in self._copied:
+            its[name] = mine[name].copy()
+        its["_draws"] = []
+        if self.disks:
+            its["disks"] = copied(self.disks)
+        return twin
+
+    # --- the way here
+
+    def schedule_so_far(self) -> Schedule:
+        """The way as a schedule that any World can play, one millisecond for each step."""
+        steps: Schedule = []
+        crashes = 0
+        for move in self.moves():
+            choice = move.choice
+            if isinstance(choice, choices.Crash):
+                crashes += 1
+                choice = choices.Crash(choice.process, self._lost_in(crashes))
+            steps.append(Step((len(steps) + 1) * _MS, choice, move.draws))
+        return steps
+
+    def _lost_in(self, crash: int) -> tuple[PacketId, ...]:
+        return tuple(packet for packet in self.in_flight if self.legacy.get(packet) == crash)
+
+    def moves(self) -> list[Move]:
+        moves: list[Move] = []
+        path = self.path
+        while path is not None:
+            path, move = path
+            moves.append(move)
+        moves.reverse()
+        return moves
+
+    def retrace(self, moves: Sequence[Move]) -> None:
+        """Go a way that somebody else has found."""
+        for move in moves:
+            self.script = move.script
+            self.go(move.choice)
+            self.script = self.outcomes = ()
+
+    def go(self, choice: Choice) -> None:
+        """Make the choice happen, and remember it."""
+        self._make(choice)
+        if type(choice) is not choices.Receive:
+            self._spend(choice)
+        self.path = (self.path, Move(choice, tuple(self._draws), self.script))
+        self.length += 1
+        self._draws.clear()
+        most = self.scope.max_packets
+        if most is not None and self.packets_sent > most:
+            self.broken += (Extra.COST,)
+
+    def _spend(self, choice: Choice) -> None:
+        match choice:
+            case choices.Broadcast(process):
+                self.spoken = self.spoken | {process: self.spoken[process] + 1}
+            case choices.Crash(process):
+                self.crashes += 1
+                left = [packet for packet in self.in_flight if packet.link.sender == process]
+                self.legacy = dict.fromkeys(left, self.crashes) | self.legacy
+            case choices.Duplicate():
+                self.duplicates += 1
+            case choices.Recover():
+                self.restarts += 1
+
+    def after(self, choice: Choice) -> "Iterator[Branch]":
+        """The states to which the choice may lead: one, unless a process draws."""
+        scripts: list[tuple[int, ...]] = [()]
+        while scripts:
+            script = scripts.pop()
+            twin = self.fork()
+            twin.script = script
+            twin.go(choice)
+            if twin.outcomes:
+                scripts += _other_scripts(script, twin.outcomes)
+                twin.script = twin.outcomes = ()
+            yield twin
+
+    # --- what may happen
+
+    def budget_left(self) -> bool:
+        """Whether anything but arrivals and timers may still happen."""
+        scope = self.scope
+        return bool(
+            sum(self.spoken.values()) < scope.broadcasts
+            or self.crashes < scope.crashes
+            or self.restarts < min(scope.restarts, self.crashes)
+            or self.duplicates < scope.duplicates
+            or len(self.processes) < len(self.everybody)
+        )
+
+    def arrivals(self) -> dict[str, dict[tuple[str, int], PacketId]]:
+        """Of each process the packets that may arrive; of equal ones the first."""
+        arriving: dict[str, dict[tuple[str, int], PacketId]] = {}
+        for packet, found in self.in_flight.items():
+            sender, receiver = packet.link
+            arriving.setdefault(receiver, {}).setdefault((sender, id(found.content)), packet)
+        return arriving
+
+    def news(self) -> Iterator[Choice]:
+        """Everything but arrivals: timers, users, newcomers, and those who crash or come back."""
+        for timer in self.timers:
+            yield choices.Timeout(*timer)
+        if sum(self.spoken.values()) < self.scope.broadcasts:
+            for process in self.up:
+                yield choices.Broadcast(process, self.scope.text(self.spoken[process]))
+        if len(self.processes) < len(self.everybody):
+            newcomer = self.everybody[len(self.processes)]
+            for contact in self.up:
+                yield choices.Join(newcomer, contact)
+        if self.crashes < self.scope.crashes:
+            yield from map(choices.Crash, self.up)
+        if self.restarts < self.scope.restarts:
+            for process in self.everybody:
+                if process in self.crashed:
+                    yield choices.Recover(process)
+
+    def must_arrive(self, packet: PacketId) -> bool:
+        return packet not in self.legacy
+
+    def is_quiet(self) -> bool:
+        """Nothing is on its way that must arrive."""
+        return all(packet in self.legacy for packet in self.in_flight)
+
+    def received(self, packet: PacketId) -> Receive:
+        return Receive(packet.link.sender, self.in_flight[packet].content)
+
+    # --- one state, one number
+
+    def total(self) -> int:
+        """The sum of the numbers of everything that decides what may still happen."""
+        reactions, fact = self.reactions, self.signatures.of_fact
+        total = self.judged
+        crashed, numbers = self.crashed, reactions.process_numbers
+        for name, process in self.processes.items():
+            total += fact("crashed", name) if name in crashed else numbers[id(process)]
+        packet_numbers = reactions.packet_numbers
+        for (link, _), (content, _) in self.in_flight.items():
+            known = packet_numbers.get((link, id(content)))
+            total += known or reactions.number_of_packet(link, content)
+        for timer in self.timers:
+            total += fact("timer", *timer)
+        if self.duplicates:
+            total += fact("duplicates", self.duplicates)
+        if self.restarts:
+            total += fact("restarts", self.crashes, self.restarts)
+            for packet in self.legacy.keys() & self.in_flight.keys():
+                content = self.in_flight[packet].content
+                total += self.signatures.of_value(["legacy", packet.link, content])
+        if self.disks:
+            total += self.signatures.of_value(["disks", self.disks, self._incarnations])
+        if self.scope.max_packets is not None:
+            total += fact("packets", self.packets_sent)
+        return total
+
+    def fingerprint(self) -> bytes:
+        return self.total().to_bytes(16 * 96, "little").rstrip(b"\0")
+
+    # --- reactions are looked up
+
+    def _create(self, process: str, members: Members) -> None:
+        made = self.factory(process, members, take_first)
+        self.processes[process] = self.reactions.interned(made)
+        self._view_of[process] = self._view_number(members)
+
+    def _answer(self, process: str, event: Event) -> Any:
+        outcomes = self.reactions.of(self.processes[process], event)
+        chosen = 0
+        if len(outcomes) > 1:
+            position = len(self.outcomes)
+            self.outcomes += (len(outcomes),)
+            chosen = self.script[position] if position < len(self.script) else 0
+        draws, self.processes[process], effects = outcomes[chosen]
+        if draws:
+            self._draws += draws
+        return effects
+
+    # --- the judge of safety: spec.guarantees, one event at a time
+
+    def _note(
+        self,
+        process: str,
+        kind: Kind,
+        origin: Any = None,
+        seq: Any = None,
+        **columns: Any,
+    ) -> None:
+        if kind == "deliver":
+            self._judge_delivery(process, MessageId(origin, seq), columns["digest"])
+        elif kind == "broadcast":
+            message = MessageId(origin, seq)
+            self._judge_broadcast(process, message, columns["digest"], columns["view"])
+
+    def _note_packet(
+        self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
+    ) -> None:
+        pass
+
+    def _judge_delivery(self, process: str, message: MessageId, digest: str) -> None:
+        if self.digests.get(message) != digest:
+            self.broken += (Guarantee.NO_CREATION,)
+            return
+        bit, delivered = self.bits[message], self.delivered[process]
+        if delivered & bit:
+            self.broken += (Guarantee.NO_DUPLICATION,)
+            return
+        if self.pasts[message] & self.addressed[process] & ~delivered:
+            self.broken += (Guarantee.CAUSAL_ORDER,)
+        self.delivered = self.delivered | {process: delivered | bit}
+        self.met = self.met | {process: self.met[process] | bit}
+        self.judged += self.signatures.of_fact("delivered", process, message)
+
+    def _judge_broadcast(
+        self, process: str, message: MessageId, digest: str, view_number: int
+    ) -> None:
+        if message in self.digests:
+            self.broken += (Guarantee.NO_CREATION,)
+            return
+        view = self.views[view_number]
+        bit, past = 1 << len(self.bits), self.met[process]
+        causes = frozenset(cause for cause, its_bit in self.bits.items() if its_bit & past)
+        if any(not set(self.lists[cause]) <= set(view) for cause in causes):
+            self.broken += (Extra.REACH,)
+        self.bits = self.bits | {message: bit}
+        self.digests = self.digests | {message: digest}
+        self.lists = self.lists | {message: view}
+        self.pasts = self.pasts | {message: past}
+        self.met = self.met | {process: past | bit}
+        self.addressed = {
+            member: mask | bit if member in view else mask
+            for member, mask in self.addressed.items()
+        }
+        self.judged += self.signatures.of_fact("broadcast", message, causes, frozenset(view))
+
+
+def _other_scripts(script: tuple[int, ...], outcomes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """After a way was gone: the ways that branch off it where the script had ended."""
+    for position in range(len(script), len(outcomes)):
+        stem = script + (0,) * (position - len(script))
+        for other in range(1, outcomes[position]):
+            yield (*stem, other)

@@ -1,0 +1,201 @@
+"""From one state to the next ones: everything that may happen, minus what need not be tried."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import permutations
+
+import msgspec
+
+from tidings.core import Receive
+from tidings.core.renaming import Names
+from tidings.lab.explore.branch import Branch, Move, Property
+from tidings.lab.explore.reactions import Reactions
+from tidings.lab.explore.scope import Reduction, Scope
+from tidings.lab.explore.signatures import Signatures
+from tidings.protocols import Factory, factory
+from tidings.simulator import World, choices
+from tidings.simulator.choices import Choice, PacketId, Schedule
+from tidings.simulator.play import recorded, replay, until_quiet
+from tidings.spec import Value, broken, judge
+from tidings.trace import Run, digest
+
+MOST_RENAMED = 4
+"""Up to how many members are exchanged: 24 ways; five would have 120, which costs more than it
+saves."""
+
+
+class Ending(Enum):
+    """How a way to a state is made into a run."""
+
+    CUT = "it stops there"
+    SETTLE = "nothing more comes"
+    QUIET_AND_SETTLE = "what is under way arrives, then nothing more comes"
+
+
+Arrivals = Mapping[str, Mapping[tuple[str, int], PacketId]]
+
+
+class Explorer:
+    """Knows a scope: its first state, what follows each state, and what is wrong with a state."""
+
+    def __init__(
+        self, scope: Scope, reductions: frozenset[Reduction], lively: frozenset[str] = frozenset()
+    ) -> None:
+        """Packets of ``lively`` kinds are never taken for inert."""
+        scope.check()
+        self.scope = scope
+        self.reductions = reductions
+        self.lively = lively
+        self.factory: Factory = factory(scope.protocol, scope.options)
+        self.signatures = Signatures(self._renamings())
+        self.reactions = Reactions(self.signatures)
+        self._ends: dict[tuple[int, frozenset[str]], tuple[Property, ...]] = {}
+
+    def _renamings(self) -> list[Names]:
+        members = self.scope.members
+        specimen = self.factory(members[0], members, lambda label, weights: 0)
+        if (
+            Reduction.SYMMETRY not in self.reductions
+            or not specimen.indifferent
+            or len(members) > MOST_RENAMED
+        ):
+            return []
+        _, *exchanges = permutations(members)
+        return [
+            dict(zip(members, names, strict=True))
+            | {newcomer: newcomer for newcomer in self.scope.newcomers}
+            for names in exchanges
+        ]
+
+    def first(self) -> Branch:
+        return Branch(self.scope, self.factory, self.reactions, self.signatures)
+
+    # --- what comes next
+
+    def following(self, branch: Branch) -> Iterator[Branch]:
+        """Every state that one choice leads to from here, or stands for those that it leads to."""
+        arrivals = branch.arrivals()
+        speaker = self._speaker(branch, arrivals)
+        if speaker is not None:
+            moves: Iterable[Choice] = map(choices.Receive, arrivals[speaker].values())
+        else:
+            moves = self._everything(branch, arrivals)
+        for choice in moves:
+            for child in branch.after(choice):
+                if Reduction.INERT in self.reductions and not child.broken:
+                    self._ignore_what_is_ignored(child)
+                yield child
+
+    def _everything(self, branch: Branch, arrivals: Arrivals) -> Iterator[Choice]:
+        for packets in arrivals.values():
+            yield from map(choices.Receive, packets.values())
+        if branch.duplicates < self.scope.duplicates:
+            for packets in arrivals.values():
+                yield from map(choices.Duplicate, packets.values())
+        yield from branch.news()
+
+    def _ignore_what_is_ignored(self, branch: Branch) -> None:
+        for packet, found in list(branch.in_flight.items()):
+            sender, receiver = packet.link
+            if found.content.kind not in self.lively and self.reactions.ignores(
+                branch.processes[receiver], Receive(sender, found.content)
+            ):
+                branch.go(choices.Receive(packet))
+
+    def _speaker(self, branch: Branch, arrivals: Arrivals) -> str | None:
+        """The one process whose receipts need be tried now, if there is one.
+
+        When users, timers and faults are done, and all processes but one can receive whatever
+        is under way in any order without sending anything, then what happens to them commutes
+        with what happens to that one, and may come after it.
+        """
+        if Reduction.ORDER not in self.reductions or not arrivals:
+            return None
+        if branch.timers or branch.budget_left():
+            return None
+        speakers = [
+            process
+            for process, packets in arrivals.items()
+            if not self.reactions.is_mute(
+                branch.processes[process], [branch.received(one) for one in packets.values()]
+            )
+        ]
+        if len(speakers) > 1:
+            return None
+        # What a crashed process left behind may never arrive, so it cannot be waited for.
+        bound_to_hear = [
+            process
+            for process in speakers or sorted(arrivals)
+            if any(map(branch.must_arrive, arrivals[process].values()))
+        ]
+        return bound_to_hear[0] if bound_to_hear else None
+
+    # --- what is wrong
+
+    def is_settled(self, branch: Branch) -> bool:
+        """Nothing is under way, and a round in which every timer runs out changes nothing."""
+        if not branch.is_quiet():
+            return False
+        if not branch.timers:
+            return True
+        twin = branch.fork()
+        for timer in list(twin.timers):
+            if timer in twin.timers:
+                twin.go(choices.Timeout(*timer))
+        for _ in range(_ROUND):
+            arriving = next(filter(twin.must_arrive, twin.in_flight), None)
+            if arriving is None:
+                return twin.total() == branch.total()
+            twin.go(choices.Receive(arriving))
+        return False
+
+    def broken_at_the_end(self, branch: Branch) -> tuple[Property, ...]:
+        """Validity and Uniform Agreement in a settled state, as the specification judges them.
+
+        They depend on who crashed and on who broadcast and delivered what, so states that have
+        this in common are judged once.
+        """
+        key = (branch.judged, frozenset(branch.crashed))
+        known = self._ends.get(key)
+        if known is None:
+            verdicts = judge(self._run_of(branch.schedule_so_far(), Ending.SETTLE))
+            known = self._ends[key] = tuple(
+                verdict.guarantee for verdict in verdicts if verdict.value is Value.VIOLATED
+            )
+        return known
+
+    def run_that_breaks(self, what: Property, way: Sequence[Move]) -> Run:
+        """The way as a run of an ordinary world, no longer than the specification needs it.
+
+        Safety is broken the moment it is. That something will never come can be said of a run
+        that has settled; and so can that nobody broadcast what was delivered.
+        """
+        branch = self.first()
+        branch.retrace(way)
+        schedule = branch.schedule_so_far()
+        for ending in Ending:
+            run = self._run_of(schedule, ending)
+            if broken(run, what, self.scope.max_packets) is not None:
+                return run
+        raise AssertionError(f"the specification does not see {what} broken by {schedule}")
+
+    def _run_of(self, schedule: Schedule, ending: Ending) -> Run:
+        identity = msgspec.json.encode((self.scope, schedule), order="deterministic")
+        world = World(digest(identity)[:8], self.scope.members, self.factory)
+        rows = replay(world, schedule)
+        if ending is Ending.QUIET_AND_SETTLE:
+            for choice in until_quiet(world):
+                rows += world.apply(choice)
+        if ending is not Ending.CUT:
+            rows += world.apply(choices.Settle())
+        return recorded(
+            world,
+            rows,
+            protocol=self.scope.protocol,
+            options=self.scope.options,
+            plan={"explored": msgspec.to_builtins(self.scope)},
+        )
+
+
+_ROUND = 1_000
+"""How many receipts a round of timers may take to come to rest."""

@@ -1,0 +1,202 @@
+"""What each process does in each of its states: computed once, remembered, shared.
+
+A group passes through millions of states, its processes through a few thousand. So the search
+works on *interned* processes: two that are equal are one object, nobody changes it, and what it
+does on an event is looked up.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.core import Effect, Event, Packet, Process, Receive, Send, SetTimer, take_first
+from tidings.lab.explore.signatures import Signatures
+from tidings.simulator.choices import Link
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Outcome(NamedTuple):
+    """One way a process may react: what it drew, what became of it, what it wants done."""
+
+    draws: tuple[int, ...]
+    process: Process
+    effects: tuple[Effect, ...]
+
+
+Outcomes = tuple[Outcome, ...]
+
+
+class Expectation(NamedTuple):
+    """The process of this number ignores this packet, and so will whatever becomes of it."""
+
+    number: int
+    receive: Receive
+
+
+class NotInertError(Exception):
+    """A packet that was taken for inert made a difference after all."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class Reactions:
+    def __init__(self, signatures: Signatures) -> None:
+        self._signatures = signatures
+        self._processes: dict[tuple[str, bytes], Process] = {}
+        self._packets: dict[tuple[type, bytes], Packet] = {}
+        self._outcomes: dict[Any, Outcomes] = {}
+        self.process_numbers: dict[int, int] = {}
+        """Under the identity of an interned process."""
+        self.packet_numbers: dict[tuple[Link, int], int] = {}
+        """Under a link and the identity of an interned packet."""
+        self._mute: dict[Any, bool] = {}
+        self._became: dict[int, list[Process]] = {}
+        """What a process, known by its identity, may become in one step."""
+        self._ignores: dict[int, dict[tuple[str, int], Receive]] = {}
+        """Which packets it is taken to ignore from now on."""
+        self._by_number: dict[int, Process] = {}
+        self._pending: dict[int, list[Receive]] = {}
+        """What others take processes to ignore that were not met here yet."""
+        self.expectations: list[Expectation] = []
+        """What processes were taken to ignore since this list was last emptied."""
+
+    # --- one object for all that are equal
+
+    def interned(self, process: Process) -> Process:
+        known = self._processes.setdefault((process.me, process.fingerprint()), process)
+        if known is process:
+            number = self._signatures.of_process(known)
+            self.process_numbers[id(known)] = number
+            self._by_number[number] = known
+            for receive in self._pending.pop(number, ()):
+                self._expect_ignorance(known, receive)
+        return known
+
+    def interned_packet(self, packet: Packet) -> Packet:
+        return self._packets.setdefault((type(packet), _encode(packet)), packet)
+
+    def number_of_packet(self, link: Link, packet: Packet) -> int:
+        number = self._signatures.of_value(["packet", link, packet])
+        self.packet_numbers[link, id(packet)] = number
+        return number
+
+    # --- reactions
+
+    def of(self, process: Process, event: Event) -> Outcomes:
+        """Every way this process may react to this event, one for each thing it may draw."""
+        key = (
+            (id(process), event.sender, id(event.packet))
+            if type(event) is Receive
+            else (id(process), event)
+        )
+        known = self._outcomes.get(key)
+        if known is None:
+            known = self._outcomes[key] = tuple(self._try_all(process, event))
+            self._expect_the_same_of(process, known)
+        return known
+
+    def _try_all(self, process: Process, event: Event) -> Iterator[Outcome]:
+        scripts: list[tuple[int, ...]] = [()]
+        while scripts:
+            script = scripts.pop()
+            dice = _Scripted(script)
+            twin = process.fork(dice)
+            effects = tuple(map(self._interned_effect, twin.step(event)))
+            twin.choose = take_first
+            yield Outcome(tuple(dice.drawn), self.interned(twin), effects)
+            for position in range(len(script), len(dice.drawn)):
+                for other in dice.others[position]:
+                    scripts.append((*dice.drawn[:position], other))
+
+    def _interned_effect(self, effect: Effect) -> Effect:
+        if isinstance(effect, Send):
+            return Send(effect.to, self.interned_packet(effect.packet))
+        return effect
+
+    # --- packets that make no difference
+
+    def ignores(self, process: Process, receive: Receive) -> bool:
+        """Whether the process takes no notice of the packet; it is then held to that.
+
+        That it does nothing now is easily seen. That it will do nothing later either is assumed
+        here and checked, from now on, in every state that the process is found to reach. Where
+        it is not so, the search starts again without this assumption for packets of that kind.
+        """
+        (outcome, *others) = self.of(process, receive)
+        if others or outcome.effects or outcome.process is not process:
+            return False
+        self._expect_ignorance(process, receive)
+        return True
+
+    def _expect_ignorance(self, process: Process, receive: Receive) -> None:
+        waiting = [process]
+        packet = (receive.sender, id(receive.packet))
+        while waiting:
+            one = waiting.pop()
+            ignored = self._ignores.setdefault(id(one), {})
+            if packet in ignored:
+                continue
+            ignored[packet] = receive
+            self.expectations.append(Expectation(self.process_numbers[id(one)], receive))
+            (outcome, *others) = self.of(one, receive)
+            if others or outcome.effects or outcome.process is not one:
+                raise NotInertError(receive.packet.kind)
+            waiting += self._became.get(id(one), ())
+
+    def learn(self, expectations: Iterable[Expectation]) -> None:
+        """Hold the processes met here to what those who search elsewhere expect of them."""
+        for number, told in expectations:
+            receive = Receive(told.sender, self.interned_packet(told.packet))
+            if (process := self._by_number.get(number)) is not None:
+                self._expect_ignorance(process, receive)
+            else:
+                self._pending.setdefault(number, []).append(receive)
+
+    def _expect_the_same_of(self, process: Process, outcomes: Outcomes) -> None:
+        """What a process is held to, it is held to whatever becomes of it."""
+        for outcome in outcomes:
+            if outcome.process is process:
+                continue
+            self._became.setdefault(id(process), []).append(outcome.process)
+            for receive in list(self._ignores.get(id(process), {}).values()):
+                self._expect_ignorance(outcome.process, receive)
+
+    # --- processes that cannot make themselves heard
+
+    def is_mute(self, process: Process, arriving: Sequence[Receive]) -> bool:
+        """Whether, receiving these packets in any order, the process never sends anything."""
+        key = (id(process), tuple(sorted((one.sender, id(one.packet)) for one in arriving)))
+        known = self._mute.get(key)
+        if known is None:
+            known = self._mute[key] = all(
+                self._says_nothing(outcome)
+                and self.is_mute(outcome.process, [*arriving[:position], *arriving[position + 1 :]])
+                for position, receive in enumerate(arriving)
+                for outcome in self.of(process, receive)
+            )
+        return known
+
+    @staticmethod
+    def _says_nothing(outcome: Outcome) -> bool:
+        return not any(isinstance(effect, Send | SetTimer) for effect in outcome.effects)
+
+
+class _Scripted:
+    """Dice that fall as written, then on the first possible side; they note the other sides."""
+
+    def __init__(self, script: Sequence[int]) -> None:
+        self._script = script
+        self.drawn: list[int] = []
+        self.others: list[list[int]] = []
+
+    def __call__(self, label: str, weights: Sequence[int]) -> int:
+        possible = [position for position, weight in enumerate(weights) if weight > 0]
+        position = len(self.drawn)
+        drawn = self._script[position] if position < len(self._script) else possible[0]
+        self.drawn.append(drawn)
+        self.others.append([other for other in possible if other != drawn])
+        return drawn

@@ -1,0 +1,109 @@
+"""What is to be explored: how large a group, how much load, how many faults of each kind."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from tidings.core import Members, UsageError, ordered, quorum
+
+MOST_MEMBERS = 9
+"""Nobody has ever seen the end of a larger group."""
+
+
+class Reduction(StrEnum):
+    """What need not be looked at, because something else stands for it."""
+
+    INERT = "inert"
+    """A receipt that changes nothing, neither now nor later, is made at once."""
+    ORDER = "order"
+    """Receipts at different processes, of which none can hear of the other, in one order only."""
+    SYMMETRY = "symmetry"
+    """Members exchange their names, where the protocol declares that it treats them alike."""
+
+
+ALL = tuple(Reduction)
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every run within these bounds is explored; each fault strikes at any moment, or never."""
+
+    protocol: str = "majority-relay"
+    options: dict[str, Any] = {}
+    processes: int = 3
+    broadcasts: int = 1
+    """How many in all: each by any process, at any moment."""
+    crashes: int = 0
+    joiners: int = 0
+    """How many join, each through any member."""
+    duplicates: int = 0
+    """How many packets arrive twice."""
+    restarts: int = 0
+    """How many of the crashed come back."""
+    texts: tuple[bytes, ...] = ()
+    """What each process says, in turn; without any, each says 1, 2, 3."""
+    max_packets: int | None = None
+    """The sixth property: no run sends more packets than this."""
+    depth: int | None = None
+    """How many choices a run has at most; deeper ones are cut, and the verdict is unknown."""
+
+    @property
+    def members(self) -> Members:
+        return tuple(f"p{number}" for number in range(1, self.processes + 1))
+
+    @property
+    def newcomers(self) -> Members:
+        first = self.processes + 1
+        return tuple(f"p{number}" for number in range(first, first + self.joiners))
+
+    @property
+    def everybody(self) -> Members:
+        return ordered((*self.members, *self.newcomers))
+
+    def text(self, number: int) -> bytes:
+        """What a process says in its n-th broadcast, counted from 0."""
+        if self.texts:
+            return self.texts[number % len(self.texts)]
+        return b"%d" % (number + 1)
+
+    def check(self) -> None:
+        most = quorum(self.processes) - 1
+        complaints = [
+            (
+                not 1 <= self.processes <= MOST_MEMBERS,
+                f"groups of 1 to {MOST_MEMBERS} processes can be explored",
+            ),
+            (self.broadcasts < 0, "a run cannot have fewer than 0 broadcasts"),
+            (self.crashes < 0, "fewer than 0 processes cannot crash"),
+            (
+                self.crashes > most,
+                f"only a minority may crash: at most {most} of {self.processes}",
+            ),
+            (self.joiners < 0, "fewer than 0 processes cannot join"),
+            (
+                self.processes + self.joiners > MOST_MEMBERS,
+                f"with those who join, at most {MOST_MEMBERS} processes can be explored",
+            ),
+            (self.duplicates < 0, "fewer than 0 packets cannot arrive twice"),
+            (self.restarts < 0, "fewer than 0 processes cannot come back"),
+            (
+                self.max_packets is not None and self.max_packets < 0,
+                "a run cannot send fewer than 0 packets",
+            ),
+            (self.depth is not None and self.depth < 0, "the depth is 0 or more"),
+        ]
+        for wrong, complaint in complaints:
+            if wrong:
+                raise UsageError(complaint)
+
+
+def reductions_without(names: Iterable[str]) -> frozenset[Reduction]:
+    """All reductions but the named ones; ``all`` names every one of them."""
+    left_out = set(names)
+    if "all" in left_out:
+        return frozenset()
+    for name in left_out:
+        if name not in ALL:
+            raise UsageError(f"there is no reduction {name!r}; there are: {', '.join(ALL)}, all")
+    return frozenset(ALL) - {Reduction(name) for name in left_out}

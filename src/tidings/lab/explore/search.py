@@ -1,0 +1,191 @@
+"""Every run in a small scope, breadth first: the first way to break something is a shortest."""
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+
+from tidings.core import UsageError
+from tidings.lab.explore.branch import Move, Property
+from tidings.lab.explore.crew import Alone, Crew, Together
+from tidings.lab.explore.expand import Explorer
+from tidings.lab.explore.reactions import NotInertError
+from tidings.lab.explore.scope import ALL, Reduction, Scope
+from tidings.lab.explore.seen import Seen
+from tidings.lab.explore.worker import Worker
+from tidings.spec import Extra, Guarantee, Value
+from tidings.trace import Run
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How far the search is."""
+
+    states: int = 0
+    transitions: int = 0
+    settled: int = 0
+    """States in which nothing more comes by itself, where liveness was judged."""
+    depth: int = 0
+    """How many moves away from the start the states are that are being expanded."""
+    frontier: int = 0
+    """How many states wait to be expanded."""
+    memory_mb: int = 0
+    seconds: float = 0.0
+
+    @property
+    def states_per_second(self) -> float:
+        return self.states / self.seconds if self.seconds else 0.0
+
+
+class Explored(msgspec.Struct, frozen=True):
+    """What came of it. ``cut`` says why not everything was seen; empty if everything was."""
+
+    scope: Scope
+    pace: Pace
+    found: Mapping[Property, Run]
+    """For each thing that can be broken, one of the shortest runs that break it."""
+    cut: str
+    reductions: tuple[Reduction, ...]
+    lively: tuple[str, ...] = ()
+    """Kinds of packets for which the reduction ``inert`` had to be given up."""
+
+    @property
+    def properties(self) -> tuple[Property, ...]:
+        """What was looked for."""
+        extras = [Extra.COST] if self.scope.max_packets is not None else []
+        return (*Guarantee, *extras, *([Extra.REACH] if self.scope.joiners else []))
+
+    def verdict(self, what: Property) -> Value:
+        if what in self.found:
+            return Value.VIOLATED
+        return Value.UNKNOWN if self.cut else Value.HOLDS
+
+
+Progress = Callable[[Pace], None]
+
+
+def explore(
+    scope: Scope,
+    *,
+    reductions: frozenset[Reduction] = frozenset(ALL),
+    workers: int | None = None,
+    keep_going: bool = False,
+    progress: Progress = lambda pace: None,
+) -> Explored:
+    """Search the scope; stop at the first level where something breaks, unless told to go on.
+
+    Ctrl-C ends the search early, with what was found so far.
+    """
+    scope.check()
+    workers = workers or os.cpu_count() or 1
+    if workers < 1:
+        raise UsageError("--workers takes 1 or more")
+    lively: frozenset[str] = frozenset()
+    started = time.monotonic()
+    with _uncollected():
+        while True:
+            explorer = Explorer(scope, reductions, lively)
+            search = _Search(explorer, workers, keep_going, progress, started)
+            try:
+                return search.run()
+            except NotInertError as mistake:
+                lively |= {mistake.kind}
+            finally:
+                search.close()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cycle collector: millions of states, none of which refers to itself."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Search:
+    def __init__(
+        self,
+        explorer: Explorer,
+        workers: int,
+        keep_going: bool,
+        progress: Progress,
+        started: float,
+    ) -> None:
+        self.explorer = explorer
+        self.keep_going = keep_going
+        self.progress = progress
+        self.started = started
+        self.pace = Pace()
+        self.seen = Seen()
+        self.crew: Crew = (
+            Alone(Worker(explorer, self.seen))
+            if workers == 1
+            else Together(explorer, self.seen, workers)
+        )
+
+    def close(self) -> None:
+        self.crew.close()
+        self.seen.close()
+
+    def run(self) -> Explored:
+        try:
+            cut, ways = self._search()
+        except KeyboardInterrupt:
+            cut, ways = "interrupted", {}
+        scope = self.explorer.scope
+        return Explored(
+            scope=scope,
+            pace=self.pace,
+            found={what: self.explorer.run_that_breaks(what, way) for what, way in ways.items()},
+            cut=cut,
+            reductions=tuple(one for one in ALL if one in self.explorer.reductions),
+            lively=tuple(sorted(self.explorer.lively)),
+        )
+
+    def _search(self) -> tuple[str, dict[Property, list[Move]]]:
+        """Level by level; why it ended early, and the ways that break something."""
+        deepest = self.explorer.scope.depth
+        ways: dict[Property, list[Move]] = {}
+        while True:
+            if deepest is not None and self.pace.depth >= deepest:
+                return f"not deeper than {deepest} moves", ways
+            if not self._expand_level():
+                return f"more than {self.seen.room():,} states", ways
+            ways = self.crew.found()
+            if ways and not self.keep_going:
+                return "stopped at the first violation", ways
+            if not self.pace.frontier:
+                return "", ways
+            self.crew.turn()
+            self.pace = msgspec.structs.replace(self.pace, depth=self.pace.depth + 1)
+
+    def _expand_level(self) -> bool:
+        """Whether there was room for all that the level leads to."""
+        left = 1
+        while left:
+            room = self.seen.room() - self.pace.states
+            if room <= 0:
+                if not self.seen.can_grow():
+                    return False
+                self.seen.grow()
+                self.crew.grown(self.seen.slots)
+                continue
+            for counts in self.crew.expand(room):
+                left = sum(count.left for count in counts)
+                self.pace = msgspec.structs.replace(
+                    self.pace,
+                    states=sum(count.states for count in counts),
+                    transitions=sum(count.transitions for count in counts),
+                    settled=sum(count.settled for count in counts),
+                    frontier=left + sum(count.next for count in counts),
+                    memory_mb=sum(count.memory_mb for count in counts),
+                    seconds=time.monotonic() - self.started,
+                )
+                self.progress(self.pace)
+        return True

@@ -1,0 +1,90 @@
+"""One of those who search: it expands the states of a level and keeps those it saw first."""
+
+import time
+from collections.abc import Sequence
+
+from tidings.lab.explore.branch import Branch, Move, Property
+from tidings.lab.explore.expand import Explorer
+from tidings.lab.explore.reactions import Expectation
+from tidings.lab.explore.seen import Seen
+
+
+class Worker:
+    def __init__(self, explorer: Explorer, seen: Seen) -> None:
+        self.explorer = explorer
+        self.seen = seen
+        self.level: list[Branch] = []
+        self.next: list[Branch] = []
+        self.found: dict[Property, Branch] = {}
+        self.states = 0
+        self.transitions = 0
+        self.settled = 0
+
+    def begin(self) -> None:
+        self._keep(self.explorer.first(), self.level)
+
+    def expand(self, seconds: float, room: int) -> bool:
+        """Work on the level; True when it is done.
+
+        It stops early when the time is up, or when it has added ``room`` states.
+        """
+        until = time.monotonic() + seconds
+        most = self.states + room
+        while self.level:
+            self._expand(self.level.pop())
+            if self.states >= most or time.monotonic() > until:
+                return not self.level
+        return True
+
+    def _expand(self, branch: Branch) -> None:
+        explorer = self.explorer
+        if branch.is_quiet() and explorer.is_settled(branch):
+            self.settled += 1
+            for what in explorer.broken_at_the_end(branch):
+                self._find(what, branch)
+        for child in explorer.following(branch):
+            self.transitions += 1
+            if child.broken:
+                for what in child.broken:
+                    self._find(what, child)
+            else:
+                self._keep(child, self.next)
+
+    def _keep(self, branch: Branch, where: list[Branch]) -> None:
+        if self.seen.add(self.explorer.signatures.number(branch.total())):
+            self.states += 1
+            where.append(branch)
+
+    def _find(self, what: Property, branch: Branch) -> None:
+        """Of several ways to break something, keep one of the shortest, the same every time."""
+        known = self.found.get(what)
+        if known is None or _rank(branch) < _rank(known):
+            self.found[what] = branch
+
+    def turn(self) -> None:
+        """The next level becomes the level."""
+        self.level, self.next = self.next, []
+
+    # --- sharing the work with others
+
+    def give(self, count: int) -> list[list[Move]]:
+        """The ways to some states of the next level, which are somebody else's from now on."""
+        given = [self.next.pop().moves() for _ in range(count)]
+        self.states -= count
+        return given
+
+    def take(self, ways: Sequence[Sequence[Move]]) -> None:
+        for way in ways:
+            branch = self.explorer.first()
+            branch.retrace(way)
+            self.next.append(branch)
+        self.states += len(ways)
+
+    def expectations(self) -> list[Expectation]:
+        """What has been assumed since this was last asked."""
+        told, self.explorer.reactions.expectations = self.explorer.reactions.expectations, []
+        return told
+
+
+def _rank(branch: Branch) -> tuple[int, int]:
+    return branch.length, branch.total()
