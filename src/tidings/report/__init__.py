@@ -1,7 +1,8 @@
-"""How we say it: verdicts as tables, violations as proofs."""
+"""How we say it: verdicts as tables, violations as proofs, pictures and stories."""
 
 from tidings.report.charts import line_chart
 from tidings.report.explain import explain
+from tidings.report.spacetime import spacetime
 from tidings.report.terminal import campaign_table, plain_table, verdict_table
 
-__all__ = ["campaign_table", "explain", "line_chart", "plain_table", "verdict_table"]
+__all__ = ["campaign_table", "explain", "line_chart", "plain_table", "spacetime", "verdict_table"]

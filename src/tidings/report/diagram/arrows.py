@@ -1,0 +1,109 @@
+"""Packets: arrows from the send to the receipt, or to where the packet was lost."""
+
+import math
+from collections.abc import Iterator
+
+from tidings.report.diagram.lanes import LANE, Spot
+from tidings.report.diagram.scene import Scene
+from tidings.report.diagram.svg import element, path, title
+from tidings.report.words import packet_of
+from tidings.spec.evidence import place
+from tidings.trace import Row
+
+
+def arrows(scene: Scene) -> Iterator[str]:
+    for row in scene.rows:
+        if scene.is_lost(row):
+            yield _lost(row, scene)
+        elif place(row) == scene.marked and row.kind == "send":
+            yield from _guilty(row, scene)
+        elif (source := scene.source(row)) is not None and place(source) != scene.marked:
+            yield _arrow(source, row, scene)
+
+
+def segments(scene: Scene) -> Iterator[tuple[Spot, Spot]]:
+    """Where the arrows run."""
+    for row in scene.rows:
+        source = scene.source(row)
+        if source is not None:
+            yield scene.spot(source), scene.spot(row)
+        elif scene.is_lost(row):
+            yield scene.spot(row), scene.stub(row)
+
+
+def _arrow(sent: Row, arrived: Row, scene: Scene, kind: str = "packet") -> str:
+    start, end = scene.spot(sent), scene.spot(arrived)
+    what = packet_of(sent) if sent.kind == "send" else str(sent.message)
+    faded = "" if "guilty" in kind else scene.fade_arrow(sent, arrived)
+    return element(
+        "path",
+        title(f"{what} {place(sent)} → {place(arrived)}"),
+        class_=f"{kind}{faded}",
+        d=arrow(start, _short_of(start, end)),
+        data_process=sent.process,
+        data_index=sent.index,
+        data_to=arrived.process,
+        data_to_index=arrived.index,
+        data_message=str(sent.message) if sent.origin else None,
+    )
+
+
+def _guilty(sent: Row, scene: Scene) -> Iterator[str]:
+    """The one packet too many: strong, even where its arrival is left out of the picture."""
+    arrivals = [row for row in scene.causality.arrivals[place(sent)] if place(row) in scene.shown]
+    for arrived in arrivals:
+        yield _arrow(sent, arrived, scene, "packet guilty")
+    if not arrivals:
+        yield element(
+            "path",
+            title(f"{packet_of(sent)} {place(sent)} → {sent.peer}"),
+            class_="packet guilty",
+            d=arrow(scene.spot(sent), scene.stub(sent)),
+            data_process=sent.process,
+            data_index=sent.index,
+            data_to=sent.peer,
+        )
+
+
+def _lost(sent: Row, scene: Scene) -> str:
+    start, end = scene.spot(sent), scene.stub(sent)
+    guilty = " guilty" if place(sent) == scene.marked else ""
+    return element(
+        "g",
+        title(f"{packet_of(sent)} {place(sent)} → {sent.peer}: {scene.causality.loss(sent)}"),
+        element("path", class_=f"lost{guilty}", d=path(start, end)),
+        element("path", class_=f"lost cross{guilty}", d=cross(end, 5)),
+        class_=f"loss{scene.fade(sent)}",
+        data_process=sent.process,
+        data_index=sent.index,
+        data_to=sent.peer,
+        data_message=str(sent.message) if sent.origin else None,
+    )
+
+
+def _short_of(start: Spot, end: Spot, distance: float = 4.0) -> Spot:
+    share = max(0.0, 1 - distance / (math.dist(start, end) or 1.0))
+    return Spot(start.x + (end.x - start.x) * share, start.y + (end.y - start.y) * share)
+
+
+def arrow(start: Spot, end: Spot) -> str:
+    """A line with a head; to oneself, a small bow above the lane."""
+    if start.y == end.y:
+        middle = Spot((start.x + end.x) / 2, start.y - LANE / 4)
+        return path(start, middle, end) + _head(middle, end)
+    return path(start, end) + _head(start, end)
+
+
+def cross(at: Spot, size: float) -> str:
+    x, y = at
+    falling = path((x - size, y - size), (x + size, y + size))
+    return falling + path((x - size, y + size), (x + size, y - size))
+
+
+def _head(start: Spot, end: Spot) -> str:
+    angle = math.atan2(end.y - start.y, end.x - start.x)
+    wings = [
+        (end.x - 9 * math.cos(angle + turn), end.y - 9 * math.sin(angle + turn))
+        for turn in (0.35, -0.35)
+    ]
+    return path(end, *wings) + "Z"

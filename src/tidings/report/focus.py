@@ -1,0 +1,87 @@
+"""Which events matter to a violation, so that a long run can be told in short."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidings.core import MessageId
+from tidings.report.causality import Causality, is_in
+from tidings.report.explain import shows_at
+from tidings.report.words import listed
+from tidings.spec import Extra, Place, Violation
+from tidings.spec.evidence import place
+from tidings.trace import Row
+
+UNTOLD = ("held", "state")
+"""Kinds of rows that no story tells: what a process keeps, not what it does."""
+
+
+class Focus(NamedTuple):
+    rows: list[Row]
+    """What to tell, in an order in which causes come first."""
+    bright: set[Place]
+    """Of it, what led to the violation; everything if there is none."""
+    left_out: str
+    """What is not told, in words, or nothing."""
+
+
+def focus(causality: Causality, violation: Violation | None, most: int) -> Focus:
+    """Everything, if that is not more than ``most`` rows; else the past of the violation.
+
+    If even that is too much, only what happened to the messages that it is about.
+    """
+    rows = [row for row in causality.order if row.kind not in UNTOLD]
+    if violation is None:
+        few, all_of_it = rows[:most], {place(row) for row in rows}
+        cut = f"Only the first {most:,} of {len(rows):,} events are shown."
+        return Focus(few, all_of_it, cut if len(few) < len(rows) else "")
+    matters = _what_matters_to(violation, causality)
+    bright = [row for row in rows if matters(row)]
+    places = {place(row) for row in bright}
+    if len(rows) <= most:
+        return Focus(rows, places, "")
+    if len(bright) <= most:
+        told = f"Only the {len(bright):,} events that led to it are shown, of {len(rows):,}."
+        return Focus(bright, places, told)
+    messages = _messages_of(violation)
+    core = [row for row in bright if _is_central(row, violation, messages)]
+    names = listed([str(message) for message in messages])
+    told = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} events."
+    return Focus(core, places, told)
+
+
+def _what_matters_to(violation: Violation, causality: Causality) -> Callable[[Row], bool]:
+    """A test for rows: did this lead to the violation?"""
+    end = shows_at(violation)
+    if violation.guarantee is Extra.COST:
+        # Every packet before the one too many did its part.
+        assert end is not None
+        last = causality.position[end]
+        return lambda row: causality.position[place(row)] <= last
+    past = causality.past(violation.witness)
+    if end is not None:
+        return lambda row: is_in(row, past)
+    # Something never came: its packets, wherever they went, and the crashes took it away.
+    messages = _messages_of(violation)
+    return lambda row: (
+        is_in(row, past)
+        or row.kind in ("crash", "settle")
+        or (bool(row.origin) and row.message in messages)
+    )
+
+
+def _messages_of(violation: Violation) -> list[MessageId]:
+    return [message for message in (violation.cause, violation.message) if message is not None]
+
+
+def _is_central(row: Row, violation: Violation, messages: list[MessageId]) -> bool:
+    about = bool(row.origin) and row.message in messages
+    return about or row.kind in ("crash", "settle") or place(row) in violation.witness
+
+
+def marked(violation: Violation, causality: Causality) -> Place | None:
+    """Where the violation shows: its last event, or the end of a process that waited in vain."""
+    end = shows_at(violation)
+    if end is not None:
+        return end
+    rows = causality.run.histories.get(violation.process)
+    return place(rows[-1]) if rows else None
