@@ -30,7 +30,7 @@ def copied(value: Any) -> Any:
         return [copied(item) for item in value]
     if kind is set or kind is IntervalSet:
         return value.copy()
-    if kind is tuple and _is_made_of_atoms(value):
+    if isinstance(value, tuple) and _is_made_of_atoms(value):
         return value
     if isinstance(value, msgspec.Struct) and value.__struct_config__.frozen:
         return value
@@ -58,7 +58,7 @@ def _canonical(value: Any) -> Any:
         return [_canonical(item) for item in value]
     if kind is IntervalSet:
         return value.ranges
-    if kind is tuple:
+    if isinstance(value, tuple):
         return value if _is_made_of_atoms(value) else [_canonical(item) for item in value]
     if isinstance(value, msgspec.Struct):
         return value
