@@ -45,13 +45,15 @@ def audit(
             }
         )
     else:
+        many_runs = len(audited.verdicts) > 1
         runs = many(len(audited.verdicts), "run")
         say(f"{audited.rows:,} rows of {runs} audited on Spark")
-        if len(audited.verdicts) > 1:
+        if many_runs:
             out.print(campaign_table(audited.verdicts))
         for run, verdicts in audited.verdicts.items():
-            if len(audited.verdicts) == 1 or exit_status(verdicts) is Exit.VIOLATED:
-                print_verdicts(audited.manifests[run], verdicts)
+            if not many_runs or exit_status(verdicts) is Exit.VIOLATED:
+                manifest = audited.manifests[run]
+                print_verdicts(manifest, verdicts, folder=path, is_one_of_many=many_runs)
     raise typer.Exit(status)
 
 

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from tidings.core import UsageError
-from tidings.report import explain, plain_table, verdict_table
+from tidings.report import can_be_replayed, explain, plain_table, verdict_table
 from tidings.spec import Verdict
 from tidings.trace import Manifest, Run, read_runs
 
@@ -98,7 +98,16 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {plural}"
 
 
-def print_verdicts(manifest: Manifest, verdicts: Sequence[Verdict]) -> None:
+def print_verdicts(
+    manifest: Manifest,
+    verdicts: Sequence[Verdict],
+    *,
+    run: Run | None = None,
+    folder: Path | None = None,
+    is_one_of_many: bool = False,
+) -> None:
+    """The table and the proofs. What lies in a ``folder`` with its schedule can be replayed."""
+    stored = folder if can_be_replayed(manifest) else None
     out.print()
     out.print(verdict_table(verdicts))
     for verdict in verdicts:
@@ -107,7 +116,16 @@ def print_verdicts(manifest: Manifest, verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         for violation in verdict.violations[:1]:
             out.print()
-            say(explain(violation, manifest.run, manifest.seed))
+            say(
+                explain(
+                    violation,
+                    manifest.run,
+                    manifest.seed,
+                    folder=stored,
+                    is_one_of_many=is_one_of_many,
+                    trace=run,
+                )
+            )
 
 
 def result(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:

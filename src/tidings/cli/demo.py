@@ -53,5 +53,5 @@ def demo(
         print_json(result(run.manifest, verdicts) | {"written": rows, "audited": audited.rows})
     else:
         say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark")
-        print_verdicts(run.manifest, verdicts)
+        print_verdicts(run.manifest, verdicts, run=run, folder=folder)
     raise typer.Exit(exit_status(verdicts))

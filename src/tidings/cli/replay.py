@@ -79,7 +79,7 @@ def replay(
             say(player.state_text(name))
         print_run(played)
         say(f"replay the same {many(rows, 'row')}, byte for byte")
-        print_verdicts(played.manifest, verdicts)
+        print_verdicts(played.manifest, verdicts, run=played)
     raise typer.Exit(exit_status(verdicts))
 
 

@@ -78,7 +78,7 @@ def simulate(
         print_run(run)
         if rows is not None:
             say(f"trace  {trace}: {rows:,} rows")
-        print_verdicts(run.manifest, verdicts)
+        print_verdicts(run.manifest, verdicts, run=run, folder=trace)
     raise typer.Exit(exit_status(verdicts))
 
 

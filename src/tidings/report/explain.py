@@ -1,5 +1,6 @@
 """A violation told as a proof that a person can follow: Let, Then, However."""
 
+import shlex
 from collections.abc import Callable, Container, Iterator
 from os import PathLike
 
@@ -17,16 +18,19 @@ def explain(
     seed: int | None = None,
     *,
     folder: PathLike[str] | str | None = None,
+    is_one_of_many: bool = False,
     trace: Run | None = None,
 ) -> str:
     """The proof in words. Event numbers are positions in the named process's own history.
 
-    With the ``folder`` of the trace, the last line says how to see it again. With the ``trace``
-    itself, what never came is told with the reason why it cannot.
+    With the ``folder`` of the trace, the last line says how to see it again (the run has to be
+    named if it ``is_one_of_many`` there). With the ``trace`` itself, what never came is told with
+    the reason why it cannot.
     """
     m, cause = ("m", "") if violation.cause is None else ("m2", "m1")
     then = _PROOFS[violation.guarantee](violation, m, cause)
     title = f"{violation.guarantee.upper()} violated at {violation.process}"
+    named = run if is_one_of_many else None
     source = f"run {run}" if seed is None else f"run {run}, seed {seed}"
     return "\n".join(
         [
@@ -36,7 +40,7 @@ def explain(
             "Then:",
             *(f"  - {line}" for line in then),
             *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
-            *([replay_line(violation, folder)] if folder is not None else []),
+            *([f"Replay:  {replay_command(violation, folder, named)}"] if folder else []),
         ]
     )
 
@@ -48,10 +52,15 @@ def however(violation: Violation) -> str:
     return sentence[0].upper() + sentence[1:] if sentence.startswith("it ") else sentence
 
 
-def replay_line(violation: Violation, folder: PathLike[str] | str) -> str:
+def replay_command(
+    violation: Violation, folder: PathLike[str] | str, run: str | None = None
+) -> str:
+    """The command that plays a stored run again, up to where the violation shows."""
     until = shows_at(violation)
-    stop = f" --until {until}" if until is not None else ""
-    return f"Replay:  tidings replay {folder}{stop}"
+    words = ["tidings", "replay", str(folder)]
+    words += ["--run", run] if run is not None else []
+    words += ["--until", str(until)] if until is not None else []
+    return shlex.join(words)
 
 
 def shows_at(violation: Violation) -> Place | None:

@@ -30,6 +30,10 @@ def steps(manifest: Manifest) -> list[Step]:
         return []
 
 
+def can_be_replayed(manifest: Manifest) -> bool:
+    return bool(steps(manifest))
+
+
 def texts(manifest: Manifest) -> dict[str, bytes]:
     """The texts that were broadcast, by the digests under which rows know them."""
     return {digest(text): text for text in _texts(manifest)}
