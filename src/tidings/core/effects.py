@@ -48,8 +48,21 @@ class Deliver(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
+class Replay(msgspec.Struct, frozen=True):
+    """Hand these to the user again: before a crash it got them, or was just about to.
+
+    They were delivered then; this is no second delivery.
+    """
+
+    messages: tuple[Message, ...]
+
+
 class Persist(msgspec.Struct, frozen=True):
-    """A barrier: the effects after it wait until the records are on disk."""
+    """A barrier: the effects after it, those of later events too, wait until it is on disk.
+
+    All of its records are written or none is. What is on disk has happened: the answers, the
+    held texts and the deliveries that directly follow it count even if the process dies there.
+    """
 
     records: tuple[Any, ...]
 
@@ -77,6 +90,31 @@ class Install(msgspec.Struct, frozen=True):
     view: Members
 
 
+class Reject(msgspec.Struct, frozen=True):
+    """This peer is not who it was: nothing it says counts, and the user is told why."""
+
+    peer: str
+    reason: str
+
+
+class Halt(msgspec.Struct, frozen=True):
+    """This process cannot go on under its name; the holder ends it and says why."""
+
+    reason: str
+
+
 Effect = (
-    Accept | Refuse | Send | Held | Deliver | Persist | SetTimer | CancelTimer | Stable | Install
+    Accept
+    | Refuse
+    | Send
+    | Held
+    | Deliver
+    | Replay
+    | Persist
+    | SetTimer
+    | CancelTimer
+    | Stable
+    | Install
+    | Reject
+    | Halt
 )

@@ -12,13 +12,16 @@ class Start(msgspec.Struct, frozen=True):
     """The first event of every life of a process.
 
     ``recovered`` is what earlier lives persisted, in order, or None for a process that starts
-    with nothing. ``joining`` says that the group was there before it: its member list is a
-    contact's list and itself.
+    with nothing. Who starts with nothing is somebody new: it gets an ``incarnation`` of its own
+    and keeps it as long as it keeps its disk; 0 means that the whole group starts now and knows
+    each other. ``joining`` says that the group was there before it: its member list is a
+    contact's list and itself. ``lossy`` says that links may lose a packet and tell nobody.
     """
 
     incarnation: int = 0
     recovered: tuple[Any, ...] | None = None
     joining: bool = False
+    lossy: bool = False
 
 
 class Broadcast(msgspec.Struct, frozen=True):
@@ -41,7 +44,10 @@ class Timeout(msgspec.Struct, frozen=True):
 
 
 class LinkUp(msgspec.Struct, frozen=True):
-    """The link to a peer works (again); what was in flight on it may be gone."""
+    """The link to a peer works (again); what was in flight on it may be gone.
+
+    The incarnation is the one the peer goes by, as in its Start.
+    """
 
     peer: str
     incarnation: int

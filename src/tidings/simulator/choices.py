@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidings.core import MessageId
+
 
 class Link(NamedTuple):
     """One direction between two processes. Prints as ``p1->p3``."""
@@ -66,16 +68,28 @@ class Crash(_Choice, frozen=True, tag="crash"):
 
 
 class Doom(_Choice, frozen=True, tag="doom"):
-    """A process will crash as soon as it has sent this many more packets: in mid-sentence."""
+    """A process will crash as soon as it has sent this many more packets: in mid-sentence.
+
+    Or as soon as it begins this many more writes, of which the last does not reach the disk.
+    """
 
     process: str
     sends: int
+    writes: int = 0
 
 
 class Recover(_Choice, frozen=True, tag="recover"):
-    """A crashed process starts again with what it had persisted."""
+    """A crashed process starts again with what it had persisted, or with nothing at all."""
 
     process: str
+    disk_lost: bool = False
+
+
+class Take(_Choice, frozen=True, tag="take"):
+    """The user of a process has taken to heart what it was handed, up to these messages."""
+
+    process: str
+    upto: tuple[MessageId, ...]
 
 
 class Join(_Choice, frozen=True, tag="join"):
@@ -112,6 +126,7 @@ Choice = (
     | Crash
     | Doom
     | Recover
+    | Take
     | Join
     | Cut
     | Heal

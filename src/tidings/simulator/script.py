@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidings.core import Members, UsageError, is_name, ordered
+from tidings.core import Members, MessageId, UsageError, is_name, ordered
 from tidings.protocols import factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
@@ -145,17 +145,31 @@ class Script:
         if after := re.fullmatch(r"(\S+) after (\d+) sends?", rest):
             yield choices.Doom(after[1], int(after[2]))
             return
+        if writing := re.fullmatch(r"(\S+) at write (\d+)", rest):
+            yield choices.Doom(writing[1], 0, int(writing[2]))
+            return
         process, _, fate = rest.partition(" ")
         mine = [packet for packet in self.world.in_flight if packet.link.sender == process]
         how, _, named = fate.partition(" ")
         if how not in ("", "losing", "keeping"):
-            raise UsageError("write: crash P [losing|keeping PACKET, ... | after N sends]")
+            raise UsageError(
+                "write: crash P [losing|keeping PACKET, ... | after N sends | at write N]"
+            )
         chosen = [self._packet(one.strip()) for one in named.split(",") if one.strip()]
         lost = chosen if how == "losing" else [one for one in mine if one not in chosen]
         yield choices.Crash(process, tuple(lost))
 
     def _recover(self, rest: str) -> Iterator[Choice]:
-        yield choices.Recover(rest)
+        process, _, how = rest.partition(" ")
+        if how not in ("", "without its disk"):
+            raise UsageError("write: recover p1, or: recover p1 without its disk")
+        yield choices.Recover(process, disk_lost=bool(how))
+
+    def _take(self, rest: str) -> Iterator[Choice]:
+        process, *messages = rest.replace(",", " ").split() or [""]
+        if not messages:
+            raise UsageError("write: take p1 p2#4, p3#1")
+        yield choices.Take(process, tuple(map(MessageId.parse, messages)))
 
     def _join(self, rest: str) -> Iterator[Choice]:
         process, _, contact = rest.partition(" via ")
@@ -210,6 +224,7 @@ _VERBS: dict[str, Callable[[Script, str], Iterator[Choice]]] = {
     "choose": Script._choose,
     "crash": Script._crash,
     "recover": Script._recover,
+    "take": Script._take,
     "join": Script._join,
     "cut": Script._cut,
     "heal": Script._heal,
@@ -235,10 +250,14 @@ def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
             if lost and len(lost) < len(kept):
                 return f"crash {process} losing {packets(*lost)}"
             return f"crash {process} keeping {packets(*kept)}" if kept else f"crash {process}"
-        case choices.Doom(process, sends):
+        case choices.Doom(process, sends, writes):
+            if writes:
+                return f"crash {process} at write {writes}"
             return f"crash {process} after {sends} send{'s' if sends > 1 else ''}"
-        case choices.Recover(process):
-            return f"recover {process}"
+        case choices.Recover(process, disk_lost):
+            return f"recover {process}{' without its disk' if disk_lost else ''}"
+        case choices.Take(process, upto):
+            return f"take {process} {', '.join(map(str, upto))}"
         case choices.Join(process, contact):
             return f"join {process} via {contact}"
         case choices.Cut(links):

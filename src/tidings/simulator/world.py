@@ -18,6 +18,7 @@ from tidings.core import (
     Deliver,
     Effect,
     Event,
+    Halt,
     Held,
     Install,
     LinkDown,
@@ -26,8 +27,11 @@ from tidings.core import (
     Packet,
     Persist,
     Process,
+    Processed,
     Receive,
     Refuse,
+    Reject,
+    Replay,
     Send,
     SetTimer,
     Stable,
@@ -108,12 +112,14 @@ class World:
         self._numbers: dict[Link, int] = {}
         self._indexes: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
+        self._identities: dict[str, int] = {}
         self._doomed: dict[str, int] = {}
+        self._doomed_to_write: dict[str, int] = {}
         self._draws: list[int] = []
         self._rows: list[Row] = []
         for member in members:
             self._create(member, members)
-            self._step(member, Start())
+            self._step(member, Start(lossy=links == "lossy"))
 
     @property
     def up(self) -> Members:
@@ -139,7 +145,7 @@ class World:
             {
                 "processes": [self.processes[process].fingerprint() for process in self.up],
                 "crashed": self.crashed,
-                "doomed": self._doomed,
+                "doomed": [self._doomed, self._doomed_to_write],
                 "in flight": self.in_flight,
                 "cut": self.cut,
                 "timers": self.timers,
@@ -175,10 +181,12 @@ class World:
                 self._time_out(self._living(process), name)
             case choices.Crash(process, lost):
                 self._crash(self._living(process), lost)
-            case choices.Doom(process, sends):
-                self._doom(self._living(process), sends)
-            case choices.Recover(process):
-                self._recover(process)
+            case choices.Doom(process, sends, writes):
+                self._doom(self._living(process), sends, writes)
+            case choices.Recover(process, disk_lost):
+                self._recover(process, disk_lost)
+            case choices.Take(process, upto):
+                self._step(self._living(process), Processed(dict(upto)))
             case choices.Join(process, contact):
                 self._join(process, self._living(contact))
             case choices.Cut(links):
@@ -270,29 +278,47 @@ class World:
                 raise UsageError(f"no packet number {packet.number} is in flight {packet.link}")
         self.crashed.add(process)
         self._doomed.pop(process, None)
+        self._doomed_to_write.pop(process, None)
         for packet in [packet for packet in self.in_flight if packet.link.receiver == process]:
             del self.in_flight[packet]
         for timer in [timer for timer in self.timers if timer[0] == process]:
             del self.timers[timer]
         self._note(process, "crash")
 
-    def _doom(self, process: str, sends: int) -> None:
-        if sends < 1:
+    def _doom(self, process: str, sends: int, writes: int) -> None:
+        if max(sends, writes) < 1:
             raise UsageError("a process crashes after at least one send; use a plain crash")
-        self._doomed[process] = sends
+        if sends:
+            self._doomed[process] = sends
+        if writes:
+            self._doomed_to_write[process] = writes
 
-    def _recover(self, process: str) -> None:
+    def _persist(self, process: str, records: tuple[Any, ...]) -> None:
+        if process in self._doomed_to_write:
+            self._doomed_to_write[process] -= 1
+            if self._doomed_to_write[process] == 0:
+                self._crash(process, ())
+                return
+        self.disks.setdefault(process, []).extend(records)
+
+    def _recover(self, process: str, disk_lost: bool) -> None:
         if process not in self.crashed:
             raise UsageError(f"{process} has not crashed")
         if not self.processes[process].recovers:
             raise UsageError(f"{process} keeps nothing on disk and cannot come back")
         self.crashed.remove(process)
         self._incarnations[process] = self._incarnations.get(process, 0) + 1
-        incarnation = self._incarnations[process]
+        recovered: tuple[Any, ...] | None = tuple(self.disks.get(process, ()))
+        if disk_lost:
+            # Who starts with nothing is somebody new.
+            self._identities[process] = self._incarnations[process]
+            self.disks.pop(process, None)
+            recovered = None
         self._create(process, self.processes[process].members)
         self._note(process, "recover")
-        self._step(process, Start(incarnation, tuple(self.disks.get(process, ()))))
-        self._link_up(Link(one, other) for one, other in self._links_of(process))
+        identity = self._identities.get(process, 0)
+        self._step(process, Start(identity, recovered, lossy=self.links == "lossy"))
+        self._link_up(self._links_of(process))
 
     def _join(self, process: str, contact: str) -> None:
         if process in self.processes:
@@ -331,9 +357,13 @@ class World:
                 yield Link(other, process)
 
     def _link_up(self, links: Iterator[Link] | Sequence[Link]) -> None:
-        for sender, receiver in links:
-            if sender not in self.crashed and receiver not in self.crashed:
-                self._step(sender, LinkUp(receiver, self._incarnations.get(receiver, 0)))
+        for link in links:
+            # Retrying links deliver in the end even while they are cut; lossy ones do not.
+            lost = link in self.cut and self.links == "lossy"
+            if not lost and not self.crashed.intersection(link):
+                self._step(
+                    link.sender, LinkUp(link.receiver, self._identities.get(link.receiver, 0))
+                )
 
     # --- effects
 
@@ -372,11 +402,13 @@ class World:
             case CancelTimer(name):
                 self.timers.pop((process, name), None)
             case Persist(records):
-                self.disks.setdefault(process, []).extend(records)
+                self._persist(process, records)
             case Install(view):
                 self._view_of[process] = self._view_number(view)
                 self._note(process, "view", view=self._view_of[process])
-            case Refuse() | Stable():
+            case Halt():
+                self._crash(process, ())
+            case Refuse() | Stable() | Replay() | Reject():
                 pass
             case _:
                 raise UsageError(f"{process} answers with {effect!r}, which is not an effect")
