@@ -1,6 +1,7 @@
 """Processes of one's own: their state, the files they are loaded from, and the commands."""
 
 import os
+import pickle
 import subprocess
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -12,9 +13,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tidings.core import DataError, MessageId
+from tidings.core import DataError, MessageId, Process, UsageError, take_first
 from tidings.core.anything import deep_fingerprint
 from tidings.core.state import copied, fingerprint, measured, shown
+from tidings.protocols import factory
+from tidings.simulator import Plan, walk
+from tidings.simulator.scenario import play_scenario
+from tidings.simulator.script import protocol_of
 
 HERE = Path(__file__).parent
 
@@ -142,3 +147,183 @@ def test_other_peoples_values_are_shown_in_plain_words() -> None:
 def test_what_cannot_be_copied_is_no_state() -> None:
     with pytest.raises(DataError, match="a lock cannot be part of a process's state"):
         fingerprint({"lock": Lock()})
+
+
+# --- files
+
+WORDY = """
+from dataclasses import dataclass
+
+from helper import SECRET
+from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Packet, Process, Receive
+from tidings.core import Send
+
+
+class Word(Packet, frozen=True, tag="word"):
+    message: Message
+
+
+@dataclass
+class Count:
+    seq: int = 0
+
+
+class Wordy(Process):
+    def __init__(self, me, members, choose, *, echoes=1, loud=False, mode: "bool" = False):
+        super().__init__(me, members, choose)
+        self.count = Count()
+        self.echoes = echoes
+        self.loud = loud
+
+    def step(self, event):
+        match event:
+            case Broadcast((text,)):
+                self.count.seq += 1
+                word = Word(Message(MessageId(self.me, self.count.seq), text))
+                return [Accept((word.message.id,)), *[Send(self.others, word)] * self.echoes]
+            case Receive(_, Word(message)):
+                return [Deliver((message,))]
+        return []
+"""
+
+
+@pytest.fixture
+def wordy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of one's own in the current folder, with another one that it imports."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helper.py").write_text("SECRET = 42")
+    (tmp_path / "wordy.py").write_text(WORDY)
+    sys.modules.pop("helper", None)
+    return tmp_path / "wordy.py"
+
+
+MEMBERS = ("p1", "p2", "p3")
+
+
+def test_a_class_in_a_file_is_a_protocol(wordy: Path) -> None:
+    p1 = factory("wordy.py:Wordy", {"echoes": 2})("p1", MEMBERS, take_first)
+    assert isinstance(p1, Process)
+    assert (type(p1).__name__, p1.echoes) == ("Wordy", 2)
+    run = walk(Plan(protocol="wordy.py:Wordy", processes=3, broadcasts=4), seed=1)
+    assert run.manifest.protocol == "wordy.py:Wordy"
+    assert sum(row.kind == "deliver" for row in run.rows) == 8
+
+
+@pytest.mark.parametrize("name", ["wordy.py", "wordy.py:", "./wordy.py:Wordy"])
+def test_the_only_class_needs_no_name(wordy: Path, name: str) -> None:
+    assert type(factory(name)("p1", MEMBERS, take_first)).__name__ == "Wordy"
+
+
+def test_the_same_file_is_loaded_once_and_a_changed_one_again(wordy: Path) -> None:
+    def kind() -> type:
+        return type(factory("wordy.py")("p1", MEMBERS, take_first))
+
+    first = kind()
+    assert kind() is first
+    wordy.write_text(WORDY.replace("class Wordy", "class Chatty"))
+    assert kind().__name__ == "Chatty"
+
+
+def test_its_objects_can_be_pickled(wordy: Path) -> None:
+    p1 = factory("wordy.py")("p1", MEMBERS, take_first)
+    twin = pickle.loads(pickle.dumps(p1))
+    assert twin == p1
+    assert type(twin) is type(p1)
+
+
+def test_scenario_files_know_it(wordy: Path) -> None:
+    (wordy.parent / "file with spaces.py").write_text(WORDY)
+    scenario = wordy.parent / "own.txt"
+    for name in ("wordy.py:Wordy echoes=2", "file with spaces.py echoes=2"):
+        scenario.write_text(f"group p1 p2\nprotocol {name}\nbroadcast p1 hi\nreceive all\n")
+        played = play_scenario(scenario)
+        assert played.conversation().count('p2 delivers p1#1 "hi"') == 2
+        assert played.run.manifest.options == {"echoes": 2}
+
+
+def test_a_name_with_spaces_is_told_from_its_options() -> None:
+    assert protocol_of("my file.py:Mine echoes=2 loud=yes") == (
+        "my file.py:Mine",
+        {"echoes": 2, "loud": True},
+    )
+    assert protocol_of("my file.py") == ("my file.py", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("wordy.py", {"speed": 9}, "wordy.py has no option 'speed'; it has: echoes, loud, mode"),
+        ("wordy.py", {"mode": 9}, "mode is yes or no, not 9"),
+        ("absent.py", {}, "absent.py: no such file"),
+        ("wordy.py:Worldly", {}, "wordy.py has no class 'Worldly'; it has: Wordy"),
+        ("wordy.py:Word", {}, "Word in wordy.py is not a process"),
+        ("wordy.py:SECRET", {}, "SECRET in wordy.py is not a process"),
+        ("wordy.py:Process", {}, "Process in wordy.py has no step"),
+        ("helper.py", {}, "helper.py has no process: no class derived from tidings.core.Process"),
+        (".", {}, "unknown protocol '.'"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(
+    wordy: Path, name: str, options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        factory(name, options)
+    assert complaint in str(caught.value)
+
+
+def test_of_several_classes_one_is_named(wordy: Path) -> None:
+    wordy.write_text(WORDY + "\n\nclass Other(Wordy): ...\n")
+    with pytest.raises(UsageError, match="several processes; name one: Wordy, Other"):
+        factory("wordy.py")
+    assert factory("wordy.py:Other")
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("class Mine(\n", "mine.py:1: syntax error: '(' was never closed"),
+        ("\nimport no_such_module\n", "mine.py:2: cannot import: ModuleNotFoundError: No module"),
+        ("from tidings.core import Nothing", "mine.py:1: cannot import: ImportError: cannot"),
+        ("\n\n1 / 0\n", "mine.py:3: fails while it is loaded: ZeroDivisionError: division by"),
+        ("exit(3)", "mine.py:1: fails while it is loaded: SystemExit: 3"),
+        ("import random\nrandom.random()", "mine.py:2: fails while it is loaded: RuntimeError"),
+        ("\0", "mine.py"),
+        ("\xff", "mine.py:1: syntax error"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    (tmp_path / "mine.py").write_bytes(source.encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        factory("mine.py")
+    assert complaint in str(caught.value)
+    assert not [name for name in set(sys.modules) - before if name.startswith("tidings_own_mine")]
+
+
+@pytest.mark.parametrize(
+    ("constructor", "complaint"),
+    [
+        (
+            "def __init__(self, me, members): ...",
+            "own.py: Mine cannot be made for p1 of p1, p2, p3",
+        ),
+        ("def __init__(self, me, members, choose): ...", "has no attribute 'members'"),
+        ("def __init__(self, me, members, choose): 1 / 0", "own.py:3: Mine cannot be made for p1"),
+        (
+            "def __init__(self, *of):\n  super().__init__(*of)\n  self.f = open('own.py')",
+            "TypeError: cannot pickle '_io.TextIOWrapper' object",
+        ),
+    ],
+)
+def test_a_constructor_that_fails_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, constructor: str, complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    head = "from tidings.core import Process\nclass Mine(Process):\n "
+    (tmp_path / "own.py").write_text(f"{head}{constructor}\n def step(self, event): return []\n")
+    with pytest.raises(DataError) as caught:
+        factory("own.py")("p1", MEMBERS, take_first)
+    assert complaint in str(caught.value)

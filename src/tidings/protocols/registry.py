@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from tidings.core import Choose, Members, Process, UsageError
-from tidings.protocols import flawed
+from tidings.protocols import flawed, own
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
 from tidings.protocols.majority_relay import MajorityRelay
@@ -90,17 +90,27 @@ PROTOCOLS: dict[str, Algorithm] = {
 
 
 def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
-    """How to make a process of this protocol with these options."""
-    if name not in PROTOCOLS:
-        known = ", ".join(one for one, algorithm in PROTOCOLS.items() if not algorithm.breaks)
-        raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones")
-    kind = PROTOCOLS[name].kind
+    """How to make a process of this protocol, or of this class in a file, with these options."""
+    kind = own.load(name) if own.is_file(name) else _known(name)
     options = options or {}
     possible = dict(list(signature(kind).parameters.items())[3:])
     for option, value in options.items():
         if option not in possible:
             has = ", ".join(possible) or "none"
             raise UsageError(f"{name} has no option {option!r}; it has: {has}")
-        if possible[option].annotation is bool and not isinstance(value, bool):
-            raise UsageError(f"{option} is yes or no, not {value!r}")
+        _check(option, possible[option].annotation, value)
     return partial(kind, **options)
+
+
+def _known(name: str) -> type[Process]:
+    if name not in PROTOCOLS:
+        known = ", ".join(one for one, algorithm in PROTOCOLS.items() if not algorithm.breaks)
+        raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones")
+    return PROTOCOLS[name].kind
+
+
+def _check(option: str, annotation: Any, value: Any) -> None:
+    if annotation in (bool, "bool") and not isinstance(value, bool):
+        raise UsageError(f"{option} is yes or no, not {value!r}")
+    if get_origin(annotation) is Literal and value not in get_args(annotation):
+        raise UsageError(f"{option} is {' or '.join(get_args(annotation))}, not {value!r}")

@@ -287,8 +287,12 @@ def _time_ns(word: str) -> int:
 
 
 def protocol_of(words: str) -> tuple[str, dict[str, Any]]:
-    """A protocol and its options, as in ``majority-relay notice=yes pull=yes``."""
-    name, *pairs = words.split() or [""]
+    """A protocol and its options, as in ``majority-relay notice=yes pull=yes``.
+
+    Or a class in a file, whose name may have spaces: ``my file.py:MyProcess fast=yes``.
+    """
+    found = re.match(r"(.+?\.py(?::\w*)?)(?:\s+|$)", words)
+    name, *pairs = [found[1], *words[found.end() :].split()] if found else words.split() or [""]
     options = {}
     for pair in pairs:
         option, mark, value = pair.partition("=")
