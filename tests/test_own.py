@@ -327,3 +327,17 @@ def test_a_constructor_that_fails_says_where(
     with pytest.raises(DataError) as caught:
         factory("own.py")("p1", MEMBERS, take_first)
     assert complaint in str(caught.value)
+
+
+def test_a_process_that_draws_on_its_own_is_told_how_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "from random import random\n"
+        "from tidings.core import Process\n"
+        "class Mine(Process):\n"
+        " def step(self, event): return [random()]\n"
+    )
+    with pytest.raises(DataError, match=r"a Process draws with self\.choose"):
+        walk(Plan(protocol="own.py"), seed=1)

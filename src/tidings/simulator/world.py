@@ -45,6 +45,7 @@ from tidings.core.state import fingerprint
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId, Schedule, Step
+from tidings.simulator.diagnosis import ProcessFault, answer
 from tidings.trace import Kind, Row, digest
 
 Links = Literal["retrying", "lossy"]
@@ -161,7 +162,12 @@ class World:
         if time_ns is not None:
             assert time_ns >= self.now_ns, f"time runs backwards: {time_ns} < {self.now_ns}"
             self.now_ns = time_ns
-        self._make(choice)
+        try:
+            self._make(choice)
+        except ProcessFault as fault:
+            fault.world, fault.rows = self, self._rows
+            fault.schedule = [*self.schedule, Step(self.now_ns, choice, tuple(self._draws))]
+            raise
         self.schedule.append(Step(self.now_ns, choice, tuple(self._draws)))
         rows = self._rows
         self._rows, self._draws = [], []
@@ -231,11 +237,12 @@ class World:
             raise UsageError("only lossy links drop packets; write 'links lossy'")
         self._take(packet)
 
-    def _send(self, sender: str, effect: Send) -> None:
+    def _send(self, sender: str, event: Event, effect: Send) -> None:
         sent = InFlight(effect.packet, self.weigh(effect.packet))
         for receiver in effect.to:
             if receiver not in self.processes:
-                raise UsageError(f"{sender} sends to {receiver}, which does not exist")
+                known = ", ".join(self.processes)
+                raise ProcessFault(sender, event, f"it sends to {receiver}; there are: {known}")
             link = Link(sender, receiver)
             number = self._numbers[link] = self._numbers.get(link, 0) + 1
             self.packets_sent += 1
@@ -374,7 +381,7 @@ class World:
                 return
 
     def _answer(self, process: str, event: Event) -> list[Effect]:
-        effects = self.processes[process].step(event)
+        effects = answer(self.processes[process], event)
         if isinstance(event, Broadcast):
             answered = any(isinstance(effect, Accept | Refuse) for effect in effects)
             assert answered, f"{process} neither accepts nor refuses {event}"
@@ -383,7 +390,7 @@ class World:
     def _perform(self, process: str, event: Event, effect: Effect) -> None:
         match effect:
             case Send():
-                self._send(process, effect)
+                self._send(process, event, effect)
             case Deliver(messages):
                 for message in messages:
                     self._note(process, "deliver", *message.id, digest=digest(message.text))
@@ -411,7 +418,7 @@ class World:
             case Refuse() | Stable() | Replay() | Reject():
                 pass
             case _:
-                raise UsageError(f"{process} answers with {effect!r}, which is not an effect")
+                raise ProcessFault(process, event, f"{effect!r} is not an effect")
 
     def _view_number(self, view: Members) -> int:
         if view not in self.views:

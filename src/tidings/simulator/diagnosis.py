@@ -1,0 +1,324 @@
+"""When a process does what no process may: what it was, where, and the way there.
+
+Our own protocols are trusted and go fast. A process of somebody else is watched: what it raises,
+how long it takes, and whether what it returns are effects. A fault is told with the lines of its
+own file, and carries the schedule that led to it, so that the run can be stored and replayed.
+"""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+import tidings
+from tidings.core import (
+    Accept,
+    Broadcast,
+    CancelTimer,
+    DataError,
+    Deliver,
+    Effect,
+    Event,
+    Held,
+    Install,
+    LinkDown,
+    LinkUp,
+    Message,
+    MessageId,
+    Packet,
+    Persist,
+    Process,
+    Receive,
+    Refuse,
+    Send,
+    SetTimer,
+    Stable,
+    Start,
+    TidingsError,
+    Timeout,
+    UsageError,
+)
+from tidings.protocols import PROTOCOLS
+from tidings.protocols.anysystem.foreign import Foreign
+from tidings.simulator.choices import Schedule
+from tidings.trace import Row
+
+if TYPE_CHECKING:
+    from tidings.simulator.world import World
+
+_OURS = frozenset(algorithm.kind for algorithm in PROTOCOLS.values())
+_encode = msgspec.msgpack.Encoder().encode
+_EFFECTS = frozenset(get_args(Effect))
+_PACKAGE = Path(tidings.__file__).parent
+
+STEP_SECONDS = "TIDINGS_STEP_SECONDS"
+"""The environment variable that says how long one step may take; 0 for as long as it likes."""
+DEFAULT_SECONDS = 5.0
+
+
+class ProcessFault(DataError):  # noqa: N818 - reads as what happened
+    """A process failed: who, at which event, and why; its notes are the lines of its own file.
+
+    The world in which it happened adds ``world``, what had been noted of the fatal choice
+    (``rows``), and the ``schedule``, of which the fatal choice is the last step.
+    """
+
+    def __init__(self, process: str, event: Event, reason: str) -> None:
+        super().__init__(f"{process} fails {_when(event)}: {reason}")
+        self.process = process
+        self.event = event
+        self.reason = reason
+        self.world: World | None = None
+        self.rows: list[Row] = []
+        self.schedule: Schedule = []
+
+    def __reduce__(self) -> Any:
+        """From one worker to another it travels without its world."""
+        rest = {**vars(self), "world": None}
+        return (ProcessFault, (self.process, self.event, self.reason), rest)
+
+
+def _when(event: Event) -> str:
+    match event:
+        case Start():
+            return "at its start"
+        case Broadcast(texts):
+            said = b" ".join(texts).decode("utf-8", "backslashreplace")
+            return f"when its user broadcasts {said!r}"
+        case Receive(sender, packet):
+            about = f" {packet.about}" if packet.about else ""
+            return f"when it receives {packet.kind}{about} from {sender}"
+        case Timeout(name):
+            return f"when its timer {name!r} runs out"
+        case LinkUp(peer):
+            return f"when its link to {peer} comes up"
+        case LinkDown(peer):
+            return f"when its link to {peer} goes down"
+    return f"at {type(event).__name__}"
+
+
+def answer(process: Process, event: Event) -> list[Effect]:
+    """What the process does with the event; what is not ours is watched."""
+    if type(process) in _OURS:
+        return process.step(event)
+    try:
+        with _limited(_seconds()):
+            effects = process.step(event)
+        return checked(process, event, effects)
+    except TidingsError:
+        raise
+    except (Exception, SystemExit, _TooLong) as error:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = str(error) if isinstance(error, _TooLong) else told
+        raise _with_lines(ProcessFault(process.me, event, reason), process, error) from error
+
+
+# --- where it happened
+
+
+def _with_lines(fault: ProcessFault, process: Process, error: BaseException) -> ProcessFault:
+    """Note where in the author's own files it happened, outermost first."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(_PACKAGE)
+    ]
+    home = _folder_of(process)
+    for frame in [one for one in frames if Path(one.filename).resolve().parent == home] or frames:
+        fault.add_note(f"{frame.filename}:{frame.lineno}, in {frame.name}")
+        if frame.line:
+            fault.add_note(f"    {frame.line}")
+    return fault
+
+
+def _folder_of(process: Process) -> Path | None:
+    kind = type(process.process if isinstance(process, Foreign) else process)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return Path(file).resolve().parent if file else None
+
+
+# --- how long it may take
+
+
+class _TooLong(BaseException):
+    """Not an Exception, so that few handlers of the process itself catch it."""
+
+
+def _seconds() -> float:
+    words = os.environ.get(STEP_SECONDS, "")
+    try:
+        seconds = float(words or DEFAULT_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise UsageError(f"{STEP_SECONDS} is a number of seconds, not {words!r}")
+    return seconds
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Interrupt what takes longer, again and again should it refuse to end.
+
+    Only the main thread can be interrupted, and only between two instructions of Python.
+    """
+    possible = hasattr(signal, "setitimer")
+    if not seconds or not possible or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _TooLong(
+            f"it has not come back after {seconds:g} seconds ({STEP_SECONDS} sets the limit)"
+        )
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# --- whether these are effects
+
+
+def checked(process: Process, event: Event, effects: Any) -> list[Effect]:
+    """The effects, if that is what they are; a ProcessFault otherwise."""
+    complaint = _complaint_about_list(effects) or next(
+        filter(None, (_complaint(process, event, effect) for effect in effects)), None
+    )
+    if complaint is None and isinstance(event, Broadcast):
+        complaint = _complaint_about_answer(event, effects)
+    if complaint is not None:
+        raise ProcessFault(process.me, event, complaint)
+    return effects  # type: ignore[no-any-return]
+
+
+def _complaint_about_list(effects: Any) -> str | None:
+    if isinstance(effects, list | tuple):
+        return None
+    if effects is None:
+        return "step returns nothing; return a list of effects, [] for none"
+    if isinstance(effects, Iterator):
+        return "step returns a generator; return a list of what it yields"
+    return f"step returns {_short(effects)}, not a list of effects"
+
+
+def _complaint_about_answer(event: Broadcast, effects: Sequence[Effect]) -> str | None:
+    names = sum(len(effect.ids) for effect in effects if isinstance(effect, Accept))
+    refused = any(isinstance(effect, Refuse) for effect in effects)
+    if names == (0 if refused else len(event.texts)):
+        return None
+    if not names:
+        return "a Broadcast is answered by Accept, with the name of the message, or by Refuse"
+    given = f"{names} name{'s' if names > 1 else ''}"
+    return f"{given} for {len(event.texts)} text" + (", and a Refuse" if refused else "")
+
+
+def _complaint(process: Process, event: Event, effect: Any) -> str | None:
+    kind = type(effect)
+    if kind not in _EFFECTS:
+        return f"{_short(effect)} is not an effect"
+    wrong = _CHECKS[kind](effect) if kind in _CHECKS else None
+    if wrong is not None:
+        return f"{kind.__name__}: {wrong}"
+    if isinstance(effect, Accept):
+        if not isinstance(event, Broadcast):
+            return "it accepts what nobody broadcast"
+        if any(name.origin != process.me for name in effect.ids):
+            return (
+                f"it accepts {effect.ids[0]}, but its messages are named {process.me}#1 and so on"
+            )
+    return None
+
+
+def _in_ids(effect: Accept | Held) -> str | None:
+    return _in_tuple(effect.ids, _in_id)
+
+
+def _in_id(name: Any) -> str | None:
+    right = isinstance(name, MessageId) and isinstance(name.origin, str) and bool(name.origin)
+    if right and isinstance(name.seq, int) and 0 <= name.seq < 2**63:
+        return None
+    return f"{_short(name)} is not a MessageId, like MessageId('p1', 4)"
+
+
+def _in_tuple(values: Any, wrong: Callable[[Any], str | None]) -> str | None:
+    if not isinstance(values, tuple | list):
+        return f"{_short(values)} is not a tuple"
+    return next(filter(None, map(wrong, values)), None)
+
+
+def _in_name(name: Any) -> str | None:
+    return None if isinstance(name, str) and name else f"{_short(name)} is not a name"
+
+
+def _in_send(effect: Send) -> str | None:
+    return _in_tuple(effect.to, _in_name) or _in_packet(effect.packet)
+
+
+def _in_packet(packet: Any) -> str | None:
+    kind = type(packet).__name__
+    if not isinstance(packet, Packet):
+        return f"{_short(packet)} is not a Packet"
+    if packet.__struct_config__.tag is None:
+        return f"{kind} has no tag; write: class {kind}(Packet, frozen=True, tag={kind.lower()!r})"
+    try:
+        hash(packet)
+    except TypeError as error:
+        return f"{kind} can change after it was sent ({error}); use tuples"
+    try:
+        _encode(packet)
+    except (TypeError, OverflowError, UnicodeEncodeError) as error:
+        return f"{kind} cannot be written as bytes: {error}"
+    return None if packet.about is None else _in_id(packet.about)
+
+
+def _in_delivery(message: Any) -> str | None:
+    if not isinstance(message, Message):
+        return f"{_short(message)} is not a Message"
+    return _in_id(message.id) or (
+        None if isinstance(message.text, bytes) else f"the text {_short(message.text)} is not bytes"
+    )
+
+
+def _in_timer(effect: SetTimer) -> str | None:
+    delay = effect.delay_ms
+    right = isinstance(delay, int | float) and isfinite(delay) and delay >= 0
+    wrong = None if right else f"{_short(delay)} is not a delay in milliseconds"
+    return _in_name(effect.name) or wrong
+
+
+def _in_mapping(values: Any) -> str | None:
+    right = isinstance(values, Mapping)
+    return _in_tuple(tuple(values), _in_name) if right else f"{_short(values)} is not a dict"
+
+
+_CHECKS: dict[type, Callable[[Any], str | None]] = {
+    Accept: _in_ids,
+    Refuse: lambda effect: _in_name(effect.reason),
+    Send: _in_send,
+    Held: _in_ids,
+    Deliver: lambda effect: _in_tuple(effect.messages, _in_delivery),
+    Persist: lambda effect: _in_tuple(effect.records, lambda record: None),
+    SetTimer: _in_timer,
+    CancelTimer: lambda effect: _in_name(effect.name),
+    Stable: lambda effect: _in_mapping(effect.upto),
+    Install: lambda effect: _in_tuple(effect.view, _in_name),
+}
+"""What is wrong with the fields of each effect, if anything."""
+
+
+def _short(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 80 else f"{words[:77]}..."
