@@ -77,6 +77,8 @@ class ProcessFault(DataError):  # noqa: N818 - reads as what happened
         self.process = process
         self.event = event
         self.reason = reason
+        self.draws: tuple[int, ...] = ()
+        """What it had drawn before it failed, where whoever holds it keeps no account."""
         self.world: World | None = None
         self.rows: list[Row] = []
         self.schedule: Schedule = []

@@ -21,6 +21,7 @@ from tidings.lab.explore.signatures import Signatures
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, PacketId, Schedule, Step
+from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.world import InFlight, World
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Kind
@@ -37,7 +38,15 @@ class Move(NamedTuple):
 
 
 Path = tuple["Path", Move] | None
-"""The way to a state, last move first; states share what their ways have in common."""
+"""The moves to a state, last move first; states share what their paths have in common."""
+
+
+class Way(NamedTuple):
+    """How to get to a state: the outcomes taken as the processes started, and all moves since."""
+
+    opening: tuple[int, ...]
+    moves: list[Move]
+
 
 _MS = 1_000_000
 
@@ -50,14 +59,19 @@ class Branch(World):
     """One state of the group, and the way to it."""
 
     def __init__(
-        self, scope: Scope, factory: Factory, reactions: Reactions, signatures: Signatures
+        self,
+        scope: Scope,
+        factory: Factory,
+        reactions: Reactions,
+        signatures: Signatures,
+        opening: tuple[int, ...] = (),
     ) -> None:
         self.scope = scope
         self.reactions = reactions
         self.signatures = signatures
         self.path: Path = None
         self.length = 0
-        self.script: tuple[int, ...] = ()
+        self.opening = self.script = opening
         """Which outcome to take where a process may react in several ways; then the first."""
         self.outcomes: tuple[int, ...] = ()
         """How many ways there were, wherever there was more than one."""
@@ -86,6 +100,8 @@ class Branch(World):
             for name, value in vars(self).items()
             if isinstance(value, dict | set | list) and name not in untouched
         )
+        self.opening_draws = tuple(self._draws)
+        self._draws.clear()
 
     def fork(self) -> Self:
         """The same state once more, free to go its own way.
@@ -109,32 +125,33 @@ class Branch(World):
         """The way as a schedule that any World can play, one millisecond for each step."""
         steps: Schedule = []
         crashes = 0
-        for move in self.moves():
+        for move in self.way().moves:
             choice = move.choice
             if isinstance(choice, choices.Crash):
                 crashes += 1
                 choice = choices.Crash(choice.process, self._lost_in(crashes))
-            steps.append(Step((len(steps) + 1) * _MS, choice, move.draws))
+            draws = move.draws if steps else self.opening_draws + move.draws
+            steps.append(Step((len(steps) + 1) * _MS, choice, draws))
         return steps
 
     def _lost_in(self, crash: int) -> tuple[PacketId, ...]:
         return tuple(packet for packet in self.in_flight if self.legacy.get(packet) == crash)
 
-    def moves(self) -> list[Move]:
+    def way(self) -> Way:
         moves: list[Move] = []
         path = self.path
         while path is not None:
             path, move = path
             moves.append(move)
         moves.reverse()
-        return moves
+        return Way(self.opening, moves)
 
     def retrace(self, moves: Sequence[Move]) -> None:
         """Go a way that somebody else has found."""
         for move in moves:
-            self.script = move.script
+            self.script, self.outcomes = move.script, ()
             self.go(move.choice)
-            self.script = self.outcomes = ()
+        self.script = self.outcomes = ()
 
     def go(self, choice: Choice) -> None:
         """Make the choice happen, and remember it."""
@@ -168,11 +185,24 @@ class Branch(World):
             script = scripts.pop()
             twin = self.fork()
             twin.script = script
-            twin.go(choice)
-            if twin.outcomes:
-                scripts += _other_scripts(script, twin.outcomes)
-                twin.script = twin.outcomes = ()
+            try:
+                twin.go(choice)
+            except ProcessFault as fault:
+                fatal = Step((self.length + 1) * _MS, choice, fault.draws)
+                fault.schedule = [*self.schedule_so_far(), fatal]
+                raise
+            scripts += twin.ways_not_taken()
             yield twin
+
+    def ways_not_taken(self) -> list[tuple[int, ...]]:
+        """Where processes could have reacted otherwise, the scripts by which they would."""
+        script, outcomes = self.script, self.outcomes
+        self.script = self.outcomes = ()
+        return [
+            (*script, *(0,) * (position - len(script)), other)
+            for position in range(len(script), len(outcomes))
+            for other in range(1, outcomes[position])
+        ]
 
     # --- what may happen
 
@@ -329,11 +359,3 @@ class Branch(World):
             for member, mask in self.addressed.items()
         }
         self.judged += self.signatures.of_fact("broadcast", message, causes, frozenset(view))
-
-
-def _other_scripts(script: tuple[int, ...], outcomes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """After a way was gone: the ways that branch off it where the script had ended."""
-    for position in range(len(script), len(outcomes)):
-        stem = script + (0,) * (position - len(script))
-        for other in range(1, outcomes[position]):
-            yield (*stem, other)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
-from tidings.lab.explore.branch import Move, Property
+from tidings.lab.explore.branch import Property, Way
 from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.reactions import Expectation
 from tidings.lab.explore.seen import Seen
@@ -48,7 +48,7 @@ class Crew(Protocol):
     def grown(self, slots: int) -> None:
         """The table has this many places now."""
 
-    def found(self) -> dict[Property, list[Move]]:
+    def found(self) -> dict[Property, Way]:
         """One of the shortest ways to break each thing that was broken."""
 
     def close(self) -> None: ...
@@ -74,8 +74,8 @@ class Alone:
     def grown(self, slots: int) -> None:
         pass
 
-    def found(self) -> dict[Property, list[Move]]:
-        return {what: branch.moves() for what, branch in self._worker.found.items()}
+    def found(self) -> dict[Property, Way]:
+        return {what: branch.way() for what, branch in self._worker.found.items()}
 
     def close(self) -> None:
         pass
@@ -153,7 +153,7 @@ class Together:
         mean = sum(sizes) / len(sizes)
         if max(sizes) <= UNEVEN * mean + len(sizes):
             return
-        spare: list[list[Move]] = []
+        spare: list[Way] = []
         for end, size in zip(self._ends, sizes, strict=True):
             if size > mean:
                 spare += self._ask(end, "give", int(size - mean))
@@ -173,11 +173,11 @@ class Together:
         for end in self._ends:
             self._ask(end, "grown", slots)
 
-    def found(self) -> dict[Property, list[Move]]:
-        best: dict[Property, list[Move]] = {}
+    def found(self) -> dict[Property, Way]:
+        best: dict[Property, Way] = {}
         for end in self._ends:
             for what, way in self._ask(end, "found").items():
-                if what not in best or len(way) < len(best[what]):
+                if what not in best or len(way.moves) < len(best[what].moves):
                     best[what] = way
         return best
 
@@ -231,13 +231,13 @@ def _give(end: Connection, worker: Worker, count: int) -> None:
     end.send(worker.give(count))
 
 
-def _take(end: Connection, worker: Worker, ways: list[list[Move]]) -> None:
+def _take(end: Connection, worker: Worker, ways: list[Way]) -> None:
     worker.take(ways)
     end.send(None)
 
 
 def _found(end: Connection, worker: Worker) -> None:
-    end.send({what: branch.moves() for what, branch in worker.found.items()})
+    end.send({what: branch.way() for what, branch in worker.found.items()})
 
 
 _ANSWERS: dict[str, Callable[..., None]] = {

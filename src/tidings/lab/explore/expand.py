@@ -1,6 +1,6 @@
 """From one state to the next ones: everything that may happen, minus what need not be tried."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import permutations
 
@@ -8,13 +8,15 @@ import msgspec
 
 from tidings.core import Receive
 from tidings.core.renaming import Names
-from tidings.lab.explore.branch import Branch, Move, Property
+from tidings.lab.explore.branch import Branch, Property, Way
 from tidings.lab.explore.reactions import Reactions
 from tidings.lab.explore.scope import Reduction, Scope
 from tidings.lab.explore.signatures import Signatures
 from tidings.protocols import Factory, factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, PacketId, Schedule
+from tidings.simulator.diagnosis import ProcessFault
+from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
 from tidings.spec import Value, broken, judge
 from tidings.trace import Run, digest
@@ -67,8 +69,21 @@ class Explorer:
             for names in exchanges
         ]
 
-    def first(self) -> Branch:
-        return Branch(self.scope, self.factory, self.reactions, self.signatures)
+    def first(self) -> Iterator[Branch]:
+        """The states in which the group may start: one, unless its processes draw as they do."""
+        openings: list[tuple[int, ...]] = [()]
+        while openings:
+            branch = self._start(openings.pop())
+            openings += branch.ways_not_taken()
+            yield branch
+
+    def _start(self, opening: tuple[int, ...]) -> Branch:
+        return Branch(self.scope, self.factory, self.reactions, self.signatures, opening)
+
+    def at_the_end_of(self, way: Way) -> Branch:
+        branch = self._start(way.opening)
+        branch.retrace(way.moves)
+        return branch
 
     # --- what comes next
 
@@ -83,7 +98,7 @@ class Explorer:
         for choice in moves:
             for child in branch.after(choice):
                 if Reduction.INERT in self.reductions and not child.broken:
-                    self._ignore_what_is_ignored(child)
+                    self._ignore_what_is_ignored(child, branch)
                 yield child
 
     def _everything(self, branch: Branch, arrivals: Arrivals) -> Iterator[Choice]:
@@ -94,13 +109,19 @@ class Explorer:
                 yield from map(choices.Duplicate, packets.values())
         yield from branch.news()
 
-    def _ignore_what_is_ignored(self, branch: Branch) -> None:
-        for packet, found in list(branch.in_flight.items()):
+    def _ignore_what_is_ignored(self, child: Branch, parent: Branch) -> None:
+        """Receive every packet that will never make a difference; the parent has done so."""
+        known, was = parent.in_flight, parent.processes
+        for packet, found in list(child.in_flight.items()):
             sender, receiver = packet.link
-            if found.content.kind not in self.lively and self.reactions.ignores(
-                branch.processes[receiver], Receive(sender, found.content)
+            process = child.processes[receiver]
+            is_news = packet not in known or process is not was.get(receiver)
+            if (
+                is_news
+                and found.content.kind not in self.lively
+                and self.reactions.ignores(process, Receive(sender, found.content))
             ):
-                branch.go(choices.Receive(packet))
+                child.go(choices.Receive(packet))
 
     def _speaker(self, branch: Branch, arrivals: Arrivals) -> str | None:
         """The one process whose receipts need be tried now, if there is one.
@@ -164,20 +185,28 @@ class Explorer:
             )
         return known
 
-    def run_that_breaks(self, what: Property, way: Sequence[Move]) -> Run:
+    def run_that_breaks(self, what: Property, way: Way) -> Run:
         """The way as a run of an ordinary world, no longer than the specification needs it.
 
         Safety is broken the moment it is. That something will never come can be said of a run
         that has settled; and so can that nobody broadcast what was delivered.
         """
-        branch = self.first()
-        branch.retrace(way)
-        schedule = branch.schedule_so_far()
+        schedule = self.at_the_end_of(way).schedule_so_far()
         for ending in Ending:
             run = self._run_of(schedule, ending)
             if broken(run, what, self.scope.max_packets) is not None:
                 return run
         raise AssertionError(f"the specification does not see {what} broken by {schedule}")
+
+    def once_more(self, fault: ProcessFault) -> ProcessFault:
+        """The same fault in an ordinary world, which keeps an account of what happened."""
+        world = World("fault", self.scope.members, self.factory)
+        try:
+            replay(world, fault.schedule)
+        except ProcessFault as again:
+            return again
+        fault.add_note(ANOTHER_TIME)
+        return fault
 
     def _run_of(self, schedule: Schedule, ending: Ending) -> Run:
         identity = msgspec.json.encode((self.scope, schedule), order="deterministic")

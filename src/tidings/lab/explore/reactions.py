@@ -13,6 +13,7 @@ import msgspec
 from tidings.core import Effect, Event, Packet, Process, Receive, Send, SetTimer, take_first
 from tidings.lab.explore.signatures import Signatures
 from tidings.simulator.choices import Link
+from tidings.simulator.diagnosis import ProcessFault, answer
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -105,7 +106,11 @@ class Reactions:
             script = scripts.pop()
             dice = _Scripted(script)
             twin = process.fork(dice)
-            effects = tuple(map(self._interned_effect, twin.step(event)))
+            try:
+                effects = tuple(map(self._interned_effect, answer(twin, event)))
+            except ProcessFault as fault:
+                fault.draws = tuple(dice.drawn)
+                raise
             twin.choose = take_first
             yield Outcome(tuple(dice.drawn), self.interned(twin), effects)
             for position in range(len(script), len(dice.drawn)):
@@ -126,11 +131,17 @@ class Reactions:
         here and checked, from now on, in every state that the process is found to reach. Where
         it is not so, the search starts again without this assumption for packets of that kind.
         """
-        (outcome, *others) = self.of(process, receive)
-        if others or outcome.effects or outcome.process is not process:
+        if not self._does_nothing(process, receive):
             return False
         self._expect_ignorance(process, receive)
         return True
+
+    def _does_nothing(self, process: Process, receive: Receive) -> bool:
+        try:
+            (outcome, *others) = self.of(process, receive)
+        except ProcessFault:
+            return False
+        return outcome.process is process and not outcome.effects and not others
 
     def _expect_ignorance(self, process: Process, receive: Receive) -> None:
         waiting = [process]
@@ -142,8 +153,7 @@ class Reactions:
                 continue
             ignored[packet] = receive
             self.expectations.append(Expectation(self.process_numbers[id(one)], receive))
-            (outcome, *others) = self.of(one, receive)
-            if others or outcome.effects or outcome.process is not one:
+            if not self._does_nothing(one, receive):
                 raise NotInertError(receive.packet.kind)
             waiting += self._became.get(id(one), ())
 
@@ -172,13 +182,19 @@ class Reactions:
         key = (id(process), tuple(sorted((one.sender, id(one.packet)) for one in arriving)))
         known = self._mute.get(key)
         if known is None:
-            known = self._mute[key] = all(
+            known = self._mute[key] = self._find_out_if_mute(process, arriving)
+        return known
+
+    def _find_out_if_mute(self, process: Process, arriving: Sequence[Receive]) -> bool:
+        try:
+            return all(
                 self._says_nothing(outcome)
                 and self.is_mute(outcome.process, [*arriving[:position], *arriving[position + 1 :]])
                 for position, receive in enumerate(arriving)
                 for outcome in self.of(process, receive)
             )
-        return known
+        except ProcessFault:
+            return False
 
     @staticmethod
     def _says_nothing(outcome: Outcome) -> bool:

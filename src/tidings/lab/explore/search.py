@@ -9,13 +9,14 @@ from contextlib import contextmanager
 import msgspec
 
 from tidings.core import UsageError
-from tidings.lab.explore.branch import Move, Property
+from tidings.lab.explore.branch import Property, Way
 from tidings.lab.explore.crew import Alone, Crew, Together
 from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.reactions import NotInertError
 from tidings.lab.explore.scope import ALL, Reduction, Scope
 from tidings.lab.explore.seen import Seen
 from tidings.lab.explore.worker import Worker
+from tidings.simulator.diagnosis import ProcessFault
 from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run
 
@@ -92,6 +93,8 @@ def explore(
                 return search.run()
             except NotInertError as mistake:
                 lively |= {mistake.kind}
+            except ProcessFault as fault:
+                raise explorer.once_more(fault) from fault
             finally:
                 search.close()
 
@@ -148,10 +151,10 @@ class _Search:
             lively=tuple(sorted(self.explorer.lively)),
         )
 
-    def _search(self) -> tuple[str, dict[Property, list[Move]]]:
+    def _search(self) -> tuple[str, dict[Property, Way]]:
         """Level by level; why it ended early, and the ways that break something."""
         deepest = self.explorer.scope.depth
-        ways: dict[Property, list[Move]] = {}
+        ways: dict[Property, Way] = {}
         while True:
             if deepest is not None and self.pace.depth >= deepest:
                 return f"not deeper than {deepest} moves", ways

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from tidings.lab.explore.branch import Branch, Move, Property
+from tidings.lab.explore.branch import Branch, Property, Way
 from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.reactions import Expectation
 from tidings.lab.explore.seen import Seen
@@ -21,7 +21,8 @@ class Worker:
         self.settled = 0
 
     def begin(self) -> None:
-        self._keep(self.explorer.first(), self.level)
+        for branch in self.explorer.first():
+            self._keep(branch, self.level)
 
     def expand(self, seconds: float, room: int) -> bool:
         """Work on the level; True when it is done.
@@ -67,18 +68,14 @@ class Worker:
 
     # --- sharing the work with others
 
-    def give(self, count: int) -> list[list[Move]]:
+    def give(self, count: int) -> list[Way]:
         """The ways to some states of the next level, which are somebody else's from now on."""
-        given = [self.next.pop().moves() for _ in range(count)]
         self.states -= count
-        return given
+        return [self.next.pop().way() for _ in range(count)]
 
-    def take(self, ways: Sequence[Sequence[Move]]) -> None:
-        for way in ways:
-            branch = self.explorer.first()
-            branch.retrace(way)
-            self.next.append(branch)
+    def take(self, ways: Sequence[Way]) -> None:
         self.states += len(ways)
+        self.next += map(self.explorer.at_the_end_of, ways)
 
     def expectations(self) -> list[Expectation]:
         """What has been assumed since this was last asked."""
