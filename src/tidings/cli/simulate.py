@@ -1,6 +1,7 @@
 """``tidings simulate``: one run, random or as written."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,10 +9,11 @@ import typer
 
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
 from tidings.core import UsageError
+from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.simulator.script import protocol_of
-from tidings.spec import exit_status, judge
+from tidings.spec import Verdict, exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
 
 
@@ -41,6 +43,9 @@ def simulate(
     partitions: Annotated[int, typer.Option(help="How often the group is cut in two.")] = 0,
     joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this new folder.")] = None,
+    story: Annotated[
+        Path | None, typer.Option(help="Tell the first violation in this new folder.")
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = "jsonl",
     as_json: AsJson = False,
 ) -> None:
@@ -48,8 +53,9 @@ def simulate(
 
     Exits 0 if the five guarantees hold, 1 if one is violated, 2 if one cannot be judged.
     """
-    if trace is not None:
-        refuse_to_overwrite(trace)
+    for folder in (trace, story):
+        if folder is not None:
+            refuse_to_overwrite(folder)
     name, options = protocol_of(" ".join([protocol, *(option or ())]))
     plan = Plan(
         protocol=name,
@@ -72,14 +78,26 @@ def simulate(
         run = _play(file, quiet=as_json)
     rows = write_runs(trace, [run], form) if trace is not None else None
     verdicts = judge(run)
+    told = _tell(story, run, verdicts, trace) if story is not None else None
     if as_json:
-        print_json(result(run.manifest, verdicts) | {"trace": trace and str(trace)})
+        print_json(result(run.manifest, verdicts) | {"trace": trace and str(trace), "story": told})
     else:
         print_run(run)
         if rows is not None:
             say(f"trace  {trace}: {rows:,} rows")
         print_verdicts(run.manifest, verdicts, run=run, folder=trace)
+        if story is not None:
+            say(f"\nstory  {told or 'none: nothing is violated'}")
     raise typer.Exit(exit_status(verdicts))
+
+
+def _tell(folder: Path, run: Run, verdicts: Sequence[Verdict], trace: Path | None) -> str | None:
+    """Write the story of the first violation, and say where it begins; None if there is none."""
+    for verdict in verdicts:
+        if verdict.violations:
+            write_story(folder, run, verdict.violations[0], trace=trace)
+            return str(folder / "story.md")
+    return None
 
 
 def _walk(plan: Plan, seed: int | None, quiet: bool) -> Run:

@@ -2,16 +2,22 @@
 
 from tidings.report.charts import line_chart
 from tidings.report.explain import explain
+from tidings.report.reproduce import as_pytest
 from tidings.report.schedule import can_be_replayed
 from tidings.report.spacetime import spacetime
-from tidings.report.terminal import campaign_table, plain_table, verdict_table
+from tidings.report.story import story, write_story
+from tidings.report.terminal import campaign_table, plain_table, property_table, verdict_table
 
 __all__ = [
+    "as_pytest",
     "campaign_table",
     "can_be_replayed",
     "explain",
     "line_chart",
     "plain_table",
+    "property_table",
     "spacetime",
+    "story",
     "verdict_table",
+    "write_story",
 ]

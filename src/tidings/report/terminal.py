@@ -53,6 +53,16 @@ def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:
     return table
 
 
+def property_table(values: Mapping[str, Value]) -> Table:
+    """Properties that were looked for in many runs at once: one verdict for each."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("property")
+    table.add_column("verdict")
+    for name, value in values.items():
+        table.add_row(str(name), Text(f"{_MARK[value]} {value.value}", _STYLE[value]))
+    return table
+
+
 def plain_table(rows: Sequence[Mapping[str, str]]) -> Table:
     """Any rows with the same columns; what looks like a number stands to the right."""
     table = Table(box=None, pad_edge=False)

@@ -1,0 +1,255 @@
+"""The story of a violation: who was there, what happened, what is wrong, and how to see it again.
+
+Markdown that reads as well unrendered. A short run is told whole; of a long one only what led to
+the violation.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from os import PathLike
+from pathlib import Path
+
+from tidings.report import schedule
+from tidings.report.causality import Causality
+from tidings.report.explain import explain, replay_command
+from tidings.report.focus import focus, marked
+from tidings.report.reproduce import as_pytest
+from tidings.report.spacetime import spacetime
+from tidings.report.words import listed, packet_of, printable, shown
+from tidings.spec import Extra, Guarantee, Violation
+from tidings.spec.evidence import place
+from tidings.trace import Row, Run
+from tidings.trace.layout import whole_file
+
+MOST_EVENTS = 120
+"""Runs with more are told in part."""
+
+PICTURE, TEST = "story.svg", "test_story.py"
+
+_PROMISES = {
+    Guarantee.NO_DUPLICATION: "a process delivers a message at most once",
+    Guarantee.NO_CREATION: "what is delivered was broadcast by its stated origin, with that text",
+    Guarantee.VALIDITY: "a correct process delivers what it broadcast",
+    Guarantee.UNIFORM_AGREEMENT: "what any process delivers, even one that crashed, every correct "
+    "process delivers",
+    Guarantee.CAUSAL_ORDER: "before a message come all messages its origin had broadcast or "
+    "delivered",
+    Extra.COST: "no more packets are sent than allowed",
+    Extra.REACH: "a message is addressed to everybody to whom its causes were addressed",
+}
+
+
+def write_story(
+    folder: Path, run: Run, violation: Violation, *, trace: PathLike[str] | str | None = None
+) -> None:
+    """The story, its picture and its test, each whole or not at all, into a folder.
+
+    ``trace`` is where the trace of the run lies, if it was kept.
+    """
+    parts = {
+        "story.md": story(run, violation, trace=trace, picture=PICTURE, test=TEST),
+        PICTURE: spacetime(run, violation),
+    }
+    if schedule.can_be_replayed(run.manifest):
+        parts[TEST] = as_pytest(run, violation)
+    for name, text in parts.items():
+        with whole_file(folder / name) as draft:
+            draft.write_text(text, encoding="utf-8")
+
+
+def story(
+    run: Run,
+    violation: Violation,
+    *,
+    texts: Mapping[str, bytes] | None = None,
+    trace: PathLike[str] | str | None = None,
+    picture: str | None = None,
+    test: str | None = None,
+    most_events: int = MOST_EVENTS,
+) -> str:
+    """The story as Markdown; ``picture`` and ``test`` are files that lie beside it, if any."""
+    known = schedule.texts(run.manifest) if texts is None else texts
+    causality = Causality(run)
+    manifest = run.manifest
+    title = f"{violation.guarantee.capitalize()} violated at {_plain(violation.process)}"
+    promise = f"{violation.guarantee.capitalize()}: {_PROMISES[violation.guarantee]}."
+    proof = explain(violation, manifest.run, manifest.seed, trace=run)
+    parts = [
+        f"# {title}",
+        f"{promise}\nHere it was not so.",
+        *([f"![{title}]({picture})"] if picture else []),
+        "## The group",
+        _group(causality),
+        "## What happened",
+        *_Telling(causality, violation, known, most_events).paragraphs(),
+        "## The proof",
+        f"```text\n{proof}\n```",
+        *_again(violation, causality, trace, test),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _group(causality: Causality) -> str:
+    names = causality.processes
+    manifest = causality.run.manifest
+    who = f"{listed([_plain(name) for name in names])} run{'s' if len(names) == 1 else ''}"
+    options = "".join(f" {name}={_option(value)}" for name, value in manifest.options.items())
+    sentences = [f"{who} `{manifest.protocol or 'an unknown protocol'}{options}`."]
+    crashed = [_plain(name) for name in names if causality.has_crashed(name)]
+    if crashed:
+        sentences.append(f"{listed(crashed)} crash{'es' if len(crashed) == 1 else ''}.")
+    if not causality.has_settled:
+        sentences.append("The run was cut short before it settled.")
+    return " ".join(sentences)
+
+
+def _option(value: object) -> str:
+    """As it is written on the command line."""
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _again(
+    violation: Violation,
+    causality: Causality,
+    trace: PathLike[str] | str | None,
+    test: str | None,
+) -> Iterator[str]:
+    if not schedule.can_be_replayed(causality.run.manifest):
+        return
+    ways = []
+    if trace is not None:
+        ways.append(replay_command(violation, trace))
+    if test is not None:
+        ways.append(f"pytest {test}")
+    if ways:
+        yield "## See it again"
+        yield "\n".join(["```console", *(f"$ {way}" for way in ways), "```"])
+
+
+class _Telling:
+    """What happened, one numbered line for each thing that a process did in one breath."""
+
+    def __init__(
+        self,
+        causality: Causality,
+        violation: Violation,
+        texts: Mapping[str, bytes],
+        most_events: int,
+    ) -> None:
+        self.causality = causality
+        self.texts = texts
+        self.views = causality.run.manifest.views
+        self.rows, _, self.left_out = focus(causality, violation, most_events)
+        self.marked = marked(violation, causality)
+        self.guarantee = violation.guarantee
+
+    def paragraphs(self) -> Iterator[str]:
+        if self.left_out:
+            yield self.left_out
+        acts = [row for row in self.rows if row.kind != "settle"]
+        settled = [row for row in self.rows if row.kind == "settle"]
+        lines = [self._line(breath) for breath in _breaths(acts)]
+        if settled:
+            names = listed([_plain(row.process) for row in settled])
+            lines.append(
+                self._with_verdict(f"Nothing more is on its way: {names} settle.", settled)
+            )
+        yield "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+
+    def _line(self, breath: Sequence[Row]) -> str:
+        first, last = breath[0], breath[-1]
+        where = str(place(first)) if first is last else f"{place(first)}–{last.index}"
+        told = f"{_plain(first.process)} {_one_after_another(list(self._deeds(breath)))}."
+        return self._with_verdict(f"`{where}` {told}", breath)
+
+    def _with_verdict(self, told: str, rows: Sequence[Row]) -> str:
+        if any(place(row) == self.marked for row in rows):
+            return f"{told} **Here {self.guarantee} is violated.**"
+        return told
+
+    def _deeds(self, breath: Sequence[Row]) -> Iterator[str]:
+        """Verbs and their objects; what is sent to several is said once."""
+        for (kind, what), same in groupby(breath, key=lambda row: (row.kind, _what(row))):
+            rows = list(same)
+            if kind == "send":
+                yield f"sends {what} to {listed([_plain(str(row.peer)) for row in rows])}" + (
+                    self._losses(rows)
+                )
+            else:
+                yield from (self._deed(row, what) for row in rows)
+
+    def _deed(self, row: Row, what: str) -> str:
+        match row.kind:
+            case "broadcast":
+                return f"broadcasts {what}{self._text(row)}{self._addressees(row)}"
+            case "deliver":
+                return f"delivers {what}{self._text(row)}"
+            case "receive":
+                return f"receives {what} from {_plain(str(row.peer))}"
+            case "join" | "view":
+                names = listed([_plain(name) for name in self.views[row.view or 0]])
+                verb = "joins and addresses" if row.kind == "join" else "from now on addresses"
+                return f"{verb} {names}"
+            case "crash":
+                return "crashes"
+        return f"{row.kind}s"
+
+    def _addressees(self, row: Row) -> str:
+        """To whom, where that is not the same for all messages."""
+        view = self.views[row.view or 0]
+        return f" to {listed([_plain(name) for name in view])}" if len(self.views) > 1 else ""
+
+    def _text(self, row: Row) -> str:
+        known = self.texts.get(str(row.digest))
+        if known is not None:
+            return f" “{_plain(shown(known))}”"
+        broadcast = self.causality.broadcasts.get(row.message)
+        altered = broadcast is not None and broadcast.digest != row.digest
+        return " with another text" if altered else ""
+
+    def _losses(self, sent: Sequence[Row]) -> str:
+        """Which of these packets never arrive, and why."""
+        lost = [row for row in sent if not self.causality.arrivals[place(row)]]
+        reasons = {
+            reason: [_plain(str(row.peer)) for row in rows]
+            for reason, rows in groupby(lost, key=self.causality.loss)
+        }
+        told = [f"to {listed(peers)}: {_plain(reason)}" for reason, peers in reasons.items()]
+        return f" ({'; '.join(told)})" if told else ""
+
+
+def _one_after_another(deeds: Sequence[str]) -> str:
+    *most, last = deeds
+    return f"{', '.join(most)}, and {last}" if most else last
+
+
+def _breaths(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Rows in pieces: what one process does at one moment, from one cause."""
+    breath: list[Row] = []
+    for row in rows:
+        if breath and _begins_anew(breath[-1], row):
+            yield breath
+            breath = []
+        breath.append(row)
+    if breath:
+        yield breath
+
+
+def _begins_anew(before: Row, row: Row) -> bool:
+    is_other = (before.process, before.time_ns) != (row.process, row.time_ns)
+    return is_other or row.kind in ("broadcast", "receive", "recover", "join")
+
+
+def _what(row: Row) -> str:
+    """What a row is about: a packet or a message."""
+    if row.kind in ("send", "receive"):
+        return _plain(packet_of(row))
+    return _plain(str(row.message)) if row.origin else ""
+
+
+_MARKUP = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|~"})
+
+
+def _plain(text: str) -> str:
+    """The text in Markdown, where it must not be taken for markup."""
+    return printable(text).translate(_MARKUP)
