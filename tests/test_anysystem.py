@@ -1,12 +1,16 @@
 """Processes written for AnySystem and dslab-mp run here, and ours run there."""
 
+import copy
 import json
 import pickle
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidings.core import (
@@ -14,6 +18,7 @@ from tidings.core import (
     Broadcast,
     CancelTimer,
     MessageId,
+    Packet,
     Receive,
     Refuse,
     Send,
@@ -23,7 +28,9 @@ from tidings.core import (
     UsageError,
     take_first,
 )
-from tidings.protocols import factory
+from tidings.lab.compare import CONTENDERS, Contender
+from tidings.protocols import PROTOCOLS, factory
+from tidings.protocols.anysystem.guest import fields_of, kinds_of, module_for
 from tidings.simulator import Plan, walk
 from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.scenario import play_scenario
@@ -541,3 +548,273 @@ def test_a_scenario_tells_packets_by_their_types(here: Here) -> None:
         'receive p1->p2 COPY p1#1\n----\np2 receives COPY p1#1 from p1\np2 delivers p1#1 "hi"\n'
     )
     assert play_scenario(scenario).surprise() is None
+
+
+# --- ours there
+
+
+class TheirMessage:
+    def __init__(self, message_type: str, data: dict[str, Any]) -> None:
+        self._type = message_type
+        self._data = data
+
+    @property
+    def type(self) -> str:
+        return self._type
+
+    def __getitem__(self, key: str) -> Any:
+        return self._data[key]
+
+
+class TheirContext:
+    """What a handler asked for; in that framework everything crosses as JSON."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, str]] = []
+        self.local: list[str] = []
+        self.timers: dict[str, float | None] = {}
+
+    def send(self, msg: TheirMessage, to: str) -> None:
+        self.sent.append((msg.type, json.dumps(msg._data), to))
+
+    def send_local(self, msg: TheirMessage) -> None:
+        assert msg.type == "DELIVER"
+        self.local.append(msg["text"])
+
+    def set_timer(self, timer_name: str, delay: float) -> None:
+        assert len(timer_name) <= 50
+        self.timers[timer_name] = delay
+
+    def cancel_timer(self, timer_name: str) -> None:
+        self.timers[timer_name] = None
+
+    def time(self) -> float:
+        return 0.0
+
+
+class TheirProcess:
+    pass
+
+
+class TheirSystem:
+    """A group in that framework: whatever is possible happens in random order.
+
+    As in its model checker, processes are stored by pickling their attributes now and then.
+    """
+
+    def __init__(self, kind: type, size: int, seed: int) -> None:
+        random.seed(seed)
+        self.dice = random.Random(seed)
+        self.ids = [str(number) for number in range(size)]
+        self.processes: dict[str, Any] = {one: kind(one, list(self.ids)) for one in self.ids}
+        self.crashed: set[str] = set()
+        self.flying: list[tuple[str, str, str, str]] = []
+        self.timers: set[tuple[str, str]] = set()
+        self.histories: dict[str, list[str]] = {one: [] for one in self.ids}
+
+    def broadcast(self, who: str, text: str) -> None:
+        self.histories[who].append(text)
+        self.call(who, "on_local_message", TheirMessage("SEND", {"text": text}))
+
+    def call(self, who: str, handler: str, *about: Any) -> None:
+        if who in self.crashed:
+            return
+        ctx = TheirContext()
+        getattr(self.processes[who], handler)(*about, ctx)
+        self.flying += [(kind, data, who, to) for kind, data, to in ctx.sent]
+        self.histories[who] += [f"delivered {text}" for text in ctx.local]
+        for name, delay in ctx.timers.items():
+            (self.timers.discard if delay is None else self.timers.add)((who, name))
+        self.store(who)
+
+    def store(self, who: str) -> None:
+        process = copy.deepcopy(self.processes[who])
+        stored = {name: pickle.dumps(value) for name, value in vars(process).items()}
+        vars(process).update((name, pickle.loads(value)) for name, value in stored.items())
+        self.processes[who] = process
+
+    def crash(self, who: str) -> None:
+        """With any of its packets, and all that were on their way to it."""
+        self.crashed.add(who)
+        self.flying = [
+            packet for packet in self.flying if packet[2] != who or self.dice.random() < 0.5
+        ]
+
+    def step(self) -> bool:
+        timers = sorted(timer for timer in self.timers if timer[0] not in self.crashed)
+        if self.flying and (not timers or self.dice.random() < 0.9):
+            kind, data, sender, to = self.flying.pop(self.dice.randrange(len(self.flying)))
+            self.call(to, "on_message", TheirMessage(kind, json.loads(data)), sender)
+        elif timers:
+            timer = self.dice.choice(timers)
+            self.timers.discard(timer)
+            self.call(timer[0], "on_timer", timer[1])
+        return bool(self.flying or timers)
+
+    def run(self, broadcasts: int, crashes: int) -> None:
+        victims = self.dice.sample(self.ids, crashes)
+        for number in range(broadcasts):
+            self.broadcast(self.dice.choice(self.ids), f"text {number} ✓")
+            for _ in range(self.dice.randrange(8)):
+                self.step()
+            if victims and self.dice.random() < 0.5:
+                self.crash(victims.pop())
+        for who in victims:
+            self.crash(who)
+        for _ in range(20_000):
+            if not self.step():
+                return
+        raise AssertionError("it does not come to rest")
+
+
+def delivered(history: Sequence[str]) -> list[str]:
+    return [entry.removeprefix("delivered ") for entry in history if entry.startswith("delivered ")]
+
+
+def check_as_their_test_programs_do(system: TheirSystem) -> None:
+    spoken = {text for past in system.histories.values() for text in past if text[0] == "t"}
+    everywhere = {text for past in system.histories.values() for text in delivered(past)}
+    correct = [one for one in system.ids if one not in system.crashed]
+    assert everywhere <= spoken, "no creation"
+    for who, past in system.histories.items():
+        mine = delivered(past)
+        assert len(set(mine)) == len(mine), f"no duplication at {who}"
+        if who in correct:
+            assert {text for text in past if text in spoken} <= set(mine), f"validity at {who}"
+            assert set(mine) == everywhere, f"uniform agreement at {who}"
+    for past in system.histories.values():
+        for place, text in enumerate(past):
+            if text in spoken:
+                causes = {entry.removeprefix("delivered ") for entry in past[:place]}
+                for who in system.ids:
+                    theirs = delivered(system.histories[who])
+                    if text in theirs:
+                        before = set(theirs[: theirs.index(text)])
+                        assert causes <= before, f"causal order at {who}"
+
+
+@pytest.fixture
+def their_framework(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("anysystem")
+    vars(module).update(Message=TheirMessage, Context=TheirContext, Process=TheirProcess)
+    monkeypatch.setitem(sys.modules, "anysystem", module)
+    return module
+
+
+def exported(contender: Contender) -> type:
+    """The class that their test program finds in the file."""
+    source = module_for(contender.protocol, contender.options, command="tidings adapt")
+    namespace: dict[str, Any] = {"__name__": "solution"}
+    exec(compile(source, "solution.py", "exec"), namespace)
+    kind = namespace["BroadcastProcess"]
+    assert isinstance(kind, type)
+    return kind
+
+
+EVERY_SOUND_ONE = [
+    *CONTENDERS,
+    *(
+        Contender(name)
+        for name, algorithm in PROTOCOLS.items()
+        if not algorithm.breaks and name not in {one.protocol for one in CONTENDERS}
+    ),
+]
+
+
+@pytest.mark.parametrize("contender", EVERY_SOUND_ONE, ids=str)
+def test_our_protocols_keep_their_promises_there(
+    contender: Contender, their_framework: ModuleType
+) -> None:
+    kind = exported(contender)
+    heard = 0
+    for seed in range(12):
+        size = 1 + seed % 5
+        system = TheirSystem(kind, size, seed)
+        system.run(broadcasts=5, crashes=seed % ((size + 1) // 2))
+        check_as_their_test_programs_do(system)
+        heard += sum(len(delivered(past)) for past in system.histories.values())
+    assert heard > 100
+
+
+def test_the_check_can_fail(their_framework: ModuleType) -> None:
+    system = TheirSystem(exported(Contender("flawed/hasty")), size=5, seed=1)
+    system.run(broadcasts=5, crashes=2)
+    with pytest.raises(AssertionError, match="uniform agreement"):
+        check_as_their_test_programs_do(system)
+
+
+@pytest.mark.parametrize("contender", EVERY_SOUND_ONE, ids=str)
+def test_there_and_back_again(contender: Contender, here: Here) -> None:
+    """Our protocol as a class of theirs, and that class as a protocol of ours."""
+    source = module_for(contender.protocol, contender.options, command="tidings adapt")
+    crashed = 0
+    for seed in range(4):
+        run = here.run(source, seed, processes=5, broadcasts=10, crashes=2, duplicated=0.1)
+        assert [verdict.value for verdict in judge(run)] == [Value.HOLDS] * 5, seed
+        crashed += sum(row.kind == "crash" for row in run.rows)
+    assert crashed == 8
+
+
+def test_there_and_back_again_is_the_same_conversation(here: Here) -> None:
+    source = module_for("majority-relay", {"notice": True}, command="tidings adapt")
+    plan = {"processes": 4, "broadcasts": 8, "crashes": 1, "duplicated": 0.2}
+    there = here.run(source, 3, **plan)
+    ours = walk(Plan(protocol="majority-relay", options={"notice": True}, **plan), 3)
+    told = [
+        [
+            (row.process, row.kind, row.peer, row.packet, row.packet_kind, row.time_ns)
+            for row in run.rows
+            if row.kind in ("broadcast", "deliver", "send", "receive", "crash")
+        ]
+        for run in (there, ours)
+    ]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("contender", EVERY_SOUND_ONE, ids=str)
+def test_every_packet_survives_the_way_through_json(contender: Contender) -> None:
+    process = factory(contender.protocol, contender.options)("p1", MEMBERS, take_first)
+    kinds = kinds_of(type(process))
+    seen = set()
+
+    def weigh(packet: Packet) -> int:
+        data = json.loads(json.dumps(fields_of(packet)))
+        values = [packet.kind, *(data[name] for name in packet.__struct_fields__)]
+        assert msgspec.convert(values, kinds[packet.kind]) == packet
+        seen.add(packet.kind)
+        return 1
+
+    protocol = {"protocol": contender.protocol, "options": contender.options}
+    for seed in range(3):
+        texts = (b"\xff\x00", b"")
+        walk(Plan(**protocol, processes=4, texts=texts, crashes=1), seed, weigh=weigh)
+    assert seen
+
+
+def test_adapt_writes_a_module_once(tidings, tmp_path: Path) -> None:
+    words = ("adapt", "majority-relay", "--option", "notice=yes", "--out", "solution.py")
+    answer = tidings(*words)
+    assert (answer.status, answer.out) == (0, "module solution.py: class BroadcastProcess\n")
+    written = (tmp_path / "solution.py").read_text()
+    assert "majority-relay notice=True" in written
+    assert tidings("adapt", "majority-relay", "--option", "notice=yes").out == written
+    again = tidings(*words)
+    assert (again.status, again.err) == (
+        64,
+        "tidings: solution.py is there already; choose another\n",
+    )
+    simulated = tidings("simulate", "--process", "solution.py", "--seed", "1", "--crashes", "2")
+    assert simulated.status == 0, simulated.out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["gossip"], "unknown protocol 'gossip'"),
+        (["two-phase", "--option", "notice=yes"], "two-phase has no option 'notice'"),
+    ],
+)
+def test_adapt_refuses_what_does_not_exist(tidings, words: list[str], complaint: str) -> None:
+    answer = tidings("adapt", *words)
+    assert answer.status == 64
+    assert complaint in answer.err

@@ -341,3 +341,77 @@ def test_a_process_that_draws_on_its_own_is_told_how_to(
     )
     with pytest.raises(DataError, match=r"a Process draws with self\.choose"):
         walk(Plan(protocol="own.py"), seed=1)
+
+
+# --- commands
+
+
+def test_simulate_and_compare_take_a_class_of_ones_own(tidings, wordy: Path) -> None:
+    simulated = tidings("simulate", "--process", "wordy.py:Wordy", "--seed", "1")
+    assert simulated.status == 1
+    assert "wordy.py:Wordy, 5 processes, 20 broadcasts" in simulated.out
+    words = ("--process", "wordy.py", "--process", "wordy.py:Wordy echoes=3", "--protocol")
+    compared = tidings("compare", *words, "majority-relay", "--sizes", "3")
+    figures = dict(line.rsplit(maxsplit=1) for line in compared.out.splitlines()[2:6])
+    assert figures == {
+        "packets": "n=3",
+        "majority-relay": "6",
+        "wordy.py": "2",
+        "wordy.py:Wordy echoes=3": "6",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["simulate", "--process", "two-phase"], "--process takes a class in a file: my_file.py:"),
+        (["compare", "--process", "two-phase"], "--process takes a class in a file: my_file.py:"),
+        (["simulate", "--process", "wordy.py", "--protocol", "two-phase"], "leave --protocol out"),
+        (["simulate", "--process", "wordy.py", "--option", "fast=yes"], "has no option 'fast'"),
+        (["simulate", "crash.txt", "--process", "wordy.py"], "a scenario file says everything"),
+        (["simulate", "--process", "absent.py:Mine"], "absent.py: no such file"),
+    ],
+)
+def test_64_when_the_class_is_wrongly_named(
+    tidings, wordy: Path, words: list[str], complaint: str
+) -> None:
+    answer = tidings(*words)
+    assert answer.status == 64
+    assert complaint in answer.err
+    assert answer.err.count("\n") == 1
+
+
+TRIPPING = WORDY.replace("                return [Deliver((message,))]", "                1 / 0")
+
+
+@pytest.mark.parametrize("folder", [None, "mine"])
+def test_65_when_it_fails_with_its_own_lines_and_the_way_there(
+    tidings, wordy: Path, folder: str | None
+) -> None:
+    wordy.write_text(TRIPPING)
+    where = ["--trace", folder] if folder else []
+    answer = tidings("simulate", "--process", "wordy.py", "--seed", "1", *where)
+    assert answer.status == 65
+    first, *notes, last = answer.err.splitlines()
+    assert first.startswith("tidings: p")
+    assert first.endswith(": ZeroDivisionError: division by zero")
+    line = TRIPPING.splitlines().index("                1 / 0") + 1
+    assert notes == [f"  wordy.py:{line}, in step", "      1 / 0"]
+    stored = last.rpartition("tidings replay ")[2]
+    assert folder is None or stored == folder
+    assert stored.startswith(folder or "runs/fault-")
+    again = tidings("replay", stored)
+    assert again.status == 65
+    assert again.err.splitlines() == [first, *notes]
+
+
+def test_65_when_it_fails_in_a_scenario_or_a_comparison(tidings, wordy: Path) -> None:
+    wordy.write_text(TRIPPING)
+    (wordy.parent / "trip.txt").write_text(
+        "group p1 p2\nprotocol wordy.py\nbroadcast p1 hi\nreceive all\n"
+    )
+    for words in (["simulate", "trip.txt"], ["compare", "--process", "wordy.py", "--sizes", "3"]):
+        answer = tidings(*words)
+        assert answer.status == 65
+        stored = answer.err.splitlines()[-1].rpartition("tidings replay ")[2]
+        assert tidings("replay", stored).err.splitlines()[:3] == answer.err.splitlines()[:3]

@@ -26,6 +26,7 @@ from tidings.cli import audit as audit
 from tidings.cli import demo as demo
 from tidings.cli import algorithms as algorithms
 from tidings.cli import replay as replay
+from tidings.cli import adapt as adapt
 # isort: on
 
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt
         return int(status or 0)
     except TidingsError as error:
-        return _fail(str(error), error.status)
+        return _fail(str(error), error.status, notes=getattr(error, "__notes__", ()))
     except TyperException as error:
         return _fail(f"{error.format_message()} (see tidings --help)", Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
@@ -63,8 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
 
 
-def _fail(line: str, status: Exit) -> int:
+def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
     err.print(f"tidings: {' '.join(line.split())}", soft_wrap=True)
+    for note in notes:
+        err.print(f"  {note}", soft_wrap=True)
     return status
 
 

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from tidings.cli.common import AsJson, app, out, print_json, print_table, progress, say
+from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
 from tidings.lab.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
 from tidings.lab.compare import compare as compare_all
@@ -66,6 +67,10 @@ def compare(
         list[str] | None,
         typer.Option(help="As in a scenario: 'majority-relay notice=yes'. May be repeated."),
     ] = None,
+    process: Annotated[
+        list[str] | None,
+        typer.Option(help="A class of your own: 'my_file.py:MyProcess fast=yes'. May be repeated."),
+    ] = None,
     sizes: Annotated[str, typer.Option(help="Group sizes.")] = "3,5,10,20,50",
     messages: Annotated[int, typer.Option(help="How many messages the stream has.")] = 30,
     chart: Annotated[Path | None, typer.Option(help="Draw it: a .svg or .png file.")] = None,
@@ -76,14 +81,15 @@ def compare(
     Fault-free, unit delays, texts of 32 bytes; figures are per broadcast. What explodes is cut at
     100,000 packets and shown with a ">".
     """
-    contenders = [contender_of(words) for words in protocol or ()] or [*CONTENDERS, *AS_WRITTEN]
+    named = [*(protocol or ()), *map(checked_own, process or ())]
+    contenders = [contender_of(words) for words in named] or [*CONTENDERS, *AS_WRITTEN]
     numbers = _sizes(sizes)
     if messages < 1:
         raise UsageError("--messages takes 1 or more")
     if chart is not None and (chart.suffix not in (".svg", ".png") or not chart.parent.is_dir()):
         raise UsageError(f"--chart takes a .svg or .png file in a folder that exists, not {chart}")
     costs = []
-    with progress(2 * len(contenders) * len(numbers), "comparing") as step:
+    with progress(2 * len(contenders) * len(numbers), "comparing") as step, faults_are_stored():
         for cost in compare_all(contenders, {"one": 1, "stream": messages}, numbers):
             costs.append(cost)
             step(f"{cost.contender}, {cost.processes} processes")

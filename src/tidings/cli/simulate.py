@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
+from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
@@ -15,6 +16,8 @@ from tidings.simulator.scenario import play_scenario
 from tidings.simulator.script import protocol_of
 from tidings.spec import Verdict, exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
+
+DEFAULT = Plan().protocol
 
 
 @app.command(epilog="Example: tidings simulate --seed 7 --processes 5 --crashes 2 --trace runs/7")
@@ -24,8 +27,12 @@ def simulate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything; drawn if absent.")] = None,
     protocol: Annotated[
-        str, typer.Option(help="The algorithm: see tidings algorithms.")
-    ] = "majority-relay",
+        str | None,
+        typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
+    ] = None,
+    process: Annotated[
+        str | None, typer.Option(help="Instead, a class of your own: my_file.py:MyProcess.")
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the protocol, as name=value.")
     ] = None,
@@ -56,7 +63,10 @@ def simulate(
     for folder in (trace, story):
         if folder is not None:
             refuse_to_overwrite(folder)
-    name, options = protocol_of(" ".join([protocol, *(option or ())]))
+    if protocol is not None and process is not None:
+        raise UsageError("--process says which protocol it is; leave --protocol out")
+    named = checked_own(process) if process is not None else protocol or DEFAULT
+    name, options = protocol_of(" ".join([named, *(option or ())]))
     plan = Plan(
         protocol=name,
         options=options,
@@ -71,11 +81,12 @@ def simulate(
         joiners=joiners,
     )
     if file is None:
-        run = _walk(plan, seed, quiet=as_json)
+        run = _walk(plan, seed, trace, form, quiet=as_json)
     elif plan != Plan() or seed is not None:
         raise UsageError("a scenario file says everything itself; leave the other options out")
     else:
-        run = _play(file, quiet=as_json)
+        with faults_are_stored(trace, form):
+            run = _play(file, quiet=as_json)
     rows = write_runs(trace, [run], form) if trace is not None else None
     verdicts = judge(run)
     told = _tell(story, run, verdicts, trace) if story is not None else None
@@ -100,13 +111,14 @@ def _tell(folder: Path, run: Run, verdicts: Sequence[Verdict], trace: Path | Non
     return None
 
 
-def _walk(plan: Plan, seed: int | None, quiet: bool) -> Run:
+def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format, quiet: bool) -> Run:
     plan.check()
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     if not quiet:
         say(f"seed   {seed}")
-    return walk(plan, seed)
+    with faults_are_stored(trace, form, seed=seed, plan=plan):
+        return walk(plan, seed)
 
 
 def _play(file: Path, quiet: bool) -> Run:
