@@ -239,6 +239,35 @@ def test_a_newcomers_lane_begins_where_it_joins() -> None:
     assert float(re.findall(r"[-\d.]+", lane.get("d", ""))[0]) == pytest.approx(join.x, abs=0.1)
 
 
+def history(*kinds: str) -> Run:
+    """One process that does these things, one after the other."""
+    rows = []
+    for index, kind in enumerate(kinds):
+        packet = {"peer": "p1", "packet": 1, "packet_kind": "copy", "bytes": 1}
+        columns = packet if kind in ("send", "receive") else {}
+        rows.append(Row(run="r", process="p1", index=index, kind=kind, time_ns=index, **columns))
+    return collect(Manifest(schema=1, run="r", names=("p1",), views=(("p1",),)), rows)
+
+
+def test_a_lane_goes_on_where_a_process_comes_back() -> None:
+    diagram = Diagram(spacetime(history("crash", "recover", "settle")))
+    ends = [re.findall(r"[-\d.]+", lane.get("d", "")) for lane in diagram.all("lane")]
+    marks = {mark.kind: mark.x for mark in diagram.marks().values()}
+    assert [float(end[2]) for end in ends] == pytest.approx([marks["crash"], marks["settle"]], 0.01)
+    assert float(ends[1][0]) == pytest.approx(marks["recover"], 0.01)
+
+
+def test_a_packet_to_oneself_leaves_the_lane_and_returns() -> None:
+    (arrow,) = [
+        one
+        for one in Diagram(spacetime(history("send", "receive"))).all("packet")
+        if one.get("data-to")
+    ]
+    numbers = [float(number) for number in re.findall(r"[-\d.]+", arrow.get("d", ""))]
+    assert numbers[0] < numbers[2] < numbers[4]
+    assert numbers[3] < numbers[1], "above the lane"
+
+
 def test_a_trace_without_packets_has_arrows_from_broadcasts_to_deliveries() -> None:
     message = {"run": "r", "origin": "p1", "seq": 1, "digest": digest(b"x"), "time_ns": 0}
     rows = [

@@ -198,8 +198,10 @@ MOST_NAMED = 6
 
 def _why_never(violation: Violation, trace: Run, m: str) -> Iterator[str]:
     """What became of everything that could have told the process of the message."""
+    if shows_at(violation) is not None:
+        return
     causality = Causality(trace)
-    if shows_at(violation) is not None or not causality.has_packets:
+    if not causality.has_packets:
         return
     process, message = violation.process, violation.message
     yield _what_it_heard(process, message, causality, m)

@@ -39,7 +39,7 @@ def _arrow(sent: Row, arrived: Row, scene: Scene, kind: str = "packet") -> str:
         "path",
         title(f"{what} {place(sent)} → {place(arrived)}"),
         class_=f"{kind}{faded}",
-        d=arrow(start, _short_of(start, end)),
+        d=arrow(start, _short_of(start, end, 9 if arrived.kind == "deliver" else 4)),
         data_process=sent.process,
         data_index=sent.index,
         data_to=arrived.process,
@@ -81,7 +81,7 @@ def _lost(sent: Row, scene: Scene) -> str:
     )
 
 
-def _short_of(start: Spot, end: Spot, distance: float = 4.0) -> Spot:
+def _short_of(start: Spot, end: Spot, distance: float) -> Spot:
     share = max(0.0, 1 - distance / (math.dist(start, end) or 1.0))
     return Spot(start.x + (end.x - start.x) * share, start.y + (end.y - start.y) * share)
 
@@ -90,7 +90,8 @@ def arrow(start: Spot, end: Spot) -> str:
     """A line with a head; to oneself, a small bow above the lane."""
     if start.y == end.y:
         middle = Spot((start.x + end.x) / 2, start.y - LANE / 4)
-        return path(start, middle, end) + _head(middle, end)
+        # There and back: a path that encloses nothing is not filled.
+        return path(start, middle, end, middle) + _head(middle, end)
     return path(start, end) + _head(start, end)
 
 

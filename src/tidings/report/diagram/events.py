@@ -29,9 +29,9 @@ def lanes(scene: Scene) -> Iterator[str]:
         pieces = _lifetimes(process, scene)
         for begin, end in pieces:
             yield element("path", class_="lane", d=path((begin, y), (end, y)), data_process=process)
-        if process in past:
-            thick = path((pieces[0][0], y), (past[process], y))
-            yield element("path", class_="past", d=thick, data_process=process)
+            if begin < (known := min(end, past.get(process, begin))):
+                thick = path((begin, y), (known, y))
+                yield element("path", class_="past", d=thick, data_process=process)
         for x in _where_names_are_repeated(pieces[-1][1], scene):
             yield text(name, class_="soft halo", x=x, y=y + 14, font_size=11)
 

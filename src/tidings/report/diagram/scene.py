@@ -140,7 +140,7 @@ class Scene:
         counts = [
             many(len(self.causality.processes), "process"),
             many(kinds.count("broadcast"), "broadcast"),
-            many(kinds.count("send"), "packet"),
+            *([many(kinds.count("send"), "packet")] if self.causality.has_packets else []),
             many(kinds.count("crash"), "crash") if "crash" in kinds else "no crash",
         ]
         facts = f"run {self.manifest.run}"
