@@ -52,6 +52,8 @@ CONTENDERS = (
     Contender("two-phase"),
     Contender("stage-gossip"),
     Contender("stage-gossip", {"form": "news"}),
+    Contender("frontier", {"mode": "all"}),
+    Contender("frontier", {"mode": "origin"}),
 )
 """Every sound algorithm, and every proposal of the notes."""
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from tidings.core import Choose, Members, Process, UsageError
 from tidings.protocols import flawed, own
+from tidings.protocols.frontier import Frontier
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
 from tidings.protocols.majority_relay import MajorityRelay
@@ -38,6 +39,7 @@ PROTOCOLS: dict[str, Algorithm] = {
     "interval-history": Algorithm(IntervalHistory),
     "two-phase": Algorithm(TwoPhase),
     "stage-gossip": Algorithm(StageGossip),
+    "frontier": Algorithm(Frontier),
     "flawed/repeating": Algorithm(flawed.Repeating, ("no duplication",), "majority-relay"),
     "flawed/embroidering": Algorithm(flawed.Embroidering, ("no creation",), "majority-relay"),
     "flawed/falling-silent": Algorithm(flawed.FallingSilent, ("validity",), "majority-relay"),

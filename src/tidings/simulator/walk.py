@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tidings import protocols
-from tidings.core import Members, UsageError, quorum
+from tidings.core import Members, MessageId, UsageError, quorum
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
@@ -24,6 +24,9 @@ from tidings.simulator.world import Links, Weigh, World, as_msgpack
 from tidings.trace import Row, Run, digest
 
 _MS = 1_000_000
+
+LOSSY_ROUNDS = 2
+"""How many rounds of timers links go on losing packets after the load."""
 
 MOST_PROCESSES = 1_000
 MOST_BROADCASTS = 1_000_000
@@ -54,6 +57,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many crash, newcomers among them."""
     mid_broadcast: float = 0.5
     """The share of crashes that strike between two sends of a broadcast, or on joining."""
+    restarts: int = 0
+    """How often somebody crashes and comes back with its disk; more may be down than a minority."""
+    restart_ms: float = 40.0
+    """For how long, at most, it stays down."""
+    take_ms: float = 0.0
+    """How long, at most, users take to process what they are handed; 0: nobody asks them."""
     joiners: int = 0
     """How many join while the load runs, each through any member; half of them speak at once."""
     partitions: int = 0
@@ -82,6 +91,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 self.crashes > most,
                 f"only a minority may crash: at most {most} of {self.processes}",
             ),
+            (self.restarts < 0, "a run cannot have fewer than 0 restarts"),
             (self.joiners < 0, "fewer than 0 processes cannot join"),
             (not 0 <= self.lost <= 0.9, "the share of lost packets is from 0 to 0.9"),
             (self.partitions < 0, "a run cannot have fewer than 0 partitions"),
@@ -137,6 +147,11 @@ class _Walk:
         self.agenda: list[tuple[int, int, Pick]] = []
         self.tickets = itertools.count()
         self.timers_due: dict[Timer, int] = {}
+        self.mortal: list[str] = []
+        """Who crashes for good."""
+        self.handed: dict[str, dict[str, int]] = {}
+        self.calm = False
+        """Whether links that lose packets have stopped doing so."""
         identity = msgspec.json.encode((plan, seed), order="deterministic")
         self.world = World(
             run=digest(identity)[:8],
@@ -150,6 +165,8 @@ class _Walk:
 
     def run(self) -> Run:
         self._plan_load_and_crashes()
+        for _ in range(self.plan.restarts):
+            self._plan_restart()
         for _ in range(self.plan.partitions):
             self._plan_partition()
         if self.plan.sample_ms:
@@ -171,16 +188,20 @@ class _Walk:
     def _come_to_rest(self) -> bool:
         """Do what is due until it changes nothing any more; False if the budget runs out first."""
         before = b""
-        while self._has_budget:
-            if self.agenda:
+        for rounds in itertools.count():
+            while self.agenda and self._has_budget:
                 self._do_what_is_due()
-                continue
+            if not self._has_budget:
+                return False
             state = self.world.fingerprint()
-            if state == before or not self.timers_due:
+            if (self.calm and state == before) or not self.timers_due:
                 return True
             before = state
+            # Settled means that the faults are over: a round in which a link lost what would
+            # have made the difference proves nothing.
+            self.calm = rounds >= LOSSY_ROUNDS or self.plan.links != "lossy"
             self._let_every_timer_run_out()
-        return False
+        raise AssertionError("counting never ends")
 
     @property
     def _has_budget(self) -> bool:
@@ -216,6 +237,8 @@ class _Walk:
         for row in rows:
             if row.kind == "send":
                 self._plan_arrival(row)
+            elif row.kind == "deliver" and self.plan.take_ms:
+                self._plan_to_take(row)
 
     def _at(self, time_ns: int, pick: Pick) -> None:
         # Tickets keep what is due at the same time in the order of planning.
@@ -241,7 +264,8 @@ class _Walk:
         # The last words travel for a while: crashes strike then, too.
         end_ns = time_ns + round(2 * self.plan.delay_ms_max * _MS)
         # Every list contains the first one, so a minority of the first is a minority of each.
-        for victim in self.random.sample((*members, *joins), self.plan.crashes):
+        self.mortal = self.random.sample((*members, *joins), self.plan.crashes)
+        for victim in self.mortal:
             spoken = [when for when, who, _ in broadcasts if who == victim]
             if spoken and self.random.random() < self.plan.mid_broadcast:
                 self._plan_crash_in_mid_sentence(self.random.choice(spoken), victim)
@@ -282,6 +306,35 @@ class _Walk:
         sends = self.random.randint(1, max(1, self.plan.processes - 2))
         self._at(time_ns, partial(self._if_up, victim, choices.Doom(victim, sends)))
 
+    def _plan_restart(self) -> None:
+        """Somebody crashes, at rest, between two packets or at a lost write, and comes back."""
+        survivors = [process for process in self.world.up if process not in self.mortal]
+        if not all(self.world.processes[process].recovers for process in survivors):
+            raise UsageError(f"{self.protocol} keeps nothing on disk: nobody can come back")
+        victim = self.random.choice(survivors)
+        begin_ns = self.random.randint(0, self._load_ns)
+        match self.random.randrange(3):
+            case 0:
+                self._at(begin_ns, partial(self._crash, victim))
+            case 1:
+                self._plan_crash_in_mid_sentence(begin_ns, victim)
+            case _:
+                doom = choices.Doom(victim, 0, self.random.randint(1, 3))
+                self._at(begin_ns, partial(self._if_up, victim, doom))
+        self._at(begin_ns + self._down_ns(), partial(self._recover, victim))
+
+    def _down_ns(self) -> int:
+        return round(self.random.uniform(0, self.plan.restart_ms) * _MS)
+
+    def _plan_to_take(self, row: Row) -> None:
+        assert isinstance(row.origin, str)
+        assert isinstance(row.seq, int)
+        handed = self.handed.setdefault(row.process, {})
+        handed[row.origin] = row.seq
+        upto = tuple(MessageId(*one) for one in handed.items())
+        delay_ns = round(self.random.uniform(0, self.plan.take_ms) * _MS)
+        self._at(self.world.now_ns + delay_ns, partial(self._take, row.process, upto))
+
     def _plan_partition(self) -> None:
         time_ns = self.random.randint(0, self._load_ns)
         members = self.world.up
@@ -293,7 +346,8 @@ class _Walk:
         assert isinstance(row.peer, str)
         assert isinstance(row.packet, int)
         packet = PacketId(Link(row.process, row.peer), row.packet)
-        if self.plan.links == "lossy" and self.random.random() < self.plan.lost:
+        losing = self.plan.links == "lossy" and not self.calm
+        if losing and self.random.random() < self.plan.lost:
             self._at(self.world.now_ns, partial(self._arrive, choices.Drop, packet))
             return
         arrival_ns = self._arrival_ns()
@@ -344,6 +398,16 @@ class _Walk:
         share = self.random.random()  # so that losing all, and losing none, is not rare
         lost = tuple(packet for packet in sent if self.random.random() < share)
         return self._if_up(process, choices.Crash(process, lost))
+
+    def _recover(self, process: str) -> Choice | None:
+        """Back again; whoever was to crash and found no occasion does so now, and returns later."""
+        if process in self.world.crashed:
+            return choices.Recover(process)
+        self._at(self.now_ns + self._down_ns(), partial(self._recover, process))
+        return self._crash(process)
+
+    def _take(self, process: str, upto: tuple[MessageId, ...]) -> Choice | None:
+        return self._if_up(process, choices.Take(process, upto))
 
     def _if_up(self, process: str, choice: Choice) -> Choice | None:
         return choice if process in self.world.up else None

@@ -1,0 +1,762 @@
+"""frontier: acknowledgements are vectors, a text travels once, and what is missing is fetched.
+
+The idea. An origin sends a message to all and nobody passes it on. Who holds it says so, and how:
+"I hold everything of p1 up to 17", which acknowledges any number of messages at once. A message
+is *safe* when Q = ceil(n/2) members are known to hold it and *stable* when all are. Safe messages
+are delivered, in causal order; stable ones are forgotten. Who hears that another holds what it
+lacks waits a little, then asks for it: that replaces all relaying.
+
+Q holders include a correct one, so what is safe cannot be lost. This is all that safety rests
+on; timers, repetitions and questions only bring it about.
+
+Two modes, one for the whole group, by the option ``mode``; ``auto`` takes the first up to n = 7.
+- ``all``: holders tell everybody. Two delays, the fewest possible, and n(n-1) packets for a lone
+  broadcast; under load one packet acknowledges many messages, or rides on the next message.
+- ``origin``: holders tell the origin, which tells everybody what is safe and stable. Three
+  delays, 3(n-1) packets. In case the origin dies, whoever is not told of stability in time asks
+  everybody (ASKING).
+
+Why the guarantees hold. With ``held``, ``known``, ``safe``, ``stable``, ``delivered`` per origin:
+- known[r] <= what r holds: r says so only of what is on its disk, and never holds less again.
+- safe = k means that Q members hold k messages, stable = k that all do. Both are facts, so they
+  may be passed on; late, repeated and reordered packets change nothing.
+- No Duplication, No Creation: a message is delivered only as its origin's next one, with the text
+  that its origin wrote.
+- Causal Order: a message names what its origin had delivered since its previous one, and is
+  delivered after both.
+- Validity and Uniform Agreement, ``all``: what is safe has a correct holder; it tells everybody,
+  who fetch it and tell everybody in turn; so everybody learns that all correct members, which are
+  at least Q, hold it.
+- The same, ``origin``: if the origin lives, it collects and tells. Otherwise each holder asks
+  everybody, unless it has been told that all hold what it holds. Who is asked either knows that
+  it is stable and says so, or remembers the question (``heard``) and will itself ask everybody as
+  soon as it holds as much, whatever it is told by then. So the asker gets one answer, or hears
+  from every correct member.
+
+On links that lose, everybody sends its STATE, less and less often, to whoever is not known to
+hold exactly the same, and a STATE is answered with what its sender lacks. The same STATE is
+exchanged when a link comes up, after a cut or a restart. When everybody knows everything, there
+is nothing to send.
+
+Recovery. A step writes first (Persist) and speaks after. Own messages are on disk before they
+leave, others' before they are acknowledged, and ``delivered`` before anything is handed over; so
+a restart repeats and forgets nothing. With ``confirmed``, the application says what it has taken
+to heart (Processed), and after a restart it is handed the rest again (Replay). Who comes back
+without its disk is refused.
+
+Options: ``batch_ms``, in mode all the time between two vectors (the first goes at once; -1: one
+millisecond per member); ``window``, how many of one's own messages may be unsafe; ``log_limit``,
+how many messages may be kept before broadcasts are refused.
+
+docs/frontier.md has the rules one by one, and where we differ from their first description.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tidings.core import (
+    Accept,
+    Broadcast,
+    CancelTimer,
+    Choose,
+    Deliver,
+    Effect,
+    Event,
+    Halt,
+    Held,
+    LinkDown,
+    LinkUp,
+    Members,
+    Message,
+    MessageId,
+    Packet,
+    Persist,
+    Process,
+    Processed,
+    Receive,
+    Refuse,
+    Reject,
+    Replay,
+    Send,
+    SetTimer,
+    Stable,
+    Start,
+    Timeout,
+    UsageError,
+    quorum,
+    take_first,
+)
+from tidings.protocols.frontier_log import Log
+from tidings.protocols.frontier_packets import (
+    NOTHING,
+    Asking,
+    Batch,
+    Commit,
+    Data,
+    Delivered,
+    Forgotten,
+    Holding,
+    Known,
+    Pinned,
+    Pull,
+    Push,
+    Range,
+    Record,
+    Refusal,
+    State,
+    Stored,
+    Taken,
+    Upto,
+    upto,
+)
+
+Mode = Literal["auto", "all", "origin"]
+
+LARGEST_ALL = 7
+"""Up to this size the mode is ``all`` unless set: it has one delay less."""
+
+COMMIT_MS = 5.0
+"""origin: how long an origin that has a majority waits for the rest before it says so."""
+ASK_MS = 200.0
+"""origin: how long one waits for the origin to say that all hold what one holds."""
+PULL_MS = 100.0
+"""How long what is missing may take to come by itself, and an answer to a PULL."""
+REPEAT_MS = 200.0
+MOST_DOUBLINGS = 5
+"""On lossy links STATE is repeated after 200, 400, ... and at last every 6,400 ms."""
+PUSH_BYTES = 256 * 1024
+"""About how much text one PUSH carries."""
+
+
+class Turn:
+    """What one step comes to, sorted into the order in which it has to happen.
+
+    First what must survive is written: all that is said relies on it. What may be thrown away is
+    written last, since nothing waits for that.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.answer: list[Effect] = []
+        self.held: list[MessageId] = []
+        self.delivered: list[Message] = []
+        self.said: list[Effect] = []
+        self.timers: list[Effect] = []
+        self.stable: dict[str, int] = {}
+        self.late_records: list[Record] = []
+        # What the rules need to know about this step:
+        self.data: Batch | None = None
+        """Messages just broadcast."""
+        self.grown: dict[str, None] = {}
+        """Origins of which more is held than before."""
+        self.touched: dict[str, None] = {}
+        """Origins of which anything is known that was not."""
+        self.ahead = False
+        """Whether somebody showed to hold what is missing here."""
+        self.commit = False
+        self.lost_disk = False
+
+    def effects(self) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.records:
+            effects.append(Persist(tuple(self.records)))
+        effects += self.answer
+        if self.held:
+            effects.append(Held(tuple(self.held)))
+        if self.delivered:
+            effects.append(Deliver(tuple(self.delivered)))
+        effects += self.said
+        effects += self.timers
+        if self.stable:
+            effects.append(Stable(self.stable))
+        if self.late_records:
+            effects.append(Persist(tuple(self.late_records)))
+        return effects
+
+
+class Frontier(Log):
+    recovers = True
+
+    def __init__(
+        self,
+        me: str,
+        members: Members,
+        choose: Choose = take_first,
+        *,
+        mode: Mode = "auto",
+        batch_ms: int = -1,
+        window: int = 10_000,
+        log_limit: int = 10_000_000,
+        confirmed: bool = False,
+    ) -> None:
+        if window < 1 or log_limit < 1:
+            raise UsageError("window and log_limit are 1 or more")
+        super().__init__(me, members, choose)
+        size = len(members)
+        self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
+        self.quorum = quorum(size)
+        self.batch_ms = batch_ms if batch_ms >= 0 else size
+        self.window = window
+        self.log_limit = log_limit
+        self.confirmed = confirmed
+        self.incarnation = 0
+        self.lossy = False
+        nothing = dict.fromkeys(members, 0)
+        nothing_of_others = dict.fromkeys(self.others, 0)
+        self.known = {member: dict(nothing) for member in self.others}
+        """What each of the others is known to hold, of each origin."""
+        self.safe = dict(nothing)
+        self.stable = dict(nothing)
+        self.stamped = dict(nothing_of_others)
+        """What was delivered when this process last broadcast."""
+        self.told = dict(nothing_of_others)
+        """What everybody was told to be held here; in mode origin, or is known to be stable."""
+        self.heard: dict[str, int] = {}
+        """origin: up to where somebody asked who holds it, and was not answered yet."""
+        self.committed = (0, 0)
+        """origin: what everybody was told to be safe and stable of one's own."""
+        self.taken = dict(nothing) if confirmed else {}
+        self.asked: dict[str, set[str]] = {}
+        """Of what is missing: who was asked for it."""
+        self.timers: set[str] = set()
+        self.doublings = 0
+        self.down: set[str] = set()
+        self.refused: set[str] = set()
+        self.strangers: set[str] = set()
+        """Whom a process that started with nothing has yet to meet before it may broadcast."""
+
+    @property
+    def indifferent(self) -> bool:
+        return True
+
+    def step(self, event: Event) -> list[Effect]:
+        turn = Turn()
+        match event:
+            case Receive(sender, packet):
+                if sender not in self.refused:
+                    self._receive(sender, packet, turn)
+            case Broadcast(texts):
+                self._broadcast(texts, turn)
+            case Timeout(name):
+                self.timers.discard(name)
+                self._time_out(name, turn)
+            case LinkUp(peer, incarnation):
+                self._link_up(peer, incarnation, turn)
+            case LinkDown(peer):
+                self.down.add(peer)
+            case Processed(taken):
+                self._processed(taken, turn)
+            case Start():
+                self._start(event, turn)
+        if turn.lost_disk:
+            return self._leave()
+        self._conclude(turn)
+        return turn.effects()
+
+    def _conclude(self, turn: Turn) -> None:
+        """What follows from what was learnt: deliver, forget, speak, fetch."""
+        self._count(turn)
+        self._deliver(turn)
+        self._forget(turn)
+        if self.mode == "all":
+            self._tell_all(turn)
+        else:
+            self._tell_origin(turn)
+        self._fetch(turn)
+        if self.lossy:
+            self._watch(turn)
+
+    # --- broadcasting and holding
+
+    def _broadcast(self, texts: tuple[bytes, ...], turn: Turn) -> None:
+        if reason := self.why_not(len(texts)):
+            turn.answer.append(Refuse(reason))
+            return
+        if not texts:
+            turn.answer.append(Accept(()))
+            return
+        new = [origin for origin in self.others if self.delivered[origin] > self.stamped[origin]]
+        first = MessageId(self.me, self.held[self.me] + 1)
+        batch = Batch(first, texts, upto(new, self.delivered))
+        for origin in new:
+            self.stamped[origin] = self.delivered[origin]
+        self._hold(batch, turn)
+        turn.answer.append(Accept(tuple(batch.ids())))
+        turn.data = batch
+
+    def why_not(self, count: int = 1) -> str:
+        """Why so many messages cannot be broadcast now; empty if they can."""
+        if self.strangers:
+            return f"{self.me} starts with nothing and has yet to meet {_named(self.strangers)}"
+        unsafe = self.held[self.me] + count - self.safe[self.me]
+        if unsafe > self.window:
+            return (
+                f"{self.me} has {unsafe - count} messages that {self.quorum} members are not known "
+                f"to hold yet, and {self.window} is the limit"
+            )
+        kept = sum(self.held.values()) - sum(self.forgotten.values())
+        if kept + count > self.log_limit:
+            return (
+                f"the log of {self.me} is full: it keeps {kept} messages until {self._last()} has "
+                "them too"
+            )
+        return ""
+
+    def _last(self) -> str:
+        """Who is known to hold least."""
+        return min(self.others, key=lambda peer: sum(self.known[peer].values()), default=self.me)
+
+    def _hold(self, batch: Batch, turn: Turn) -> None:
+        origin, before = batch.id.origin, self.held[batch.id.origin]
+        for new in self._store(batch):
+            turn.records.append(Stored(new))
+            turn.held += new.ids()
+        if self.held[origin] > before:
+            turn.grown[origin] = turn.touched[origin] = None
+
+    # --- knowing
+
+    def _know(self, member: str, origin: str, count: int, turn: Turn) -> None:
+        """The member holds so many; and so does their origin, which held them before anybody."""
+        for holder in (member, origin):
+            if holder != self.me and count > self.known[holder][origin]:
+                self.known[holder][origin] = count
+                turn.touched[origin] = None
+        if count > self.held[origin]:
+            turn.ahead = True
+            # Nobody holds what its origin does not, unless the origin has lost it.
+            turn.lost_disk |= origin == self.me
+
+    def _know_all(self, member: str, counts: Upto, turn: Turn) -> None:
+        for origin, count in counts.of(self.members):
+            self._know(member, origin, count, turn)
+
+    def _commit(self, origin: str, safe: int, stable: int, turn: Turn) -> None:
+        """Somebody knows so many to be safe and stable, so now we do."""
+        self._know(origin, origin, safe, turn)
+        if safe > self.safe[origin]:
+            self.safe[origin] = safe
+            turn.touched[origin] = None
+        if stable > self.stable[origin]:
+            turn.lost_disk |= stable > self.held[origin]
+            for counts in self.known.values():
+                counts[origin] = max(counts[origin], stable)
+            turn.touched[origin] = None
+
+    def _count(self, turn: Turn) -> None:
+        """What Q members hold is safe, what all hold is stable."""
+        for origin in turn.touched:
+            counts = sorted(known[origin] for known in self.known.values())
+            counts = sorted([*counts, self.held[origin]])
+            self.safe[origin] = max(self.safe[origin], counts[-self.quorum])
+            if counts[0] > self.stable[origin]:
+                self.stable[origin] = turn.stable[origin] = counts[0]
+
+    # --- delivering and forgetting
+
+    def _deliver(self, turn: Turn) -> None:
+        if not turn.touched:
+            return
+        turn.delivered += self._deliver_up_to(self.safe)
+        if turn.delivered:
+            turn.records.append(Delivered(self._vector(self.delivered)))
+
+    def _processed(self, taken: Mapping[str, int], turn: Turn) -> None:
+        if not self.confirmed:
+            return
+        for origin, count in taken.items():
+            self.taken[origin] = max(self.taken[origin], min(count, self.delivered[origin]))
+        turn.late_records.append(Taken(self._vector(self.taken)))
+
+    def _forget(self, turn: Turn) -> None:
+        if self._forget_up_to(self._needless()):
+            turn.late_records.append(Forgotten(self._vector(self.forgotten)))
+
+    def _needless(self) -> dict[str, int]:
+        """Up to where nobody needs anything: all hold it, and here it is over and done with."""
+        done = self.taken if self.confirmed else self.delivered
+        return {origin: min(self.stable[origin], done[origin]) for origin in self.members}
+
+    def _vector(self, counts: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(counts[member] for member in self.members)
+
+    # --- telling, mode all
+
+    def _untold(self) -> list[str]:
+        return [origin for origin in self.others if self.held[origin] > self.told[origin]]
+
+    def _tell_all(self, turn: Turn) -> None:
+        """What is newly held goes with the next message, or at once if none was told just now."""
+        news = self._untold()
+        if turn.data is not None:
+            self._say(
+                self.others, Data(turn.data, upto(news, self.held) if news else NOTHING), turn
+            )
+        elif news and "batch" not in self.timers:
+            self._say(self.others, Holding(upto(news, self.held)), turn)
+            if self.batch_ms:
+                self._set_timer("batch", self.batch_ms, turn)
+        else:
+            return
+        for origin in news:
+            self.told[origin] = self.held[origin]
+
+    # --- telling, mode origin
+
+    def _tell_origin(self, turn: Turn) -> None:
+        self._tell_what_is_safe(turn)
+        for origin in turn.grown:
+            if origin != self.me:
+                self._say((origin,), Holding(upto([origin], self.held)), turn)
+        for origin in self._untold():
+            # The question can be spared: all hold it, and nobody waits to hear it from us.
+            if self.held[origin] <= self.stable[origin] and origin not in self.heard:
+                self.told[origin] = self.held[origin]
+        self._want_timer("ask", bool(self._untold()), ASK_MS, turn)
+
+    def _tell_what_is_safe(self, turn: Turn) -> None:
+        now = (self.safe[self.me], self.stable[self.me])
+        due = now != self.committed
+        if turn.data is not None:
+            self._say(self.others, Data(turn.data, commit=now if due else ()), turn)
+        elif due and (turn.commit or self.stable[self.me] == self.held[self.me]):
+            self._say(self.others, Commit((Known(self.me, *now),)), turn)
+        else:
+            self._want_timer("commit", due, COMMIT_MS, turn)
+            return
+        self.committed = now
+        self._want_timer("commit", False, COMMIT_MS, turn)
+
+    def _ask_all(self, turn: Turn) -> None:
+        news = self._untold()
+        if news:
+            held = tuple(sorted(MessageId(origin, self.held[origin]) for origin in news))
+            self._say(self.others, Asking(Upto(some=held)), turn)
+        for origin in news:
+            self.told[origin] = self.held[origin]
+            if self.heard.get(origin, 0) <= self.held[origin]:
+                self.heard.pop(origin, None)
+
+    def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
+        """Say what is stable; of the rest remember that somebody waits to hear who holds it."""
+        answers = []
+        for origin, count in held.of(self.members):
+            if origin == self.me:
+                continue  # what is stable of one's own, everybody is told anyway
+            if count <= self.stable[origin]:
+                answers.append(Known(origin, self.safe[origin], self.stable[origin]))
+            else:
+                self._remember_asked(origin, count)
+        if answers:
+            self._say((asker,), Commit(tuple(answers)), turn)
+
+    def _remember_asked(self, origin: str, count: int) -> None:
+        if count > self.told[origin]:
+            self.heard[origin] = max(self.heard.get(origin, 0), count)
+
+    # --- fetching what is missing
+
+    def _missing(self) -> list[str]:
+        """Origins of which somebody holds more; then the origin itself does."""
+        return [origin for origin in self.others if self.known[origin][origin] > self.held[origin]]
+
+    def _fetch(self, turn: Turn) -> None:
+        """Give what is missing time to come by itself; whoever shows to hold it may be asked."""
+        if not (turn.ahead or turn.grown):
+            return
+        missing = self._missing()
+        for origin in [origin for origin in self.asked if origin not in missing]:
+            del self.asked[origin]
+        if not missing:
+            self._want_timer("pull", False, PULL_MS, turn)
+        elif turn.ahead:
+            self._want_timer("pull", True, PULL_MS, turn)
+
+    def _pull(self, turn: Turn) -> None:
+        """Ask one holder for each thing that is missing; when all were asked, wait for news."""
+        wanted: dict[str, list[Range]] = {}
+        for origin in self._missing():
+            asked = self.asked.setdefault(origin, set())
+            holder = self._holder_to_ask(origin, asked)
+            if holder is not None:
+                asked.add(holder)
+                wanted.setdefault(holder, []).append(self._wanted(origin, holder))
+        for holder, ranges in wanted.items():
+            self._say((holder,), Pull(tuple(ranges)), turn)
+        if wanted:
+            self._want_timer("pull", True, PULL_MS, turn)
+        else:
+            self.asked.clear()
+
+    def _holder_to_ask(self, origin: str, asked: set[str]) -> str | None:
+        """Anybody who holds more and was not asked yet; the origin, who has most to do, last."""
+        holders = [
+            peer
+            for peer in self.others
+            if self.known[peer][origin] > self.held[origin]
+            and peer not in asked
+            and peer not in self.down
+            and peer not in self.refused
+        ]
+        helpers = [peer for peer in holders if peer != origin] or holders
+        if len(helpers) < 2:
+            return helpers[0] if helpers else None
+        return helpers[self.choose("holder", (1,) * len(helpers))]
+
+    def _wanted(self, origin: str, holder: str) -> Range:
+        held, gap = self.held[origin], self._gap(origin)
+        last = self.known[holder][origin]
+        return Range(origin, held + 1, min(last, gap) if gap > 0 else last)
+
+    def _push(self, asker: str, wanted: tuple[Range, ...], turn: Turn) -> None:
+        batches: list[Batch] = []
+        for origin, first, last in ((one.origin, one.first, one.last) for one in wanted):
+            kept = max(first, self.forgotten[origin] + 1)
+            batches += self._batches(origin, kept, min(last, self.held[origin]), PUSH_BYTES)
+        if batches:
+            self._say((asker,), Push(tuple(batches)), turn)
+
+    def _take_push(self, sender: str, batches: tuple[Batch, ...], turn: Turn) -> None:
+        """Keep what came; if there is more where it came from, go on asking."""
+        more = []
+        for batch in batches:
+            self._hold(batch, turn)
+            self._know(sender, batch.id.origin, batch.last, turn)
+        for origin in turn.grown:
+            if origin != self.me and self.known[sender][origin] > self.held[origin]:
+                self.asked.setdefault(origin, set()).add(sender)
+                more.append(self._wanted(origin, sender))
+        if more:
+            self._say((sender,), Pull(tuple(more)), turn)
+
+    # --- links
+
+    def _link_up(self, peer: str, incarnation: int, turn: Turn) -> None:
+        """Who comes back as somebody else is refused; with the others everything is exchanged."""
+        self.down.discard(peer)
+        if peer not in self.pinned:
+            self.pinned[peer] = incarnation
+            turn.records.append(Pinned(peer, incarnation))
+        if self.pinned[peer] != incarnation:
+            reason = f"{peer} lost its disk; it must join anew"
+            self._reject(peer, reason, turn)
+            self._say((peer,), Refusal(peer, reason), turn)
+            return
+        for asked in self.asked.values():
+            asked.discard(peer)
+        self._say((peer,), self._state_for(peer), turn)
+
+    def _state_for(self, peer: str) -> State:
+        return State(
+            self._vector(self.held),
+            self._vector(self.safe),
+            self._vector(self.stable),
+            self._vector(self.known[peer]),
+        )
+
+    def _take_state(self, sender: str, state: State, turn: Turn) -> None:
+        theirs = zip(self.members, state.held, state.safe, state.stable, state.yours, strict=True)
+        for origin, held, safe, stable, mine in theirs:
+            turn.lost_disk |= mine > self.held[origin]
+            self._know(sender, origin, held, turn)
+            self._commit(origin, safe, stable, turn)
+            waits = held > max(stable, self.stable[origin]) and origin not in (sender, self.me)
+            if self.mode == "origin" and waits:
+                self._remember_asked(origin, held)
+        self.strangers.discard(sender)
+        self._count(turn)
+        self._complete(sender, state, turn)
+
+    def _complete(self, sender: str, state: State, turn: Turn) -> None:
+        """Tell the sender of a STATE what it does not know."""
+        theirs = zip(self.members, state.safe, state.stable, state.yours, strict=True)
+        held, known = [], []
+        for origin, safe, stable, mine in theirs:
+            if self.held[origin] > mine:
+                held.append(origin)
+            if self.safe[origin] > safe or self.stable[origin] > stable:
+                known.append(Known(origin, self.safe[origin], self.stable[origin]))
+        if held:
+            self._say((sender,), Holding(upto(held, self.held)), turn)
+        if known:
+            self._say((sender,), Commit(tuple(known)), turn)
+
+    def _watch(self, turn: Turn) -> None:
+        """On lossy links: repeat while somebody is not known to hold exactly the same."""
+        behind = bool(self._behind())
+        if turn.touched and self.doublings:
+            self.doublings = 0
+            self._want_timer("repeat", False, REPEAT_MS, turn)
+        self._want_timer("repeat", behind, REPEAT_MS * 2**self.doublings, turn)
+        if not behind:
+            self.doublings = 0
+
+    def _behind(self) -> list[str]:
+        """Those whose links are up and who are not known to hold the same, no less and no more."""
+        return [
+            peer
+            for peer in self.others
+            if self.known[peer] != self.held and peer not in self.down | self.refused
+        ]
+
+    def _repeat(self, turn: Turn) -> None:
+        for peer in self._behind():
+            self._say((peer,), self._state_for(peer), turn)
+        self.doublings = min(self.doublings + 1, MOST_DOUBLINGS)
+        if self._missing():
+            self.asked.clear()
+            self._want_timer("pull", True, PULL_MS, turn)
+
+    # --- starting, coming back, being refused
+
+    def _start(self, start: Start, turn: Turn) -> None:
+        self.incarnation = start.incarnation
+        self.lossy = start.lossy
+        if start.incarnation == 0:
+            self.pinned = dict.fromkeys(self.others, 0)
+        if start.recovered is not None:
+            self._come_back(start.recovered, turn)
+        if start.incarnation and not self.held[self.me]:
+            self.strangers = set(self.others)
+
+    def _come_back(self, records: tuple[Any, ...], turn: Turn) -> None:
+        taken = self._restore(records)
+        self.safe = dict(self.delivered)
+        self.stable = dict(self.forgotten)
+        self.known = {member: dict(self.forgotten) for member in self.others}
+        for origin in self.others:
+            self.known[origin][origin] = self.held[origin]
+            # Everybody is told what is held when links come up.
+            self.told[origin] = self.held[origin]
+        if self.confirmed:
+            self.taken = taken
+            again = [
+                message
+                for origin in self.members
+                for message in self._messages(origin, taken[origin] + 1, self.delivered[origin])
+            ]
+            if again:
+                turn.said.append(Replay(tuple(again)))
+        turn.touched |= dict.fromkeys(self.members)
+
+    def _reject(self, member: str, reason: str, turn: Turn) -> None:
+        if member not in self.refused:
+            self.refused.add(member)
+            turn.said.append(Reject(member, reason))
+
+    def _leave(self) -> list[Effect]:
+        reason = f"{self.me} lost its disk; it must join anew"
+        return [Send(self.others, Refusal(self.me, reason)), Halt(reason)]
+
+    # --- events
+
+    def _receive(self, sender: str, packet: Packet, turn: Turn) -> None:
+        match packet:
+            case Data(batch, held, commit):
+                self._hold(batch, turn)
+                self._know(sender, sender, batch.last, turn)
+                self._know_all(sender, held, turn)
+                if commit:
+                    self._commit(sender, commit[0], commit[1], turn)
+            case Holding(held):
+                self._know_all(sender, held, turn)
+            case Asking(held):
+                self._know_all(sender, held, turn)
+                self._answer(sender, held, turn)
+            case Commit(known):
+                for one in known:
+                    self._commit(one.origin, one.safe, one.stable, turn)
+            case Pull(wanted):
+                self._push(sender, wanted, turn)
+            case Push(batches):
+                self._take_push(sender, batches, turn)
+            case State():
+                self._take_state(sender, packet, turn)
+            case Refusal(member, reason) if member == self.me:
+                turn.said.append(Halt(reason))
+            case Refusal(member, reason):
+                self._reject(member, reason, turn)
+
+    def _time_out(self, name: str, turn: Turn) -> None:
+        match name:
+            case "commit":
+                turn.commit = True
+            case "ask":
+                self._ask_all(turn)
+            case "pull":
+                self._pull(turn)
+            case "repeat":
+                self._repeat(turn)
+
+    # --- effects
+
+    def _say(self, to: Members, packet: Packet, turn: Turn) -> None:
+        if to:
+            turn.said.append(Send(to, packet))
+
+    def _set_timer(self, name: str, delay_ms: float, turn: Turn) -> None:
+        self.timers.add(name)
+        turn.timers.append(SetTimer(name, delay_ms))
+
+    def _want_timer(self, name: str, wanted: bool, delay_ms: float, turn: Turn) -> None:
+        """Timers run only while they are needed: one that is not would be one more thing to try."""
+        if wanted and name not in self.timers:
+            self._set_timer(name, delay_ms, turn)
+        elif not wanted and name in self.timers:
+            self.timers.discard(name)
+            turn.timers.append(CancelTimer(name))
+
+    # --- explaining
+
+    def why(self, message: MessageId) -> str:
+        origin, seq = message
+        if origin not in self.held:
+            return f"{origin} is not a member"
+        if seq <= self.delivered[origin]:
+            return f"{self.me} has delivered {message}"
+        if seq > self.held[origin]:
+            return self._why_not_held(message)
+        reasons = []
+        if seq > self.safe[origin]:
+            holders = [self.me, *(p for p in self.others if self.known[p][origin] >= seq)]
+            rest = [member for member in self.members if member not in holders]
+            missing = self.quorum - len(holders)
+            reasons.append(f"{missing} more of {_named(rest)} to be known to hold it")
+        if seq > self.delivered[origin] + 1:
+            reasons.append(f"{MessageId(origin, seq - 1)} to be delivered first")
+        causes = self._missing_causes(self.causes[origin].get(seq, NOTHING))
+        reasons += [f"its cause {cause}" for cause in causes]
+        return f"{message} waits at {self.me} for " + ", and for ".join(reasons)
+
+    def _why_not_held(self, message: MessageId) -> str:
+        origin, seq = message
+        holders = [peer for peer in self.others if self.known[peer][origin] >= seq]
+        who = f"{_named(holders)} could supply it" if holders else "nobody is known to hold it"
+        if seq in self.early[origin]:
+            first = MessageId(origin, self.held[origin] + 1)
+            return f"{message} waits at {self.me} for {first} to arrive first"
+        return f"{self.me} does not hold {message}; {who}"
+
+    def check(self, group: Mapping[str, Process]) -> None:
+        """Assert what must be true of this process among the others, crashed ones included."""
+        counts = {name: one.held for name, one in group.items() if isinstance(one, Frontier)}
+        for origin in self.members:
+            held = self.held[origin]
+            safe, stable, delivered = (
+                counted[origin] for counted in (self.safe, self.stable, self.delivered)
+            )
+            everywhere = [counts[member][origin] for member in self.members]
+            for peer in self.others:
+                known = self.known[peer][origin]
+                assert known <= counts[peer][origin], f"{self.me} overrates {peer}: {known}"
+            holders = sum(count >= safe for count in everywhere)
+            assert holders >= self.quorum, f"{holders} hold {origin}#{safe}, safe at {self.me}"
+            assert stable <= min(everywhere), f"{origin}#{stable} is not stable"
+            assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"
+            kept = range(self.forgotten[origin] + 1, held + 1)
+            assert self.texts[origin].keys() == set(kept), f"{self.me} keeps too much or too little"
+            assert self.forgotten[origin] == self._needless()[origin]
+
+
+def _named(names: Any) -> str:
+    return ", ".join(sorted(names))

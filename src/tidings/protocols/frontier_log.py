@@ -1,0 +1,167 @@
+"""The log of a frontier process: what it holds of everybody's messages, and what it may forget.
+
+Of every origin it holds a prefix, 1 to ``held``, without gaps; only that is ever acknowledged.
+What overtook its predecessor waits in ``early``. Below ``forgotten`` nothing is kept: every member
+holds it, it is delivered here, and the application is done with it.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from tidings.core import Choose, Members, Message, MessageId, Process, take_first
+from tidings.protocols.frontier_packets import (
+    NOTHING,
+    Batch,
+    Delivered,
+    Forgotten,
+    Pinned,
+    Record,
+    Stored,
+    Taken,
+    Upto,
+)
+
+MOST_EARLY = 10_000
+"""How many messages of one origin may wait for their predecessors; the rest is fetched later."""
+
+
+class Log(Process):
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.held = dict.fromkeys(members, 0)
+        self.delivered = dict.fromkeys(members, 0)
+        self.forgotten = dict.fromkeys(members, 0)
+        self.texts: dict[str, dict[int, bytes]] = {member: {} for member in members}
+        self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
+        self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
+        self.pinned: dict[str, int] = {}
+
+    # --- holding
+
+    def _store(self, batch: Batch) -> list[Batch]:
+        """Keep what is new in the batch, and say what that is."""
+        origin, held = batch.id.origin, self.held[batch.id.origin]
+        if batch.last <= held:
+            return []
+        batch = batch.since(held + 1)
+        early = self.early[origin]
+        if batch.id.seq == held + 1 and not early:
+            if batch.causes:
+                self.causes[origin][held + 1] = batch.causes
+            self.texts[origin].update(
+                zip(range(held + 1, batch.last + 1), batch.texts, strict=True)
+            )
+            self.held[origin] = batch.last
+            return [batch]
+        if batch.id.seq > held + 1 and len(early) >= MOST_EARLY:
+            return []
+        singles = [
+            Batch(one, (text,), batch.causes if one == batch.id else NOTHING)
+            for one, text in zip(batch.ids(), batch.texts, strict=True)
+            if one.seq not in early
+        ]
+        for single in singles:
+            early[single.id.seq] = single.texts[0]
+            if single.causes:
+                self.causes[origin][single.id.seq] = single.causes
+        self._close_the_gap(origin)
+        return singles
+
+    def _close_the_gap(self, origin: str) -> None:
+        early, texts, held = self.early[origin], self.texts[origin], self.held[origin]
+        while held + 1 in early:
+            held += 1
+            texts[held] = early.pop(held)
+        self.held[origin] = held
+
+    def _gap(self, origin: str) -> int:
+        """The last message that is missing before the first early one, if there is one."""
+        return min(self.early[origin], default=0) - 1
+
+    # --- handing out
+
+    def _batches(self, origin: str, first: int, last: int, most_bytes: int) -> Iterator[Batch]:
+        """These messages as their origin broadcast them; a new batch wherever one has causes."""
+        texts, causes = self.texts[origin], self.causes[origin]
+        begin, gathered = first, list[bytes]()
+        for seq in range(first, last + 1):
+            if seq in causes and gathered:
+                yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
+                begin, gathered = seq, []
+            gathered.append(texts[seq])
+            most_bytes -= len(texts[seq])
+            if most_bytes <= 0:
+                break
+        if gathered:
+            yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
+
+    # --- delivering
+
+    def _deliver_up_to(self, limit: dict[str, int]) -> list[Message]:
+        """What is safe and not waiting for a cause; each delivery may free another."""
+        ready: list[Message] = []
+        progress = True
+        while progress:
+            progress = False
+            for origin in self.members:
+                before = self.delivered[origin]
+                if before < limit[origin]:
+                    upto = self._causes_are_delivered(origin, min(limit[origin], self.held[origin]))
+                    ready += self._messages(origin, before + 1, upto)
+                    self.delivered[origin] = upto
+                    progress |= upto > before
+        return ready
+
+    def _causes_are_delivered(self, origin: str, last: int) -> int:
+        """Up to which message of the origin, and at most the last, nothing waits for a cause."""
+        seq, causes = self.delivered[origin], self.causes[origin]
+        while seq < last and not (causes and self._missing_causes(causes.get(seq + 1, NOTHING))):
+            seq += 1
+        return seq
+
+    def _missing_causes(self, causes: Upto) -> list[MessageId]:
+        return [
+            MessageId(origin, count)
+            for origin, count in causes.of(self.members)
+            if self.delivered[origin] < count
+        ]
+
+    def _messages(self, origin: str, first: int, last: int) -> list[Message]:
+        texts = self.texts[origin]
+        return [Message(MessageId(origin, seq), texts[seq]) for seq in range(first, last + 1)]
+
+    # --- forgetting
+
+    def _forget_up_to(self, limit: dict[str, int]) -> bool:
+        """Drop what nobody needs any more; True if there was any."""
+        dropped = False
+        for origin, upto in limit.items():
+            for seq in range(self.forgotten[origin] + 1, upto + 1):
+                del self.texts[origin][seq]
+                self.causes[origin].pop(seq, None)
+                dropped = True
+            self.forgotten[origin] = max(self.forgotten[origin], upto)
+        return dropped
+
+    # --- coming back
+
+    def _restore(self, records: Iterable[Record]) -> dict[str, int]:
+        """What earlier lives wrote down; returns how far the application had come."""
+        stored: dict[str, list[Batch]] = {member: [] for member in self.members}
+        taken = dict.fromkeys(self.members, 0)
+        for record in records:
+            match record:
+                case Stored(batch):
+                    stored[batch.id.origin].append(batch)
+                case Delivered(upto):
+                    self.delivered = dict(zip(self.members, upto, strict=True))
+                case Taken(upto):
+                    taken = dict(zip(self.members, upto, strict=True))
+                case Forgotten(upto):
+                    self.forgotten = dict(zip(self.members, upto, strict=True))
+                case Pinned(member, incarnation):
+                    self.pinned[member] = incarnation
+        for origin, forgotten in self.forgotten.items():
+            self.held[origin] = forgotten
+            for batch in stored[origin]:
+                self._store(batch)
+        return taken

@@ -1,0 +1,184 @@
+"""What the members of a frontier group say to each other, and what each writes to its disk.
+
+Every packet states facts that stay true: who holds how much, how much is known to be safe. So a
+packet may come late, twice or after a newer one, and does no harm. docs/frontier.md has the rules.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from tidings.core import Members, MessageId, Packet
+from tidings.core.renaming import SortedIds, Vector
+
+
+class Upto(msgspec.Struct, frozen=True, array_like=True):
+    """How far, origin by origin: the few that matter, or else one number for every member."""
+
+    some: SortedIds = ()
+    all: Vector = ()
+
+    def of(self, members: Members) -> Iterator[tuple[str, int]]:
+        if self.all:
+            yield from zip(members, self.all, strict=True)
+        else:
+            yield from self.some
+
+    def __bool__(self) -> bool:
+        return bool(self.some or self.all)
+
+
+NOTHING = Upto()
+
+
+def upto(origins: Iterable[str], counts: Mapping[str, int]) -> Upto:
+    """The counts of these origins; the counts of all when that takes less space.
+
+    A pair takes about as much as three numbers, so a third of the members is the border. To say
+    more than was asked for is harmless: it is true as well.
+    """
+    few = [MessageId(origin, counts[origin]) for origin in origins]
+    if 3 * len(few) <= len(counts):
+        return Upto(some=tuple(sorted(few)))
+    return Upto(all=tuple(counts.values()))
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Messages of one origin in a row, from ``id`` on.
+
+    ``causes`` is what the origin had newly delivered since its message before these. They were
+    all broadcast together, so what the first one waits for is enough for all of them.
+    """
+
+    id: MessageId
+    texts: tuple[bytes, ...]
+    causes: Upto = NOTHING
+
+    @property
+    def last(self) -> int:
+        return self.id.seq + len(self.texts) - 1
+
+    def ids(self) -> Iterator[MessageId]:
+        origin, first = self.id
+        for seq in range(first, first + len(self.texts)):
+            yield MessageId(origin, seq)
+
+    def since(self, seq: int) -> "Batch":
+        """Without the messages before this one; their causes are the business of the first."""
+        origin, first = self.id
+        if seq <= first:
+            return self
+        return Batch(MessageId(origin, seq), self.texts[seq - first :])
+
+
+# --- packets
+
+
+class Data(Packet, frozen=True, tag="data"):
+    """New messages of the sender; with them goes what there is to acknowledge or to commit."""
+
+    batch: Batch
+    held: Upto = NOTHING
+    commit: tuple[int, ...] = ()
+    """How many of the sender's own messages are known to be safe, and to be stable."""
+
+    @property
+    def about(self) -> MessageId:
+        return self.batch.id
+
+
+class Holding(Packet, frozen=True, tag="holding"):
+    """An acknowledgement: the sender holds everything up to these."""
+
+    held: Upto
+
+
+class Asking(Packet, frozen=True, tag="asking"):
+    """The same, from one who has not been told that they are stable, and wants to know."""
+
+    held: Upto
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """Of this origin so many are safe (half of the members hold them), so many stable (all do)."""
+
+    origin: str
+    safe: int
+    stable: int
+
+
+class Commit(Packet, frozen=True, tag="commit"):
+    known: tuple[Known, ...]
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True):
+    """Messages of one origin, both ends included."""
+
+    origin: str
+    first: int
+    last: int
+
+
+class Pull(Packet, frozen=True, tag="pull"):
+    """The sender lacks these and asks for them."""
+
+    wanted: tuple[Range, ...]
+
+
+class Push(Packet, frozen=True, tag="push"):
+    """What was asked for, as its origins broadcast it."""
+
+    batches: tuple[Batch, ...]
+
+
+class State(Packet, frozen=True, tag="state"):
+    """All that the sender knows that concerns the other; answered with what it lacks, if any."""
+
+    held: Vector
+    safe: Vector
+    stable: Vector
+    yours: Vector
+    """What the sender knows the receiver to hold."""
+
+
+class Refusal(Packet, frozen=True, tag="refusal"):
+    """This member is not who it was, and cannot take part."""
+
+    member: str
+    reason: str
+
+
+# --- records
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
+    batch: Batch
+
+
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
+    """The protocol's cursor: what stands here counts as delivered, whatever happens next."""
+
+    upto: Vector
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
+    """The application's cursor: what it need not be handed again."""
+
+    upto: Vector
+
+
+class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
+    """Nobody will ask for these again; what was stored of them may be thrown away."""
+
+    upto: Vector
+
+
+class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):
+    """This is who the member is; under another incarnation it is somebody else."""
+
+    member: str
+    incarnation: int
+
+
+Record = Stored | Delivered | Taken | Forgotten | Pinned
+"""Everything a process of frontier ever persists."""
