@@ -118,6 +118,23 @@ class Causality:
         )
         return rows[start:end]
 
+    def missing_cause(self, process: str, message: MessageId) -> MessageId | None:
+        """The first message that comes before this one and that the process did not deliver."""
+        histories = self.run.histories
+        delivered = {row.message for row in histories.get(process, ()) if row.kind == "deliver"}
+        for row in histories.get(message.origin, ()):
+            if row.kind not in ("broadcast", "deliver"):
+                continue
+            if row.message == message:
+                return None
+            if row.message not in delivered and process in self._addressees(row.message):
+                return row.message
+        return None
+
+    def _addressees(self, message: MessageId) -> Members:
+        sent = self.broadcasts.get(message)
+        return self.run.manifest.views[sent.view or 0] if sent is not None else ()
+
     # --- what became of a packet
 
     @cached_property

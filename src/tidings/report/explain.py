@@ -208,7 +208,7 @@ def _why_never(violation: Violation, trace: Run, m: str) -> Iterator[str]:
     knowing = ordered(row.process for row in causality.about(message))
     if gone := [name for name in knowing if causality.has_crashed(name)]:
         yield f"{listed(gone)}, who knew of {m}, crashed."
-    missing = _first_cause_without(process, message, causality)
+    missing = causality.missing_cause(process, message)
     if missing is not None:
         yield f"Before {m} comes {missing}, which {process} had not delivered either."
     yield from _losses({message, missing}, causality)
@@ -228,24 +228,6 @@ def _what_it_heard(process: str, message: MessageId, causality: Causality, m: st
     if len(to_it) == 1:
         return f"The only packet about {m} that was sent to {process} never arrived."
     return f"None of the {len(to_it):,} packets about {m} that were sent to {process} arrived."
-
-
-def _first_cause_without(
-    process: str, message: MessageId, causality: Causality
-) -> MessageId | None:
-    """The first message that comes before this one and that the process did not deliver."""
-    run = causality.run
-    delivered = {row.message for row in run.histories.get(process, ()) if row.kind == "deliver"}
-    for row in run.histories.get(message.origin, ()):
-        if row.kind not in ("broadcast", "deliver"):
-            continue
-        if row.message == message:
-            return None
-        sent = causality.broadcasts.get(row.message)
-        addressees = run.manifest.views[sent.view] if sent and isinstance(sent.view, int) else ()
-        if process in addressees and row.message not in delivered:
-            return row.message
-    return None
 
 
 def _losses(messages: Container[MessageId | None], causality: Causality) -> Iterator[str]:

@@ -42,7 +42,7 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
     if len(bright) <= most:
         told = f"Only the {len(bright):,} events that led to it are shown, of {len(rows):,}."
         return Focus(bright, places, told)
-    messages = _messages_of(violation)
+    messages = _messages_of(violation, causality)
     core = [row for row in bright if _is_central(row, violation, messages)]
     names = listed([str(message) for message in messages])
     told = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} events."
@@ -61,7 +61,7 @@ def _what_matters_to(violation: Violation, causality: Causality) -> Callable[[Ro
     if end is not None:
         return lambda row: is_in(row, past)
     # Something never came: its packets, wherever they went, and the crashes took it away.
-    messages = _messages_of(violation)
+    messages = _messages_of(violation, causality)
     return lambda row: (
         is_in(row, past)
         or row.kind in ("crash", "settle")
@@ -69,8 +69,12 @@ def _what_matters_to(violation: Violation, causality: Causality) -> Callable[[Ro
     )
 
 
-def _messages_of(violation: Violation) -> list[MessageId]:
-    return [message for message in (violation.cause, violation.message) if message is not None]
+def _messages_of(violation: Violation, causality: Causality) -> list[MessageId]:
+    """The message in question, and the one that should have come before it."""
+    cause = violation.cause
+    if shows_at(violation) is None:
+        cause = causality.missing_cause(violation.process, violation.message)
+    return [message for message in (cause, violation.message) if message is not None]
 
 
 def _is_central(row: Row, violation: Violation, messages: list[MessageId]) -> bool:
