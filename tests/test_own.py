@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import re
+import shlex
 import subprocess
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -20,6 +22,7 @@ from tidings.protocols import factory
 from tidings.simulator import Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.simulator.script import protocol_of
+from tidings.spec import Guarantee, Value, judge
 
 HERE = Path(__file__).parent
 
@@ -415,3 +418,51 @@ def test_65_when_it_fails_in_a_scenario_or_a_comparison(tidings, wordy: Path) ->
         assert answer.status == 65
         stored = answer.err.splitlines()[-1].rpartition("tidings replay ")[2]
         assert tidings("replay", stored).err.splitlines()[:3] == answer.err.splitlines()[:3]
+
+
+# --- the guide
+
+GUIDE = HERE.parent / "docs" / "bring-your-own.md"
+
+
+def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
+    """What it shows is run, in the order in which it stands; --rewrite shows what comes."""
+    text = GUIDE.read_text()
+    ran = []
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            verb, *words = shlex.split(command)
+            if verb == "cat":
+                Path(words[0]).write_text(shown)
+                continue
+            answer = tidings(*words)
+            came = "".join(line.rstrip() + "\n" for line in (answer.out + answer.err).splitlines())
+            if request.config.getoption("--rewrite"):
+                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{came}")
+            else:
+                assert came == shown, command
+            ran.append((command.split()[1], answer.status))
+    if request.config.getoption("--rewrite"):
+        GUIDE.write_text(text)
+    assert ran == [
+        ("simulate", 1),
+        ("simulate", 1),
+        ("adapt", 0),
+        ("simulate", 0),
+        ("simulate", 65),
+    ]
+
+
+def test_the_example_of_a_relay_breaks_what_it_says(tmp_path: Path) -> None:
+    relay = HERE.parent / "examples" / "relay.py"
+    (tmp_path / "dies.txt").write_text(
+        f"group p1 p2 p3\nprotocol {relay}:Relay\nbroadcast p1 hello\ncrash p1\nsettle\n"
+    )
+    died = play_scenario(tmp_path / "dies.txt").run
+    lively = walk(Plan(protocol=str(relay), broadcasts=30), seed=1)
+    broken = [
+        {verdict.guarantee for verdict in judge(run) if verdict.value is Value.VIOLATED}
+        for run in (died, lively)
+    ]
+    assert broken == [{Guarantee.UNIFORM_AGREEMENT}, {Guarantee.CAUSAL_ORDER}]
