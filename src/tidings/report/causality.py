@@ -75,9 +75,17 @@ class Causality:
         rank = {process: position for position, process in enumerate(self.processes)}
         done: set[Place] = set()
         order: list[Row] = []
+
+        def at_its_turn(row: Row) -> tuple[int, bool, bool, int]:
+            # Others may greet a newcomer in the moment in which it comes; it comes first. And
+            # who has begun to do something finishes it.
+            comes = row.kind in ("recover", "join")
+            goes_on = bool(order) and order[-1].process == row.process
+            return (row.time_ns, not comes, not goes_on, rank[row.process])
+
         while heads:
             free = [row for row in heads.values() if self._may_follow(row, done)]
-            row = min(free or heads.values(), key=lambda row: (row.time_ns, rank[row.process]))
+            row = min(free or heads.values(), key=at_its_turn)
             order.append(row)
             done.add(place(row))
             following = next(rest[row.process], None)

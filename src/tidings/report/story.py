@@ -9,6 +9,7 @@ from itertools import groupby
 from os import PathLike
 from pathlib import Path
 
+from tidings.core import ordered
 from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.explain import explain, replay_command
@@ -150,7 +151,7 @@ class _Telling:
         settled = [row for row in self.rows if row.kind == "settle"]
         lines = [self._line(breath) for breath in _breaths(acts)]
         if settled:
-            names = listed([_plain(row.process) for row in settled])
+            names = listed([_plain(name) for name in ordered(row.process for row in settled)])
             lines.append(
                 self._with_verdict(f"Nothing more is on its way: {names} settle.", settled)
             )
