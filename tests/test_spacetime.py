@@ -322,6 +322,12 @@ def test_the_packet_too_many_is_never_faded() -> None:
     )
 
 
+def test_the_header_counts_what_there_was() -> None:
+    lines = ("group p1 p2 p3 p4 p5", "broadcast p1 x", "crash p2", "crash p3", "settle")
+    (words,) = [one for one in Diagram(spacetime(scripted(*lines))).texts() if "processes" in one]
+    assert words == "5 processes, 1 broadcast, 12 packets, 2 crashes"
+
+
 def test_without_a_violation_nothing_is_faded_or_ringed() -> None:
     diagram = Diagram(spacetime(CARELESS))
     assert not diagram.all("faded")

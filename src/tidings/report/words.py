@@ -14,8 +14,10 @@ def listed(words: Sequence[str]) -> str:
 def many(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
-    plural = {"delivery": "deliveries", "process": "processes"}.get(noun, f"{noun}s")
-    return f"{count:,} {plural}"
+    return f"{count:,} {_PLURALS.get(noun, f'{noun}s')}"
+
+
+_PLURALS = {"crash": "crashes", "delivery": "deliveries", "process": "processes"}
 
 
 def printable(text: str) -> str:
