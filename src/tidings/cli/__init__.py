@@ -25,7 +25,9 @@ from tidings.cli import simulate as simulate
 from tidings.cli import audit as audit
 from tidings.cli import demo as demo
 from tidings.cli import algorithms as algorithms
+from tidings.cli import explore as explore
 from tidings.cli import replay as replay
+from tidings.cli import shrink as shrink
 from tidings.cli import adapt as adapt
 # isort: on
 

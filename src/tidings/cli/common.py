@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tidings.core import UsageError
 from tidings.report import can_be_replayed, explain, plain_table, verdict_table
+from tidings.report.words import many as many
 from tidings.spec import Verdict
 from tidings.trace import Manifest, Run, read_runs
 
@@ -89,13 +90,6 @@ def print_run(run: Run) -> None:
         f"{kinds.count('broadcast'):,} broadcasts, {kinds.count('deliver'):,} deliveries, "
         f"{kinds.count('send'):,} packets" + (f", crashed: {', '.join(crashed)}" if crashed else "")
     )
-
-
-def many(count: int, noun: str) -> str:
-    if count == 1:
-        return f"1 {noun}"
-    plural = {"delivery": "deliveries", "process": "processes"}.get(noun, f"{noun}s")
-    return f"{count:,} {plural}"
 
 
 def print_verdicts(

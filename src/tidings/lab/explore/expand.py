@@ -6,7 +6,7 @@ from itertools import permutations
 
 import msgspec
 
-from tidings.core import Receive
+from tidings.core import Receive, UsageError, take_first
 from tidings.core.renaming import Names
 from tidings.lab.explore.branch import Branch, Property, Way
 from tidings.lab.explore.reactions import Reactions
@@ -49,18 +49,20 @@ class Explorer:
         self.reductions = reductions
         self.lively = lively
         self.factory: Factory = factory(scope.protocol, scope.options)
-        self.signatures = Signatures(self._renamings())
+        specimen = self.factory(scope.members[0], scope.members, take_first)
+        if scope.joiners and not specimen.grows:
+            raise UsageError(f"{scope.protocol} has a fixed group; nobody can join")
+        if scope.restarts and not specimen.recovers:
+            raise UsageError(f"a process of {scope.protocol} cannot come back: it keeps no disk")
+        is_symmetric = Reduction.SYMMETRY in reductions and specimen.indifferent
+        self.signatures = Signatures(self._renamings() if is_symmetric else [])
         self.reactions = Reactions(self.signatures)
         self._ends: dict[tuple[int, frozenset[str]], tuple[Property, ...]] = {}
 
     def _renamings(self) -> list[Names]:
+        """Every exchange of the members' names but the one that changes nothing."""
         members = self.scope.members
-        specimen = self.factory(members[0], members, lambda label, weights: 0)
-        if (
-            Reduction.SYMMETRY not in self.reductions
-            or not specimen.indifferent
-            or len(members) > MOST_RENAMED
-        ):
+        if len(members) > MOST_RENAMED:
             return []
         _, *exchanges = permutations(members)
         return [
@@ -200,7 +202,7 @@ class Explorer:
 
     def once_more(self, fault: ProcessFault) -> ProcessFault:
         """The same fault in an ordinary world, which keeps an account of what happened."""
-        world = World("fault", self.scope.members, self.factory)
+        world = self._world(fault.schedule)
         try:
             replay(world, fault.schedule)
         except ProcessFault as again:
@@ -208,9 +210,13 @@ class Explorer:
         fault.add_note(ANOTHER_TIME)
         return fault
 
-    def _run_of(self, schedule: Schedule, ending: Ending) -> Run:
+    def _world(self, schedule: Schedule) -> World:
+        """An ordinary world, named after the scope and what will happen in it."""
         identity = msgspec.json.encode((self.scope, schedule), order="deterministic")
-        world = World(digest(identity)[:8], self.scope.members, self.factory)
+        return World(digest(identity)[:8], self.scope.members, self.factory)
+
+    def _run_of(self, schedule: Schedule, ending: Ending) -> Run:
+        world = self._world(schedule)
         rows = replay(world, schedule)
         if ending is Ending.QUIET_AND_SETTLE:
             for choice in until_quiet(world):

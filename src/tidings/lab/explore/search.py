@@ -20,6 +20,8 @@ from tidings.simulator.diagnosis import ProcessFault
 from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run
 
+MOST_WORKERS = 64
+
 
 class Pace(msgspec.Struct, frozen=True):
     """How far the search is."""
@@ -80,9 +82,10 @@ def explore(
     Ctrl-C ends the search early, with what was found so far.
     """
     scope.check()
-    workers = workers or os.cpu_count() or 1
-    if workers < 1:
-        raise UsageError("--workers takes 1 or more")
+    if workers is None:
+        workers = os.cpu_count() or 1
+    if not 1 <= workers <= MOST_WORKERS:
+        raise UsageError(f"--workers takes 1 to {MOST_WORKERS}")
     lively: frozenset[str] = frozenset()
     started = time.monotonic()
     with _uncollected():

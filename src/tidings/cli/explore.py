@@ -1,0 +1,195 @@
+"""``tidings explore``: every run of a small scope."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidings.cli.common import AsJson, app, err, out, print_json, say
+from tidings.cli.own import checked_own, faults_are_stored
+from tidings.core import Exit, UsageError
+from tidings.lab.explore import ALL, Explored, Pace, Scope, explore, reductions_without
+from tidings.report import explain, property_table, write_story
+from tidings.report.words import many
+from tidings.simulator.script import protocol_of
+from tidings.spec import Extra, Guarantee, broken
+from tidings.trace import Run, refuse_to_overwrite, write_runs
+
+DEFAULT = "majority-relay"
+SECONDS_IN_SILENCE = 2.0
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@app.command(
+    name="explore",
+    epilog="Example: tidings explore --protocol flawed/hasty --processes 3 --crashes 1",
+)
+def explore_command(
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
+    ] = None,
+    process: Annotated[
+        str | None, typer.Option(help="Your own instead: my_file.py:MyProcess.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="An option of the protocol, as name=value.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="The size of the group.")] = 3,
+    broadcasts: Annotated[int, typer.Option(help="How many, by anybody, at any moment.")] = 1,
+    crashes: Annotated[int, typer.Option(help="How many crash: at most a minority.")] = 0,
+    joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
+    duplicates: Annotated[int, typer.Option(help="How many packets arrive twice.")] = 0,
+    restarts: Annotated[int, typer.Option(help="How many of the crashed come back.")] = 0,
+    text: Annotated[
+        list[str] | None, typer.Option(help="What each process says, in turn; else 1, 2, 3.")
+    ] = None,
+    max_packets: Annotated[
+        int | None, typer.Option(help="Also: no run sends more packets than this.")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="How many moves a run has at most.")] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Leave out a reduction: {', '.join(ALL)}, or all."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="How many processes; else all cores.")] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Do not stop at the first violation.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="A new folder for the runs that break something."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every run in a small scope: every order, every crash, every draw.
+
+    Shortest runs first, so what it finds is the smallest way to break something; it is stored
+    with its story, its picture and a test that reproduces it. Exits 0 if nothing can be broken, 1
+    if something can, 2 if the search was cut short.
+    """
+    if process is not None and protocol is not None:
+        raise UsageError("give --protocol or --process, not both")
+    if folder is not None:
+        refuse_to_overwrite(folder)
+    words = checked_own(process) if process is not None else protocol or DEFAULT
+    name, options = protocol_of(" ".join([words, *(option or ())]))
+    scope = Scope(
+        protocol=name,
+        options=options,
+        processes=processes,
+        broadcasts=broadcasts,
+        crashes=crashes,
+        joiners=joiners,
+        duplicates=duplicates,
+        restarts=restarts,
+        texts=tuple(one.encode() for one in text or ()),
+        max_packets=max_packets,
+        depth=depth,
+    )
+    reductions = reductions_without(without or ())
+    with faults_are_stored(), _telling() as progress:
+        explored = explore(
+            scope,
+            reductions=reductions,
+            workers=workers,
+            keep_going=keep_going,
+            progress=progress,
+        )
+    stored = {what: _store(run, what, folder, scope) for what, run in explored.found.items()}
+    if as_json:
+        print_json(_result(explored, stored))
+    else:
+        _print(explored, stored)
+    raise typer.Exit(_status(explored))
+
+
+@contextmanager
+def _telling() -> Iterator[Callable[[Pace], None]]:
+    """How far the search is: one line that changes, or in a file now and then a new one."""
+    with err.status("exploring") as status:
+        next_at = SECONDS_IN_SILENCE
+
+        def progress(pace: Pace) -> None:
+            nonlocal next_at
+            line = (
+                f"exploring: depth {pace.depth}, {pace.states:,} states "
+                f"({pace.states_per_second:,.0f}/s), {pace.frontier:,} to go, "
+                f"{pace.memory_mb:,} MB"
+            )
+            status.update(line)
+            if not err.is_terminal and pace.seconds >= next_at:
+                next_at = pace.seconds + SECONDS_BETWEEN_LINES
+                err.print(f"... {line}", soft_wrap=True)
+
+        yield progress
+
+
+def _store(run: Run, what: Guarantee | Extra, folder: Path | None, scope: Scope) -> Path:
+    """The run and its story, in a folder of its own."""
+    place = folder or Path("runs") / f"explored-{run.manifest.run}"
+    if folder is not None:
+        place /= what.replace(" ", "-")
+    write_runs(place, [run], "jsonl")
+    violation = broken(run, what, scope.max_packets)
+    assert violation is not None, f"{what} is not broken in {run.manifest.run}"
+    write_story(place, run, violation, trace=place)
+    return place
+
+
+def _print(explored: Explored, stored: dict[Any, Path]) -> None:
+    say(f"scope  {' '.join(_scope_in_words(explored.scope))}")
+    pace = explored.pace
+    say(
+        f"seen   {many(pace.states, 'state')}, {many(pace.transitions, 'transition')}, "
+        f"{pace.depth} moves deep, {pace.settled:,} settled, in {pace.seconds:.1f} s "
+        f"({pace.states_per_second:,.0f} states/s); "
+        + (f"not everything: {explored.cut}" if explored.cut else "that is everything")
+    )
+    if explored.lively:
+        say(f"note   {', '.join(explored.lively)} packets are never inert here; none was skipped")
+    out.print()
+    out.print(property_table({what: explored.verdict(what) for what in explored.properties}))
+    for what, run in explored.found.items():
+        violation = broken(run, what, explored.scope.max_packets)
+        assert violation is not None
+        out.print()
+        say(explain(violation, run.manifest.run, folder=stored[what], trace=run))
+        say(f"Story:   {stored[what] / 'story.md'}, with a picture and a test beside it")
+
+
+def _scope_in_words(scope: Scope) -> Iterator[str]:
+    options = (f"{name}={value}" for name, value in scope.options.items())
+    yield " ".join([scope.protocol, *options]) + ","
+    parts = [
+        many(scope.processes, "process"),
+        many(scope.broadcasts, "broadcast"),
+        *([many(scope.crashes, "crash")] if scope.crashes else []),
+        *([many(scope.joiners, "joiner")] if scope.joiners else []),
+        *([many(scope.duplicates, "duplicate")] if scope.duplicates else []),
+        *([many(scope.restarts, "restart")] if scope.restarts else []),
+    ]
+    yield ", ".join(parts)
+
+
+def _result(explored: Explored, stored: dict[Any, Path]) -> dict[str, Any]:
+    return {
+        "scope": msgspec.to_builtins(explored.scope),
+        "pace": msgspec.to_builtins(explored.pace),
+        "complete": not explored.cut,
+        "cut": explored.cut,
+        "reductions": list(explored.reductions),
+        "verdicts": {what.value: explored.verdict(what).value for what in explored.properties},
+        "found": {what.value: str(place) for what, place in stored.items()},
+    }
+
+
+def _status(explored: Explored) -> Exit:
+    if explored.found:
+        return Exit.VIOLATED
+    if explored.cut == "interrupted":
+        return Exit.INTERRUPTED
+    return Exit.UNKNOWN if explored.cut else Exit.HOLDS
