@@ -61,6 +61,10 @@ class Process(ABC):
         """
         return False
 
+    def compacted(self, records: Sequence[Any]) -> Sequence[Any]:
+        """Fewer records, in a fixed order, from which the same state is recovered."""
+        return records
+
     @property
     def others(self) -> Members:
         return tuple(member for member in self.members if member != self.me)

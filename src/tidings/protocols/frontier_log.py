@@ -5,7 +5,8 @@ What overtook its predecessor waits in ``early``. Below ``forgotten`` nothing is
 holds it, it is delivered here, and the application is done with it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tidings.core import Choose, Members, Message, MessageId, Process, take_first
 from tidings.protocols.frontier_packets import (
@@ -143,6 +144,27 @@ class Log(Process):
         return dropped
 
     # --- coming back
+
+    def compacted(self, records: Sequence[Any]) -> tuple[Record, ...]:
+        """The latest of each cursor, and the messages above what is forgotten, one by one."""
+        cursors: dict[tuple[str, str], Record] = {}
+        stored: dict[MessageId, Record] = {}
+        forgotten: dict[str, int] = {}
+        for record in records:
+            match record:
+                case Stored(batch):
+                    for one, text in zip(batch.ids(), batch.texts, strict=True):
+                        causes = batch.causes if one == batch.id else NOTHING
+                        stored.setdefault(one, Stored(Batch(one, (text,), causes)))
+                case Pinned(member):
+                    cursors["pinned", member] = record
+                case Forgotten(upto):
+                    forgotten = dict(zip(self.members, upto, strict=True))
+                    cursors["forgotten", ""] = record
+                case _:
+                    cursors[type(record).__name__, ""] = record
+        kept = [one for one in sorted(stored) if one.seq > forgotten.get(one.origin, 0)]
+        return (*(cursors[key] for key in sorted(cursors)), *(stored[one] for one in kept))
 
     def _restore(self, records: Iterable[Record]) -> dict[str, int]:
         """What earlier lives wrote down; returns how far the application had come."""

@@ -108,7 +108,7 @@ class World:
         """Delays in milliseconds of the timers that are set; a timer set again moves to the end."""
         self.cut: set[Link] = set()
         self.views: list[Members] = [members]
-        self.disks: dict[str, list[Any]] = {}
+        self.disks: dict[str, Any] = {}
         self._view_of: dict[str, int] = {}
         self._numbers: dict[Link, int] = {}
         self._indexes: dict[str, int] = {}

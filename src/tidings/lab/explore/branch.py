@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from tidings.core import Event, Members, MessageId, Packet, Receive, take_first
-from tidings.core.state import copied
 from tidings.lab.explore.reactions import Reactions
 from tidings.lab.explore.scope import Scope
 from tidings.lab.explore.signatures import Signatures
@@ -115,8 +114,6 @@ class Branch(World):
         for name in self._copied:
             its[name] = mine[name].copy()
         its["_draws"] = []
-        if self.disks:
-            its["disks"] = copied(self.disks)
         return twin
 
     # --- the way here
@@ -275,8 +272,8 @@ class Branch(World):
             for packet in self.legacy.keys() & self.in_flight.keys():
                 content = self.in_flight[packet].content
                 total += self.signatures.of_value(["legacy", packet.link, content])
-        if self.disks:
-            total += self.signatures.of_value(["disks", self.disks, self._incarnations])
+        for owner, records in self.disks.items():
+            total += fact("disk", owner, records)
         if self.scope.max_packets is not None:
             total += fact("packets", self.packets_sent)
         return total
@@ -302,6 +299,12 @@ class Branch(World):
         if draws:
             self._draws += draws
         return effects
+
+    def _persist(self, process: str, records: tuple[Any, ...]) -> None:
+        """A disk matters to one who may come back; the fewer words on it, the fewer states."""
+        if self.scope.restarts:
+            written = (*self.disks.get(process, ()), *records)
+            self.disks[process] = self.processes[process].compacted(written)
 
     # --- the judge of safety: spec.guarantees, one event at a time
 
