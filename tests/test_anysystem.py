@@ -180,6 +180,32 @@ def test_time_counts_events_and_the_timers_that_ran_out(here: Here) -> None:
     assert p2.process.told == [("tock", 2.002), ("tick", 2.503)]
 
 
+def test_a_file_that_does_not_speak_of_time_has_no_clock(here: Here) -> None:
+    """Or else nothing would ever be as it was, and a timer that recurs would never let it rest."""
+    recurring = """
+    def on_start(self, ctx):
+        ctx.set_timer("again", 1)
+
+    def on_message(self, msg, sender, ctx):
+        pass
+
+    def on_timer(self, name, ctx):
+        ctx.set_timer("again", 1)
+"""
+    p2 = here.process(methods(recurring))
+    p2.step(Start())
+    before = p2.fingerprint()
+    p2.step(Timeout("again"))
+    assert p2.fingerprint() == before
+    assert any(row.kind == "settle" for row in here.run(methods(recurring), broadcasts=0).rows)
+
+    secretly = recurring.replace("ctx.set_timer(", "getattr(ctx, 'ti' + 'me')() or ctx.set_timer(")
+    with pytest.raises(
+        RuntimeError, match="only a process whose file speaks of 'time' has a clock"
+    ):
+        here.process(methods(secretly)).step(Start())
+
+
 @pytest.mark.parametrize(
     ("imports", "base"),
     [

@@ -40,6 +40,8 @@ class Own(msgspec.Struct, frozen=True):
 
     name: str
     kind: type
+    clock: bool = True
+    """Whether processes of AnySystem are told the time."""
 
     @property
     def __signature__(self) -> Signature:
@@ -59,7 +61,7 @@ class Own(msgspec.Struct, frozen=True):
             if issubclass(self.kind, Process):
                 made: Process = self.kind(me, members, choose, **options)
             else:
-                made = Foreign(me, members, choose, kind=self.kind, **options)
+                made = Foreign(me, members, choose, kind=self.kind, clock=self.clock, **options)
             _ = made.members, made.fork(choose), made.fingerprint()
         except TidingsError as fault:
             raise type(fault)(f"{self.name}: {fault}") from None
@@ -96,7 +98,7 @@ def load(name: str) -> Own:
         )
     if isabstract(kind):
         raise UsageError(f"{wanted} in {file} has no {', '.join(sorted(kind.__abstractmethods__))}")
-    return Own(name, kind)
+    return Own(name, kind, clock=_speaks_of_time(kind, file.parent))
 
 
 def _is_process(kind: Any) -> bool:
@@ -109,6 +111,14 @@ def _only(file: Path, kinds: Mapping[str, type]) -> str:
     if len(kinds) > 1:
         raise UsageError(f"{file} has several processes; name one: {', '.join(kinds)}")
     return next(iter(kinds))
+
+
+def _speaks_of_time(kind: type, folder: Path) -> bool:
+    """Whether the word stands in the file of the class, or in that of an ancestor beside it."""
+    modules = {sys.modules[ancestor.__module__] for ancestor in kind.__mro__}
+    files = {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
+    beside = [file for file in files if file.resolve().parent == folder.resolve()]
+    return any(re.search(rb"\btime\b", file.read_bytes()) for file in beside)
 
 
 # --- modules

@@ -245,7 +245,8 @@ class _Walk:
         heapq.heappush(self.agenda, (time_ns, next(self.tickets), pick))
 
     def _note_timer(self, process: str, name: str, delay_ms: float) -> None:
-        self.timers_due[process, name] = self.world.now_ns + round(delay_ms * _MS)
+        # Not the world's own time: processes set timers at their start, while it is being made.
+        self.timers_due[process, name] = self.now_ns + round(delay_ms * _MS)
 
     def _draw(self, process: str, label: str, weights: Sequence[int]) -> int:
         return self.random.choices(range(len(weights)), weights)[0]

@@ -88,7 +88,7 @@ Asked = Sent | Delivered | TimerSet | TimerCancelled
 class Context:
     """What a handler can do. Mistakes are refused here, so that they show where they are made."""
 
-    def __init__(self, time_s: float, ids: Collection[str]) -> None:
+    def __init__(self, time_s: float | None, ids: Collection[str]) -> None:
         self._time_s = time_s
         self._ids = tuple(ids)
         self._asked: list[Asked] | None = []
@@ -116,7 +116,7 @@ class Context:
         self._ask(TimerCancelled(_checked_name(timer_name)))
 
     def time(self) -> float:
-        return self._time_s
+        return checked_time(self._time_s)
 
     def _ask(self, asked: Asked) -> None:
         if self._asked is None:
@@ -149,6 +149,12 @@ def _checked_delay(delay: float) -> float:
     if not isinstance(delay, int | float) or not 0 <= delay < 1e9:
         raise ValueError(f"a timer's delay is a number of seconds, 0 or more, not {delay!r}")
     return delay
+
+
+def checked_time(time_s: float | None) -> float:
+    if time_s is None:
+        raise RuntimeError("only a process whose file speaks of 'time' has a clock")
+    return time_s
 
 
 class Process:

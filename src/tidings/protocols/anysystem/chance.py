@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
+from tidings.protocols.anysystem.api import checked_time
+
 Item = TypeVar("Item")
 
 
@@ -27,7 +29,8 @@ class Acting(Protocol):
     def draw(self, size: int) -> int:
         """A number below ``size``, each as likely as any other."""
 
-    def time_s(self) -> float: ...
+    def time_s(self) -> float | None:
+        """What its clock says, if it has one."""
 
     def unique(self) -> str:
         """A name that no process has been given before."""
@@ -126,7 +129,7 @@ def _random() -> ModuleType:
 
 def _time() -> ModuleType:
     def now() -> float:
-        return _who("a clock").time_s()
+        return checked_time(_who("a clock").time_s())
 
     def now_ns() -> int:
         return round(now() * 1e9)

@@ -15,8 +15,10 @@ What needs a decision, and how it was taken:
   call of its own, and the model checker of AnySystem lets anything happen before. So it travels
   as a timer without delay: it is not lost, not doubled, and not counted as a packet.
 - *Time* is not shared and not real: one millisecond for every event of this process, and the
-  whole delay of each of its timers that ran out. Sums do not depend on the order of events, so
-  the explorer does not take states apart that differ in nothing else.
+  whole delay of each of its timers that ran out. Sums do not depend on the order of events. Even
+  so a process with a clock is never twice in the same state: it cannot settle while a timer
+  recurs, and there is little for the explorer to leave out. So only files that speak of time
+  have one.
 - *Chance* comes through ``choose`` (chance.py).
 - Effects keep the order in which the handler asked for them. Seconds become milliseconds.
 - Texts that are not UTF-8 are refused: such a process knows strings only.
@@ -106,6 +108,7 @@ class Foreign(Process):
         choose: Choose = take_first,
         *,
         kind: type,
+        clock: bool = True,
         texts: Texts = "marked",
         ids: Ids = "numbers",
         **options: Any,
@@ -114,7 +117,7 @@ class Foreign(Process):
         numbers = map(str, range(len(members)))
         self.ids = dict(zip(members, members if ids == "names" else numbers, strict=True))
         self.seq = 0
-        self.time_us = 0
+        self.time_us = 0 if clock else None
         self.named = 0
         """How many unique names were given out."""
         self.strange = 0
@@ -130,7 +133,7 @@ class Foreign(Process):
             self.process = kind(self.ids[me], list(self.ids.values()), **options)
 
     def step(self, event: Event) -> list[Effect]:
-        self.time_us += EVENT_US
+        self._let_pass(EVENT_US)
         return list(self._react(event))
 
     def _react(self, event: Event) -> Iterator[Effect]:
@@ -145,7 +148,7 @@ class Foreign(Process):
             case Timeout(name) if name in self.to_itself:
                 yield from self._receive(self.me, self.to_itself.pop(name))
             case Timeout(name):
-                self.time_us += self.timers.pop(name)
+                self._let_pass(self.timers.pop(name))
                 yield from self._call("on_timer", name)
 
     def _broadcast(self, text: bytes) -> Iterator[Effect]:
@@ -238,8 +241,12 @@ class Foreign(Process):
     def draw(self, size: int) -> int:
         return self.choose("random", (1,) * size)
 
-    def time_s(self) -> float:
-        return self.time_us / 1e6
+    def _let_pass(self, duration_us: int) -> None:
+        if self.time_us is not None:
+            self.time_us += duration_us
+
+    def time_s(self) -> float | None:
+        return None if self.time_us is None else self.time_us / 1e6
 
     def unique(self) -> str:
         self.named += 1
