@@ -184,14 +184,32 @@ def test_an_exception_is_told_with_the_lines_of_its_author() -> None:
     assert all("src/tidings" not in note for note in fault.__notes__)
 
 
+def fall(process: Stumbling) -> list[Effect]:
+    return fall(process)
+
+
+def test_a_bottomless_fall_is_told_briefly() -> None:
+    fault = fault_of(stumbling(fall))
+    assert "RecursionError" in str(fault)
+    assert " calls, and in them:" in fault.__notes__[0]
+    assert fault.__notes__[1:] == [*fault.__notes__[1:3]] * 6
+
+
+def test_a_long_complaint_is_cut_short() -> None:
+    def shout(process: Stumbling) -> list[Effect]:
+        raise ValueError("a" * 1_000)
+
+    assert str(fault_of(stumbling(shout))).endswith("a" * 185 + "...")
+
+
 def test_a_process_cannot_end_the_program() -> None:
     assert "SystemExit: 3" in str(fault_of(stumbling(leave)))
 
 
 def test_a_step_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDINGS_STEP_SECONDS", "0.1")
+    monkeypatch.setenv("TIDINGS_STEP_SECONDS", "0.5")
     fault = fault_of(stumbling(loop))
-    assert "it has not come back after 0.1 seconds (TIDINGS_STEP_SECONDS sets" in str(fault)
+    assert "it has not come back after 0.5 seconds (TIDINGS_STEP_SECONDS sets" in str(fault)
     assert any(note.endswith(", in loop") for note in fault.__notes__)
 
 

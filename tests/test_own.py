@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_loaded_says_where(
         ("def __init__(self, me, members, choose): 1 / 0", "own.py:3: Mine cannot be made for p1"),
         (
             "def __init__(self, *of):\n  super().__init__(*of)\n  self.f = open('own.py')",
-            "TypeError: cannot pickle '_io.TextIOWrapper' object",
+            "own.py: not everything in a process's state can be copied: cannot pickle '_io.Text",
         ),
     ],
 )

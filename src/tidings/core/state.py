@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tidings.core.anything import deep_fingerprint
+from tidings.core.errors import DataError
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import MessageId
 
@@ -34,7 +35,10 @@ def copied(value: Any) -> Any:
         return value
     if isinstance(value, msgspec.Struct) and value.__struct_config__.frozen:
         return value
-    return copy.deepcopy(value)
+    try:
+        return copy.deepcopy(value)
+    except TypeError as fault:
+        raise DataError(f"not everything in a process's state can be copied: {fault}") from None
 
 
 def fingerprint(value: Any) -> bytes:

@@ -63,6 +63,8 @@ _PACKAGE = Path(tidings.__file__).parent
 STEP_SECONDS = "TIDINGS_STEP_SECONDS"
 """The environment variable that says how long one step may take; 0 for as long as it likes."""
 DEFAULT_SECONDS = 5.0
+MOST_CALLS = 6
+"""How many of the calls that were under way are shown, innermost last."""
 
 
 class ProcessFault(DataError):  # noqa: N818 - reads as what happened
@@ -120,7 +122,7 @@ def answer(process: Process, event: Event) -> list[Effect]:
         raise
     except (Exception, SystemExit, _TooLong) as error:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        reason = str(error) if isinstance(error, _TooLong) else told
+        reason = str(error) if isinstance(error, _TooLong) else _shortened(told, 200)
         raise _with_lines(ProcessFault(process.me, event, reason), process, error) from error
 
 
@@ -135,7 +137,10 @@ def _with_lines(fault: ProcessFault, process: Process, error: BaseException) -> 
         if not Path(frame.filename).is_relative_to(_PACKAGE)
     ]
     home = _folder_of(process)
-    for frame in [one for one in frames if Path(one.filename).resolve().parent == home] or frames:
+    theirs = [one for one in frames if Path(one.filename).resolve().parent == home] or frames
+    if len(theirs) > MOST_CALLS:
+        fault.add_note(f"{len(theirs) - MOST_CALLS:,} calls, and in them:")
+    for frame in theirs[-MOST_CALLS:]:
         fault.add_note(f"{frame.filename}:{frame.lineno}, in {frame.name}")
         if frame.line:
             fault.add_note(f"    {frame.line}")
@@ -322,5 +327,8 @@ _CHECKS: dict[type, Callable[[Any], str | None]] = {
 
 
 def _short(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 80 else f"{words[:77]}..."
+    return _shortened(repr(value), 80)
+
+
+def _shortened(words: str, most: int) -> str:
+    return words if len(words) <= most else f"{words[: most - 3]}..."
