@@ -75,7 +75,7 @@ class Stumbling(Process):
 
 
 def stumbling(stumble: Callable[[Stumbling], Any]) -> type[Stumbling]:
-    return type("Stumbling", (Stumbling,), {"stumble": stumble})
+    return type("Stumbling", (Stumbling,), {"stumble": stumble, "__module__": __name__})
 
 
 def fault_of(kind: Any, **plan: Any) -> ProcessFault:
@@ -207,9 +207,9 @@ def test_a_process_cannot_end_the_program() -> None:
 
 
 def test_a_step_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDINGS_STEP_SECONDS", "0.5")
+    monkeypatch.setenv("TIDINGS_STEP_SECONDS", "0.3")
     fault = fault_of(stumbling(loop))
-    assert "it has not come back after 0.5 seconds (TIDINGS_STEP_SECONDS sets" in str(fault)
+    assert "it has not come back after 0.3 seconds (TIDINGS_STEP_SECONDS sets" in str(fault)
     assert any(note.endswith(", in loop") for note in fault.__notes__)
 
 
