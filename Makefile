@@ -19,10 +19,11 @@ test: $(READY) ## every test that fits in a coffee break
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
 
-bench: $(READY) ## what a broadcast costs, and how many ranges a history takes
+bench: $(READY) ## what a broadcast costs, how many ranges a history takes, how fast we explore
 	@mkdir -p runs
 	@$(BIN)/tidings compare --chart runs/costs.svg
 	@$(BIN)/python bench/ranges.py --out runs/ranges.svg
+	@$(BIN)/python bench/explore.py
 
 lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check

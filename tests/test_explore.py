@@ -25,6 +25,7 @@ from tidings.protocols import PROTOCOLS, factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice
 from tidings.simulator.play import recorded, replay
+from tidings.simulator.script import protocol_of
 from tidings.spec import Extra, Guarantee, Value, broken, judge
 
 NONE: frozenset[Reduction] = frozenset()
@@ -90,6 +91,32 @@ def test_the_first_way_found_is_a_shortest() -> None:
     assert bytes(steps).count(b"broadcast") == 1
     assert [row.kind for row in run.rows if row.process == "p1"][-1] == "crash"
     assert {row.kind for row in run.rows if row.process != "p1"} == {"settle"}
+
+
+SOUND = [
+    "majority-relay",
+    "majority-relay notice=yes",
+    "history-sets",
+    "interval-history",
+    "two-phase",
+    "stage-gossip",
+]
+
+
+@pytest.mark.parametrize("words", SOUND)
+def test_two_broadcasts_and_a_crash_break_nothing(words: str) -> None:
+    protocol, options = protocol_of(words)
+    scope = Scope(protocol=protocol, options=options, processes=3, broadcasts=2, crashes=1)
+    explored = alone(scope)
+    assert not explored.cut
+    assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
+
+
+def test_the_reductions_together_save_more_than_they_must() -> None:
+    scope = Scope(processes=3, broadcasts=2, crashes=1)
+    whole, reduced = (alone(scope, one) for one in (NONE, EVERY))
+    assert not whole.cut
+    assert whole.pace.states >= 3 * reduced.pace.states
 
 
 # --- nothing is left out

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import msgspec
 
-from tidings.core import Receive, UsageError, take_first
+from tidings.core import UsageError, take_first
 from tidings.core.renaming import Names
 from tidings.lab.explore.branch import Branch, Property, Way
 from tidings.lab.explore.reactions import Reactions
@@ -121,7 +121,7 @@ class Explorer:
             if (
                 is_news
                 and found.content.kind not in self.lively
-                and self.reactions.ignores(process, Receive(sender, found.content))
+                and self.reactions.ignores(process, sender, found.content)
             ):
                 child.go(choices.Receive(packet))
 

@@ -59,6 +59,7 @@ class Reactions:
         """What a process, known by its identity, may become in one step."""
         self._ignores: dict[int, dict[tuple[str, int], Receive]] = {}
         """Which packets it is taken to ignore from now on."""
+        self._is_ignored: dict[tuple[int, str, int], bool] = {}
         self._by_number: dict[int, Process] = {}
         self._pending: dict[int, list[Receive]] = {}
         """What others take processes to ignore that were not met here yet."""
@@ -124,17 +125,21 @@ class Reactions:
 
     # --- packets that make no difference
 
-    def ignores(self, process: Process, receive: Receive) -> bool:
+    def ignores(self, process: Process, sender: str, packet: Packet) -> bool:
         """Whether the process takes no notice of the packet; it is then held to that.
 
         That it does nothing now is easily seen. That it will do nothing later either is assumed
         here and checked, from now on, in every state that the process is found to reach. Where
         it is not so, the search starts again without this assumption for packets of that kind.
         """
-        if not self._does_nothing(process, receive):
-            return False
-        self._expect_ignorance(process, receive)
-        return True
+        key = (id(process), sender, id(packet))
+        known = self._is_ignored.get(key)
+        if known is None:
+            receive = Receive(sender, packet)
+            known = self._is_ignored[key] = self._does_nothing(process, receive)
+            if known:
+                self._expect_ignorance(process, receive)
+        return known
 
     def _does_nothing(self, process: Process, receive: Receive) -> bool:
         try:
