@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,21 @@ def test_a_flaw_exits_1_with_a_run_that_replays_and_a_story(tidings) -> None:
     assert again.status == Exit.VIOLATED
     assert "byte for byte" in again.out
     assert "UNIFORM AGREEMENT violated at p2" in again.out
+
+
+GUIDE = Path(__file__).parent.parent / "docs" / "explore.md"
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"^\$ tidings (explore.*)$", GUIDE.read_text(), re.MULTILINE)
+)
+def test_the_commands_of_the_guide_work(tidings, command: str) -> None:
+    words = [
+        str(GUIDE.parent.parent / word) if word.startswith("examples/") else word
+        for word in command.split()
+    ]
+    told = tidings(*words)
+    assert told.status == (Exit.HOLDS if "stage-gossip" in command else Exit.VIOLATED)
 
 
 def test_the_same_search_writes_the_same_bytes(tidings) -> None:
