@@ -1,0 +1,257 @@
+"""What crosses the network between two nodes, and what is refused before it is even decoded.
+
+A connection begins with eight bytes on either side: who we are and which format we speak. Then
+come frames:
+
+    length    4 bytes, of what follows
+    kind      1 byte
+    number    8 bytes, what for depends on the kind
+    body      msgpack
+
+Everything that was said in one tick leaves in one frame per set of addressees; its body is
+encoded once and is the same for all of them, only the number differs. A frame that is too long is
+refused when its length is read, before anything is kept of it.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from types import CodeType, FunctionType
+from typing import Annotated, Any, NamedTuple, Union
+
+import msgspec
+from msgspec import Meta
+
+from tidings.core import Packet, Process
+
+FORMAT = 1
+GREETING = b"tidings" + bytes([FORMAT])
+HELLO_BYTES = 64 * 1024
+"""The longest frame of somebody who has not yet said who it is."""
+
+_HEAD = struct.Struct("!IBQ")
+_HEAD_AFTER_LENGTH = _HEAD.size - 4
+_MANY = struct.Struct("!BI")  # a msgpack array with a length of four bytes
+_ARRAY = 0xDD
+FRAME_OVERHEAD = _HEAD.size + _MANY.size
+
+
+class Kind(IntEnum):
+    HELLO = 1
+    """Who I am, and which group I take us to be in."""
+    PACKETS = 2
+    """Packets; the number is that of the first one on this link."""
+    ALIVE = 3
+    """Nothing new; the number is that of the last packet that came from you."""
+    BYE = 4
+    """Why I hang up; with number 1: and you cannot go on."""
+
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Both sides must mean the same group before a single packet counts."""
+
+    name: Name
+    to: Name
+    """Whom the speaker takes the other side to be."""
+    group: Name
+    members: Annotated[tuple[Name, ...], Meta(max_length=1_000)]
+    protocol: Annotated[str, Meta(max_length=1_000)]
+    options: Annotated[dict[str, Any], Meta(max_length=100)]
+    incarnation: Count
+    """Who the speaker is: somebody who starts with nothing is somebody new."""
+    received: Count = 0
+    """The number of the last packet that came from the other side, and from which of it."""
+    received_from: Count = 0
+
+    def quarrel(self, other: "Hello") -> str:
+        """Why these two cannot talk, in words the other side can be told; empty if they can."""
+        if other.group != self.group:
+            return f"{other.name} is in group {other.group!r}, {self.name} in {self.group!r}"
+        if other.to != self.name:
+            return f"{other.name} looks for {other.to}, and here is {self.name}"
+        if other.members != self.members:
+            theirs, ours = ", ".join(other.members), ", ".join(self.members)
+            return f"the group of {other.name} is {theirs}; that of {self.name} is {ours}"
+        if other.name not in self.members or other.name == self.name:
+            return f"{other.name} is no other member of {self.group!r}"
+        if (other.protocol, other.options) != (self.protocol, self.options):
+            return (
+                f"{other.name} runs {_spelled(other.protocol, other.options)}, "
+                f"{self.name} {_spelled(self.protocol, self.options)}"
+            )
+        return ""
+
+
+def _spelled(protocol: str, options: Mapping[str, Any]) -> str:
+    return " ".join([protocol, *(f"{name}={value}" for name, value in options.items())])
+
+
+class WireFault(Exception):  # noqa: N818 - what the other side did, not an error of ours
+    """The other side does not speak as it must; the text says how."""
+
+
+class Frame(NamedTuple):
+    kind: int
+    number: int
+    body: memoryview | bytes
+
+
+def framed(kind: Kind, number: int, body: bytes = b"") -> bytes:
+    return _HEAD.pack(_HEAD_AFTER_LENGTH + len(body), kind, number) + body
+
+
+def head_of_packets(number: int, body: bytes) -> bytes:
+    """What goes before a body that many peers get; only this differs from peer to peer."""
+    return _HEAD.pack(_HEAD_AFTER_LENGTH + len(body), Kind.PACKETS, number)
+
+
+def body_of(packets: list[bytes]) -> bytes:
+    """Encoded packets as one msgpack array."""
+    return b"".join((_MANY.pack(_ARRAY, len(packets)), *packets))
+
+
+class FrameReader:
+    """Cuts what arrives into frames; raises WireFault as soon as it cannot become one."""
+
+    def __init__(self) -> None:
+        self.limit = HELLO_BYTES
+        self._rest = bytearray()
+        self._needed = len(GREETING)
+        self._greeted = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are complete now."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        start = 0 if self._greeted else self._greeting(data)
+        frames: list[Frame] = []
+        view = memoryview(data)
+        while self._greeted:
+            self._needed = _HEAD.size
+            if len(data) - start < self._needed:
+                break
+            length, kind, number = _HEAD.unpack_from(data, start)
+            self._check(length)
+            self._needed = 4 + length
+            if len(data) - start < self._needed:
+                break
+            frames.append(Frame(kind, number, view[start + _HEAD.size : start + self._needed]))
+            start += self._needed
+        self._rest += view[start:]
+        return frames
+
+    def _greeting(self, data: bytes) -> int:
+        """Recognise the first eight bytes; how many of them are dealt with."""
+        begin = data[: len(GREETING)]
+        if not GREETING[:-1].startswith(begin[:-1]):
+            raise WireFault("it does not speak our language")
+        if len(begin) < len(GREETING):
+            return 0
+        if begin != GREETING:
+            raise WireFault(f"it speaks format {begin[-1]}, this tidings speaks {FORMAT}")
+        self._greeted = True
+        return len(begin)
+
+    def _check(self, length: int) -> None:
+        if length < _HEAD_AFTER_LENGTH:
+            raise WireFault(f"a frame of {length} bytes is too short")
+        if length > self.limit:
+            raise WireFault(f"a frame of {length:,} bytes, and {self.limit:,} is the limit")
+
+
+class Codec:
+    """Packets to bytes and back, for one protocol."""
+
+    def __init__(self, kind: type[Process]) -> None:
+        self.encode = msgspec.msgpack.Encoder().encode
+        types = packet_types(kind)
+        # A protocol without packets exists: a group of one needs none.
+        union = Union[types] if types else None  # noqa: UP007 - made of a tuple
+        self._decode_one = msgspec.msgpack.Decoder(union).decode
+
+    def decode(self, body: memoryview | bytes) -> list[tuple[Packet, int]]:
+        """The packets of a frame, each with its length in bytes."""
+        try:
+            raw = _decode_many(body)
+            return [(self._decode_one(one), memoryview(one).nbytes) for one in raw]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
+            raise WireFault(f"a frame that makes no sense: {fault}") from None
+
+
+_decode_many = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_hello = msgspec.msgpack.Decoder(Hello).decode
+_decode_reason = msgspec.msgpack.Decoder(Annotated[str, Meta(max_length=1_000)]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def hello_frame(hello: Hello) -> bytes:
+    return framed(Kind.HELLO, 0, _encode(hello))
+
+
+def read_hello(frame: Frame) -> Hello:
+    if frame.kind != Kind.HELLO:
+        raise WireFault(f"it begins with a frame of kind {frame.kind} instead of a hello")
+    try:
+        return _decode_hello(frame.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        raise WireFault(f"its hello makes no sense: {fault}") from None
+
+
+def bye_frame(reason: str, *, is_final: bool = False) -> bytes:
+    return framed(Kind.BYE, int(is_final), _encode(reason[:1_000]))
+
+
+def read_bye(frame: Frame) -> str:
+    try:
+        reason: str = _decode_reason(frame.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise WireFault(f"its farewell makes no sense: {fault}") from None
+    return reason
+
+
+# --- what a protocol can say
+
+
+def packet_types(kind: type[Process]) -> tuple[type[Packet], ...]:
+    """The packets that a protocol can send: those that its methods name.
+
+    All packets of a module would be too many: the gallery of flaws has a ``copy`` of several
+    protocols in one file. Of two with the same tag, the class uses the one it names itself, and
+    not the one that a class it derives from named.
+    """
+    by_tag: dict[Any, type[Packet]] = {}
+    for each in kind.__mro__:
+        for member in vars(each).values():
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            for packet in _named_in(function, set()):
+                by_tag.setdefault(packet.__struct_config__.tag, packet)
+    return tuple(by_tag.values())
+
+
+def _named_in(function: Any, seen: set[Any]) -> Iterator[type[Packet]]:
+    """The packets that a function names, itself or through functions of its module."""
+    if not isinstance(function, FunctionType) or function in seen:
+        return
+    seen.add(function)
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        if isinstance(value, type):
+            if issubclass(value, Packet) and value.__struct_config__.tag is not None:
+                yield value
+        elif getattr(value, "__module__", None) == function.__module__:
+            yield from _named_in(value, seen)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
