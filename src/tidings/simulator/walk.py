@@ -122,9 +122,20 @@ def walk(
     plan.check()
     if seed < 0:
         raise UsageError("a seed is 0 or more")
+    plan = _plainly(plan)
     make = factory or protocols.factory(plan.protocol, plan.options)
     name = plan.protocol if factory is None else getattr(factory, "__name__", "unnamed")
     return _Walk(plan, name, seed, make, weigh).run()
+
+
+def _plainly(plan: Plan) -> Plan:
+    """An equal plan that is written like all that are equal to it, what is usual left out.
+
+    msgspec leaves a field out if it holds the very object that is the default.
+    """
+    told = msgspec.structs.asdict(plan).items()
+    usual = Plan()
+    return Plan(**{name: value for name, value in told if value != getattr(usual, name)})
 
 
 Arrival = choices.Receive | choices.Duplicate | choices.Drop
