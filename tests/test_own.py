@@ -1,5 +1,6 @@
 """Processes of one's own: their state, the files they are loaded from, and the commands."""
 
+import json
 import os
 import pickle
 import re
@@ -362,6 +363,13 @@ def test_simulate_and_compare_take_a_class_of_ones_own(tidings, wordy: Path) -> 
         "wordy.py": "2",
         "wordy.py:Wordy echoes=3": "6",
     }
+
+
+def test_a_command_and_a_program_name_the_same_run_alike(tidings, wordy: Path) -> None:
+    words = ("--process", "wordy.py", "--processes", "3", "--broadcasts", "4", "--seed", "1")
+    told = json.loads(tidings("simulate", *words, "--json").out)["run"]
+    plan = Plan(protocol="wordy.py", processes=3, broadcasts=4, mid_broadcast=float("0.5"))
+    assert walk(plan, seed=1).manifest.run == told
 
 
 @pytest.mark.parametrize(
