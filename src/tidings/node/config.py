@@ -1,0 +1,348 @@
+"""group.toml: one file for all members, every mistake in it named with its line.
+
+    name = "chat"
+
+    [members]
+    p1 = "127.0.0.1:7001"
+    p2 = "127.0.0.1:7002"
+    p3 = "127.0.0.1:7003"
+
+Everything else has a default, written down in the structs below. Paths in the file are relative to
+the file.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from tidings.core import (
+    Choose,
+    DataError,
+    Members,
+    Process,
+    UsageError,
+    is_name,
+    ordered,
+    take_first,
+)
+from tidings.protocols import factory
+
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Ms = Annotated[int, Meta(ge=1, le=24 * 60 * 60 * 1000)]
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+PUSH_ROOM = MIB
+"""Room in a frame, for each member, beside a longest text: answers to questions carry several."""
+
+
+SET_ELSEWHERE = {"window": "limits.window", "confirmed": "durable"}
+"""Options that follow from other settings."""
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Limits(_Section, frozen=True):
+    text_bytes: Positive = MIB
+    """The longest text that can be broadcast."""
+    frame_bytes: Positive = 32 * MIB
+    """The longest frame that is accepted from a member."""
+    queue_bytes: Positive = 64 * MIB
+    """How much may wait to be sent to one member; beyond, the link is dropped and made anew."""
+    unread_messages: Positive = 100_000
+    """How much may wait for the application; beyond, nothing more is read from the network."""
+    window: Positive = 10_000
+    """How many of one's own messages may be under way; beyond, ``broadcast`` waits."""
+    log_bytes: Positive = 10 * GIB
+    """How long the log may grow while a member is away; beyond, broadcasts are refused."""
+    segment_bytes: Positive = 64 * MIB
+    """The log is kept in files of about this size, and forgotten by whole files."""
+
+
+class Retention(_Section, frozen=True):
+    """How much is kept of what every member has: as long as any of the three asks for it."""
+
+    messages: Count = 0
+    bytes: Count = 0
+    age_s: Count = 0
+
+
+class Links(_Section, frozen=True):
+    alive_ms: Ms = 1_000
+    """A link on which nothing is said for so long says that it is alive."""
+    silence_ms: Ms = 5_000
+    """A link on which nothing is heard for so long is dead."""
+    hello_ms: Ms = 5_000
+    """How long the other side may take to say who it is."""
+    back_off_ms_min: Ms = 50
+    back_off_ms_max: Ms = 1_000
+    """How long until a member that could not be reached is tried again: doubled, up to here."""
+    resend_bytes: Positive = 64 * MIB
+    """Protocols that mend no links: how much is kept to be sent again after a reconnect. A member
+    that misses more counts as crashed."""
+    close_ms: Ms = 5_000
+    """How long a member that leaves waits for what it has said to leave."""
+
+
+class Tracing(_Section, frozen=True):
+    on: bool = True
+    folder: str = "trace"
+    segment_bytes: Positive = 64 * MIB
+
+
+class GroupFile(_Section, frozen=True):
+    name: str
+    members: dict[str, str]
+    protocol: str = "frontier"
+    options: dict[str, Any] = {}
+    durable: bool = True
+    data: str = "data"
+    """Where the logs are: each member's in a folder of its name."""
+    limits: Limits = Limits()
+    retention: Retention = Retention()
+    links: Links = Links()
+    trace: Tracing = Tracing()
+    metrics: dict[str, str] = {}
+    """Where each member answers Prometheus; who is not listed does not."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """A group file that has passed every check."""
+
+    name: str
+    members: Members
+    addresses: dict[str, Address]
+    metrics: dict[str, Address]
+    protocol: str
+    options: dict[str, Any]
+    durable: bool
+    data: Path
+    trace_folder: Path
+    limits: Limits
+    retention: Retention
+    links: Links
+    trace: Tracing
+
+    def process(self, name: str, choose: Choose) -> Process:
+        """The process of this member; what the node decides for it is not left to ``options``."""
+        if name not in self.members:
+            raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
+        ours = {"window": self.limits.window, "confirmed": self.durable}
+        possible = signature(factory(self.protocol)).parameters
+        given = {option: value for option, value in ours.items() if option in possible}
+        return factory(self.protocol, self.options | given)(name, self.members, choose)
+
+
+def read_config(path: Path) -> Config:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as fault:
+        raise UsageError(f"{path}: {fault.strerror}") from None
+    except UnicodeDecodeError as fault:
+        raise DataError(f"{path}: not UTF-8: {fault.reason} at byte {fault.start}") from None
+    return parse_config(text, path)
+
+
+def parse_config(text: str, path: Path) -> Config:
+    """The text of a group file; ``path`` is where its own paths begin, and what errors name."""
+    return _Reader(text, path).config()
+
+
+class _Reader:
+    def __init__(self, text: str, path: Path) -> None:
+        self.text = text
+        self.path = path
+
+    def config(self) -> Config:
+        file = self._file()
+        members = self._members(file)
+        self._check_protocol(file, members)
+        self._check_limits(file, members)
+        folder = self.path.parent
+        return Config(
+            name=file.name,
+            members=members,
+            addresses=self._addresses("members", file.members),
+            metrics=self._addresses("metrics", file.metrics),
+            protocol=file.protocol,
+            options=file.options,
+            durable=file.durable,
+            data=folder / file.data,
+            trace_folder=folder / file.trace.folder,
+            limits=file.limits,
+            retention=file.retention,
+            links=file.links,
+            trace=file.trace,
+        )
+
+    def _file(self) -> GroupFile:
+        try:
+            given = tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as fault:
+            words, line = _toml_place(str(fault), self.text)
+            raise DataError(f"{self.path}:{line}: {words}") from None
+        try:
+            return msgspec.convert(given, GroupFile)
+        except msgspec.ValidationError as fault:
+            words, _, where = str(fault).partition(" - at `$")
+            keys = _keys(where.rstrip("`"), given)
+            if unknown := re.search(r"unknown field `(.*)`", words):
+                keys.append(unknown[1])
+                words = "there is no such setting"
+            raise self._error(keys, _in_our_words(words)) from None
+
+    def _error(self, keys: Sequence[str], words: str) -> DataError:
+        name = ".".join(keys)
+        said = f"{name}: {words}" if name else words
+        return DataError(f"{self.path}:{line_of(self.text, keys)}: {said}")
+
+    def _members(self, file: GroupFile) -> Members:
+        if not is_name(file.name):
+            raise self._error(["name"], f"{file.name!r} is not a name: letters, digits, _ . -")
+        if not file.members:
+            raise self._error(["members"], "a group has at least one member")
+        for member in file.members:
+            if not is_name(member):
+                raise self._error(["members", member], "not a name: letters, digits, _ . -")
+        for member in file.metrics:
+            if member not in file.members:
+                raise self._error(["metrics", member], "not a member of the group")
+        return ordered(file.members)
+
+    def _addresses(self, table: str, given: Mapping[str, str]) -> dict[str, Address]:
+        taken: dict[Address, str] = {}
+        for member, text in given.items():
+            keys = [table, member]
+            address = _address(text)
+            if address is None:
+                raise self._error(keys, f"{text!r} is not an address like 127.0.0.1:7001")
+            if not _is_loopback(address.host):
+                raise self._error(
+                    keys,
+                    f"{text} is not on loopback; a node talks to its own machine only, until "
+                    "members can prove who they are",
+                )
+            if address in taken:
+                raise self._error(keys, f"{text} is the address of {taken[address]} already")
+            taken[address] = member
+        return {member: address for address, member in taken.items()}
+
+    def _check_protocol(self, file: GroupFile, members: Members) -> None:
+        for option, instead in SET_ELSEWHERE.items():
+            if option in file.options:
+                raise self._error(["options", option], f"set {instead} instead")
+        self._made(file, members, {}, ["protocol"])
+        for option, value in file.options.items():
+            self._made(file, members, {option: value}, ["options", option])
+        process = self._made(file, members, file.options, ["options"])
+        if file.durable and not process.recovers:
+            raise self._error(
+                ["durable"] if "durable" in self.text else ["protocol"],
+                f"{file.protocol} keeps nothing on disk; write durable = false, or take frontier",
+            )
+
+    def _made(
+        self, file: GroupFile, members: Members, options: dict[str, Any], keys: Sequence[str]
+    ) -> Process:
+        try:
+            return factory(file.protocol, options)(members[0], members, take_first)
+        except UsageError as fault:
+            raise self._error(keys, str(fault)) from None
+        except TypeError:
+            raise self._error(keys, f"{file.protocol} cannot use this value") from None
+
+    def _check_limits(self, file: GroupFile, members: Members) -> None:
+        limits, links = file.limits, file.links
+        needed = len(members) * (limits.text_bytes + PUSH_ROOM)
+        if limits.frame_bytes < needed:
+            raise self._error(
+                ["limits", "frame_bytes"],
+                f"{limits.frame_bytes:,} is too little for texts of {limits.text_bytes:,} bytes "
+                f"in a group of {len(members)}; it takes {needed:,}",
+            )
+        if limits.queue_bytes < limits.frame_bytes:
+            raise self._error(["limits", "queue_bytes"], "less than one frame, frame_bytes")
+        if links.back_off_ms_max < links.back_off_ms_min:
+            raise self._error(["links", "back_off_ms_max"], "less than back_off_ms_min")
+        if links.silence_ms <= links.alive_ms:
+            raise self._error(["links", "silence_ms"], "must be more than alive_ms")
+
+
+def _toml_place(words: str, text: str) -> tuple[str, int]:
+    """tomllib says where in words of its own."""
+    if place := re.search(r" \(at line (\d+), column \d+\)$", words):
+        return words[: place.start()], int(place[1])
+    return words.replace(" (at end of document)", ""), max(1, len(text.splitlines()))
+
+
+def _keys(path: str, given: Mapping[str, Any]) -> list[str]:
+    """The keys in msgspec's ``.limits.window``; those of a dictionary of texts it calls [...]."""
+    keys = [key for key in path.replace("[...]", "").split(".") if key]
+    if path.endswith("[...]"):
+        keys.append(next(key for key, value in given[keys[0]].items() if type(value) is not str))
+    return keys
+
+
+def _in_our_words(words: str) -> str:
+    words = words.replace("Object missing required field", "missing:")
+    return words.replace("`", "").replace("Expected", "expected", 1)
+
+
+_TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line on which the last of these keys is given, or else the one before it, and so on.
+
+    A simple look at the lines, enough for files that people write.
+    """
+    for depth in range(len(keys), 0, -1):
+        table, key = list(keys[: depth - 1]), keys[depth - 1]
+        within: list[str] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            if header := _TABLE.match(line):
+                within = [_unquoted(part) for part in header[1].split(".")]
+                if within == [*table, key]:
+                    return number
+            elif "=" in line:
+                given = [_unquoted(part) for part in line.partition("=")[0].split(".")]
+                if [*within, *given] == [*table, key]:
+                    return number
+    return 1
+
+
+def _unquoted(part: str) -> str:
+    return part.strip().strip("\"'")
+
+
+def _address(text: str) -> Address | None:
+    match = re.fullmatch(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)", text)
+    if match is None or not 0 < int(match["port"]) < 65536:
+        return None
+    return Address(match["six"] or match["host"], int(match["port"]))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
