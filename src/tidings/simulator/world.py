@@ -233,8 +233,8 @@ class World:
         self._step(receiver, Receive(sender, found.content))
 
     def _drop(self, packet: PacketId) -> None:
-        if self.links != "lossy":
-            raise UsageError("only lossy links drop packets; write 'links lossy'")
+        if self.links != "lossy" and packet.link.sender not in self.crashed:
+            raise UsageError("only lossy links drop packets, or a crash does; write 'links lossy'")
         self._take(packet)
 
     def _send(self, sender: str, event: Event, effect: Send) -> None:
@@ -306,6 +306,9 @@ class World:
             if self._doomed_to_write[process] == 0:
                 self._crash(process, ())
                 return
+        self._write(process, records)
+
+    def _write(self, process: str, records: tuple[Any, ...]) -> None:
         self.disks.setdefault(process, []).extend(records)
 
     def _recover(self, process: str, disk_lost: bool) -> None:

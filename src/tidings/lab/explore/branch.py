@@ -11,6 +11,7 @@ each crash is told with the packets that did not arrive after it.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple, Self
 
 from tidings.core import Event, Members, MessageId, Packet, Receive, take_first
@@ -122,6 +123,7 @@ class Branch(World):
         """The way as a schedule that any World can play, one millisecond for each step."""
         steps: Schedule = []
         crashes = 0
+        doomed = False
         for move in self.way().moves:
             choice = move.choice
             if isinstance(choice, choices.Crash):
@@ -129,6 +131,11 @@ class Branch(World):
                 choice = choices.Crash(choice.process, self._lost_in(crashes))
             draws = move.draws if steps else self.opening_draws + move.draws
             steps.append(Step((len(steps) + 1) * _MS, choice, draws))
+            if doomed:
+                crashes += 1
+                for packet in self._lost_in(crashes):
+                    steps.append(Step((len(steps) + 1) * _MS, choices.Drop(packet)))
+            doomed = isinstance(choice, choices.Doom)
         return steps
 
     def _lost_in(self, crash: int) -> tuple[PacketId, ...]:
@@ -166,10 +173,6 @@ class Branch(World):
         match choice:
             case choices.Broadcast(process):
                 self.spoken = self.spoken | {process: self.spoken[process] + 1}
-            case choices.Crash(process):
-                self.crashes += 1
-                left = [packet for packet in self.in_flight if packet.link.sender == process]
-                self.legacy = dict.fromkeys(left, self.crashes) | self.legacy
             case choices.Duplicate():
                 self.duplicates += 1
             case choices.Recover():
@@ -190,6 +193,19 @@ class Branch(World):
                 raise
             scripts += twin.ways_not_taken()
             yield twin
+
+    def torn(self, choice: Choice, process: str) -> "Iterator[Branch]":
+        """The choice made, but what it makes the process write does not reach the disk any more.
+
+        It dies over the first thing it writes, or the second; what it did before stands.
+        """
+        for write in count(1):
+            doomed = self.fork()
+            doomed.go(choices.Doom(process, 0, write))
+            ends = [end for end in doomed.after(choice) if process in end.crashed]
+            if not ends:
+                return
+            yield from ends
 
     def ways_not_taken(self) -> list[tuple[int, ...]]:
         """Where processes could have reacted otherwise, the scripts by which they would."""
@@ -300,7 +316,13 @@ class Branch(World):
             self._draws += draws
         return effects
 
-    def _persist(self, process: str, records: tuple[Any, ...]) -> None:
+    def _crash(self, process: str, lost: Sequence[PacketId]) -> None:
+        super()._crash(process, lost)
+        self.crashes += 1
+        left = [packet for packet in self.in_flight if packet.link.sender == process]
+        self.legacy = dict.fromkeys(left, self.crashes) | self.legacy
+
+    def _write(self, process: str, records: tuple[Any, ...]) -> None:
         """A disk matters to one who may come back; the fewer words on it, the fewer states."""
         if self.scope.restarts:
             written = (*self.disks.get(process, ()), *records)

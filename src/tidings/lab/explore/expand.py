@@ -98,10 +98,16 @@ class Explorer:
         else:
             moves = self._everything(branch, arrivals)
         for choice in moves:
-            for child in branch.after(choice):
+            for child in self._after(branch, choice):
                 if Reduction.INERT in self.reductions and not child.broken:
                     self._ignore_what_is_ignored(child, branch)
                 yield child
+
+    def _after(self, branch: Branch, choice: Choice) -> Iterator[Branch]:
+        yield from branch.after(choice)
+        if self.scope.restarts and branch.crashes < self.scope.crashes:
+            for process in _written_by(choice):
+                yield from branch.torn(choice, process)
 
     def _everything(self, branch: Branch, arrivals: Arrivals) -> Iterator[Choice]:
         for packets in arrivals.values():
@@ -234,3 +240,13 @@ class Explorer:
 
 _ROUND = 1_000
 """How many receipts a round of timers may take to come to rest."""
+
+
+def _written_by(choice: Choice) -> tuple[str, ...]:
+    """Who reacts to the choice, and may write something down while doing so."""
+    match choice:
+        case choices.Receive(packet) | choices.Duplicate(packet):
+            return (packet.link.receiver,)
+        case choices.Broadcast(process) | choices.Timeout(process) | choices.Recover(process):
+            return (process,)
+    return ()
