@@ -357,6 +357,18 @@ def test_interrupted_it_says_what_it_saw() -> None:
     assert {explored.verdict(what) for what in explored.properties} == {Value.UNKNOWN}
 
 
+def test_interrupted_later_it_keeps_what_it_found() -> None:
+    def interrupt(pace: Pace) -> None:
+        if pace.depth > 3:
+            raise KeyboardInterrupt
+
+    scope = Scope(protocol="flawed/hasty", processes=3, broadcasts=2, crashes=1)
+    explored = explore(scope, workers=1, keep_going=True, progress=interrupt)
+    assert explored.cut == "interrupted"
+    assert explored.verdict(Guarantee.UNIFORM_AGREEMENT) is Value.VIOLATED
+    assert explored.verdict(Guarantee.CAUSAL_ORDER) is Value.UNKNOWN
+
+
 def test_a_packet_that_matters_after_all_is_not_taken_for_inert() -> None:
     """single-pass looks around only when something arrives: even a late copy wakes it."""
     scope = Scope(protocol="flawed/single-pass", processes=3, broadcasts=2)

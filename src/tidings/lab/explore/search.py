@@ -128,6 +128,8 @@ class _Search:
         self.progress = progress
         self.started = started
         self.pace = Pace()
+        self.ways: dict[Property, Way] = {}
+        """How to break what can be broken, as far as the levels that are done show it."""
         self.seen = Seen()
         self.crew: Crew = (
             Alone(Worker(explorer, self.seen))
@@ -141,33 +143,32 @@ class _Search:
 
     def run(self) -> Explored:
         try:
-            cut, ways = self._search()
+            cut = self._search()
         except KeyboardInterrupt:
-            cut, ways = "interrupted", {}
+            cut = "interrupted"
         scope = self.explorer.scope
         return Explored(
             scope=scope,
             pace=self.pace,
-            found={what: self.explorer.run_that_breaks(what, way) for what, way in ways.items()},
+            found={what: self.explorer.run_that_breaks(what, way) for what, way in self.ways.items()},
             cut=cut,
             reductions=tuple(one for one in ALL if one in self.explorer.reductions),
             lively=tuple(sorted(self.explorer.lively)),
         )
 
-    def _search(self) -> tuple[str, dict[Property, Way]]:
-        """Level by level; why it ended early, and the ways that break something."""
+    def _search(self) -> str:
+        """Level by level; why it ended early, if it did."""
         deepest = self.explorer.scope.depth
-        ways: dict[Property, Way] = {}
         while True:
             if deepest is not None and self.pace.depth >= deepest:
-                return f"not deeper than {deepest} moves", ways
+                return f"not deeper than {deepest} moves"
             if not self._expand_level():
-                return f"more than {self.seen.room():,} states", ways
-            ways = self.crew.found()
-            if ways and not self.keep_going:
-                return "stopped at the first violation", ways
+                return f"more than {self.seen.room():,} states"
+            self.ways = self.crew.found()
+            if self.ways and not self.keep_going:
+                return "stopped at the first violation"
             if not self.pace.frontier:
-                return "", ways
+                return ""
             self.crew.turn()
             self.pace = msgspec.structs.replace(self.pace, depth=self.pace.depth + 1)
 
