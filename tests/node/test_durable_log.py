@@ -1,0 +1,306 @@
+"""The durable log: cut off anywhere it is repaired, changed anywhere it is refused."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
+from tidings.node.config import Retention
+from tidings.node.log import About, Identity, Log, Recovered, open_log
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored
+
+ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
+KEEP_NOTHING = Retention()
+
+
+def stored(seq: int, text: bytes = b"text") -> Stored:
+    return Stored(Batch(MessageId("p1", seq), (text,)))
+
+
+def opened(folder: Path, about: About = ABOUT) -> tuple[Log, Recovered | None]:
+    return open_log(folder, about, Frontier, incarnation=17)
+
+
+def recovered(folder: Path, about: About = ABOUT) -> Recovered | None:
+    log, found = opened(folder, about)
+    log.close()
+    return found
+
+
+def records_in(folder: Path) -> tuple[Any, ...] | None:
+    found = recovered(folder)
+    return None if found is None else found.records
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    log, found = opened(tmp_path)
+    assert found is None
+    log.begin_segment((), index=0)
+    yield log
+    log.close()
+
+
+def test_what_was_committed_is_there_again(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1), Pinned("p2", 5)), b"block", {"p1": 1}, messages=1)
+    log.commit((Delivered((1, 0)),))
+    log.close()
+    found = recovered(tmp_path)
+    assert found == Recovered(
+        Identity(17), (stored(1), Pinned("p2", 5), Delivered((1, 0))), [b"block"], 0
+    )
+
+
+def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -> None:
+    log.close()
+    assert recovered(tmp_path) == Recovered(Identity(17), (), [], 0)
+
+
+def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_path: Path) -> None:
+    for life in (1, 2):
+        log.commit((stored(life),))
+        log.close()
+        log, found = open_log(tmp_path, ABOUT, Frontier, incarnation=99)
+        assert found is not None
+        assert found.records == tuple(stored(seq) for seq in range(1, life + 1))
+        assert log.identity == Identity(17, life)
+        log.begin_segment((), index=10 * life)
+    log.close()
+    found = recovered(tmp_path)
+    assert found is not None
+    assert (found.index, found.identity.life) == (20, 2)
+
+
+@pytest.fixture(scope="module")
+def three_commits(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]:
+    """A segment, and how long it was after each of its entries."""
+    folder = tmp_path_factory.mktemp("log")
+    log, _ = opened(folder)
+    log.begin_segment((), index=0)
+    sizes = [log.size]
+    for seq in (1, 2, 3):
+        log.commit((stored(seq, os.urandom(20)),), b"block %d" % seq, {"p1": seq}, messages=1)
+        sizes.append(log.size)
+    log.close()
+    data = (folder / "00000001.log").read_bytes()
+    assert len(data) == sizes[-1]
+    return data, sizes
+
+
+def test_cut_off_at_any_byte_it_holds_every_whole_commit_and_goes_on(
+    three_commits: tuple[bytes, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sync in ("fsync", "fdatasync"):  # the disk is not what is tried here
+        monkeypatch.setattr(os, sync, lambda file: None)
+    data, sizes = three_commits
+    file = tmp_path / "00000001.log"
+    for end in range(len(data) + 1):
+        file.write_bytes(data[:end])
+        whole = sum(size <= end for size in sizes)
+        log, found = opened(tmp_path)
+        if whole == 0:
+            assert found is None
+            assert not file.exists()
+        else:
+            assert found is not None
+            assert [record.batch.id.seq for record in found.records] == [1, 2, 3][: whole - 1]
+            assert file.stat().st_size == sizes[whole - 1]
+        log.begin_segment((), index=0)
+        log.commit((stored(9),))
+        log.close()
+        again = records_in(tmp_path)
+        assert again is not None
+        assert len(again) == max(whole, 1)
+        for other in tmp_path.glob("*.log"):
+            other.unlink()
+
+
+def test_changed_at_any_byte_it_is_refused(
+    three_commits: tuple[bytes, list[int]], tmp_path: Path
+) -> None:
+    data, _ = three_commits
+    file = tmp_path / "00000001.log"
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        file.write_bytes(changed)
+        with pytest.raises(DataError) as fault:
+            recovered(tmp_path)
+        assert str(fault.value).startswith(str(file))
+        assert file.read_bytes() == changed
+
+
+def test_the_last_entry_may_have_holes_since_nobody_relied_on_it(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),))
+    before = log.size
+    log.commit((stored(2, os.urandom(4_000)),))
+    log.close()
+    file = tmp_path / "00000001.log"
+    data = file.read_bytes()
+    for hole in (range(1024, 1536), range(before, len(data)), range(2048, len(data))):
+        torn = bytearray(data)
+        for place in hole:
+            torn[place] = 0
+        file.write_bytes(torn)
+        assert records_in(tmp_path) == (stored(1),)
+        assert file.stat().st_size == before
+    # The file was made longer, and nothing was written.
+    file.write_bytes(data + bytes(10_000))
+    assert len(records_in(tmp_path) or ()) == 2
+
+
+def test_a_hole_before_the_last_entry_is_damage(log: Log, tmp_path: Path) -> None:
+    for seq in (1, 2, 3):
+        log.commit((stored(seq, os.urandom(4_000)),))
+    log.close()
+    file = tmp_path / "00000001.log"
+    torn = bytearray(file.read_bytes())
+    torn[1024:1536] = bytes(512)
+    file.write_bytes(torn)
+    with pytest.raises(DataError, match=r"damaged at byte .*; what was there is lost"):
+        recovered(tmp_path)
+
+
+def test_an_earlier_segment_may_not_even_be_cut_off(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),))
+    log.begin_segment((), index=0)
+    log.commit((stored(2),))
+    log.close()
+    assert records_in(tmp_path) == (stored(1), stored(2))
+    first = tmp_path / "00000001.log"
+    first.write_bytes(first.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"00000001\.log: damaged"):
+        recovered(tmp_path)
+
+
+def test_a_segment_missing_in_the_middle_is_noticed(log: Log, tmp_path: Path) -> None:
+    for seq in (1, 2):
+        log.commit((stored(seq),))
+        log.begin_segment((), index=0)
+    log.close()
+    (tmp_path / "00000002.log").unlink()
+    with pytest.raises(DataError, match=r"00000003\.log: a segment before this one is missing"):
+        recovered(tmp_path)
+
+
+def test_a_segment_of_somebody_else_is_refused(log: Log, tmp_path: Path) -> None:
+    log.begin_segment((), index=0)
+    log.close()
+    other, _ = open_log(tmp_path / "other", ABOUT, Frontier, incarnation=18)
+    other._number = 1
+    other.begin_segment((), index=0)
+    other.close()
+    (tmp_path / "other" / "00000001.log").rename(tmp_path / "00000002.log")
+    with pytest.raises(DataError, match="of somebody else who went by the same name"):
+        recovered(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"group": "talk"}, "its group is 'chat', and here it is 'talk'"),
+        ({"member": "p2"}, "its member is 'p1', and here it is 'p2'"),
+        ({"members": ("p1",)}, r"its members is \('p1', 'p2'\), and here it is \('p1',\)"),
+        ({"protocol": "other"}, "its protocol is 'frontier', and here it is 'other'"),
+        ({"traced": False}, "its traced is True, and here it is False"),
+    ],
+)
+def test_the_log_of_another_group_is_refused(
+    log: Log, tmp_path: Path, change: dict[str, Any], complaint: str
+) -> None:
+    log.close()
+    with pytest.raises(DataError, match=complaint):
+        recovered(tmp_path, msgspec.structs.replace(ABOUT, **change))
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"tidings log 2\n", "log format 2, this tidings reads 1"),
+        (b"tidings log 0\n", "log format 0, this tidings reads 1"),
+        (b"SQLite format 3", "not a log of tidings"),
+    ],
+)
+def test_another_format_is_refused(log: Log, tmp_path: Path, line: bytes, complaint: str) -> None:
+    log.close()
+    file = tmp_path / "00000001.log"
+    file.write_bytes(line + file.read_bytes()[len(b"tidings log 1\n") :])
+    with pytest.raises(DataError, match=complaint):
+        recovered(tmp_path)
+
+
+def test_one_log_has_one_writer(log: Log, tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match=f"lock: in use by process {os.getpid()}"):
+        opened(tmp_path)
+    log.close()
+    assert recovered(tmp_path) is not None
+
+
+def test_a_full_disk_is_told_and_what_was_committed_stays(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),))
+    log.close_file()
+    log._file = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(EnvironmentMissing, match=r"00000001\.log: No space left on device"):
+        log.commit((stored(2),))
+    log.close()
+    assert records_in(tmp_path) == (stored(1),)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TidingsError, match="file/p1/lock: Not a directory"):
+        opened(tmp_path / "file" / "p1")
+
+
+def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> None:
+    for seq in (2, 4, 6):
+        log.commit((stored(seq - 1), stored(seq)), b"", {"p1": seq}, messages=2)
+        log.begin_segment((Delivered((seq, 0)),), index=seq)
+    log.forget({"p1": 3}, KEEP_NOTHING)
+    assert len(list(tmp_path.glob("*.log"))) == 3
+    size = log.size
+    log.forget({"p1": 5}, KEEP_NOTHING)
+    assert log.size < size
+    log.close()
+    found = recovered(tmp_path)
+    assert found is not None
+    assert found.records == (
+        *(Delivered((4, 0)), stored(5), stored(6)),
+        Delivered((6, 0)),
+    )
+    assert found.index == 6
+
+
+def test_the_segment_being_written_is_never_forgotten(log: Log) -> None:
+    log.commit((stored(1),), b"", {"p1": 1}, messages=1)
+    size = log.size
+    log.forget({"p1": 1}, KEEP_NOTHING)
+    assert log.size == size
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"),
+    [
+        (Retention(), 1),
+        (Retention(messages=1), 2),
+        (Retention(messages=2), 2),
+        (Retention(messages=3), 3),
+        (Retention(messages=100), 4),
+        (Retention(bytes=1), 1),
+        (Retention(bytes=10**9), 4),
+        (Retention(age_s=1000), 4),
+    ],
+)
+def test_retention_keeps_what_any_of_its_settings_asks_for(
+    log: Log, tmp_path: Path, retention: Retention, kept: int
+) -> None:
+    for seq in (2, 4, 6):
+        log.commit((stored(seq),), b"", {"p1": seq}, messages=2)
+        log.begin_segment((), index=0)
+    log.forget({"p1": 6}, retention)
+    assert len(list(tmp_path.glob("*.log"))) == kept
