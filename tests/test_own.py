@@ -228,6 +228,13 @@ def test_the_same_file_is_loaded_once_and_a_changed_one_again(wordy: Path) -> No
     assert kind().__name__ == "Chatty"
 
 
+def test_a_file_is_found_from_another_folder(wordy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = factory("wordy.py")("p1", MEMBERS, take_first)
+    (wordy.parent / "beside").mkdir()
+    monkeypatch.chdir(wordy.parent / "beside")
+    assert type(factory("../wordy.py")("p1", MEMBERS, take_first)) is type(first)
+
+
 def test_its_objects_can_be_pickled(wordy: Path) -> None:
     p1 = factory("wordy.py")("p1", MEMBERS, take_first)
     twin = pickle.loads(pickle.dumps(p1))
@@ -314,7 +321,10 @@ def test_a_file_that_cannot_be_loaded_says_where(
             "def __init__(self, me, members): ...",
             "own.py: Mine cannot be made for p1 of p1, p2, p3",
         ),
-        ("def __init__(self, me, members, choose): ...", "has no attribute 'members'"),
+        (
+            "def __init__(self, me, members, choose): ...",
+            "own.py: its __init__ does not call super",
+        ),
         ("def __init__(self, me, members, choose): 1 / 0", "own.py:3: Mine cannot be made for p1"),
         (
             "def __init__(self, *of):\n  super().__init__(*of)\n  self.f = open('own.py')",

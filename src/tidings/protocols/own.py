@@ -62,7 +62,7 @@ class Own(msgspec.Struct, frozen=True):
                 made: Process = self.kind(me, members, choose, **options)
             else:
                 made = Foreign(me, members, choose, kind=self.kind, clock=self.clock, **options)
-            _ = made.members, made.fork(choose), made.fingerprint()
+            _try_out(made)
         except TidingsError as fault:
             raise type(fault)(f"{self.name}: {fault}") from None
         except Exception as fault:
@@ -74,6 +74,13 @@ class Own(msgspec.Struct, frozen=True):
 
 
 _OURS = ("texts", "ids")
+
+
+def _try_out(made: Process) -> None:
+    """Ask it once what it will be asked again and again, so that it fails here if at all."""
+    if not {"me", "members", "choose"} <= vars(made).keys():
+        raise DataError("its __init__ does not call super().__init__(me, members, choose)")
+    made.fork(made.choose).fingerprint()
 
 
 def load(name: str) -> Own:
@@ -136,7 +143,7 @@ def _loaded(file: Path) -> ModuleType:
     name = f"tidings_own_{stem}_{identity}"
     if name not in sys.modules:
         module = ModuleType(name)
-        module.__file__ = str(file)
+        module.__file__ = str(file.resolve())
         # The import statement asks the builtins of its own module: here it finds stand-ins.
         vars(module)["__builtins__"] = {**vars(builtins), "__import__": _importer(file.parent)}
         sys.modules[name] = module
