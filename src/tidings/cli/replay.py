@@ -11,7 +11,6 @@ import typer
 from tidings.cli.common import (
     AsJson,
     app,
-    many,
     out,
     print_json,
     print_run,
@@ -20,11 +19,14 @@ from tidings.cli.common import (
     say,
     stored_run,
 )
-from tidings.core import MessageId, UsageError
+from tidings.core import Exit, MessageId, UsageError
+from tidings.lab.shrink import planned_packets
+from tidings.report import explain
+from tidings.report.words import many
 from tidings.simulator import Moment, Replay, World
 from tidings.simulator.conversation import Conversation
 from tidings.simulator.script import line_for
-from tidings.spec import Place, exit_status, judge
+from tidings.spec import Extra, Place, Violation, broken, exit_status, judge
 from tidings.trace import Run
 
 _MS = 1_000_000
@@ -64,6 +66,7 @@ def replay(
     verdicts = judge(played)
     rows = len(player.replay.rows)
     shown = player.names(state or ())
+    extras = extra_violations(played)
     if as_json:
         print_json(
             result(played.manifest, verdicts)
@@ -71,6 +74,7 @@ def replay(
                 "steps": [one.data() for one in told],
                 "same_rows": rows,
                 "states": {name: player.state(name) for name in shown},
+                "extras": [violation.guarantee.value for violation in extras],
             }
         )
     else:
@@ -80,7 +84,21 @@ def replay(
         print_run(played)
         say(f"replay the same {many(rows, 'row')}, byte for byte")
         print_verdicts(played.manifest, verdicts, run=played)
-    raise typer.Exit(exit_status(verdicts))
+        print_extras(played, extras)
+    raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
+
+
+def extra_violations(run: Run) -> list[Violation]:
+    """Where a run breaks what is promised beside the five: cost, if it was limited, and reach."""
+    allowed = planned_packets(run.manifest)
+    cost = [] if allowed is None else [broken(run, Extra.COST, allowed)]
+    return [one for one in (*cost, broken(run, Extra.REACH)) if one is not None]
+
+
+def print_extras(run: Run, violations: Sequence[Violation], folder: Path | None = None) -> None:
+    for violation in violations:
+        out.print()
+        say(explain(violation, run.manifest.run, run.manifest.seed, folder=folder, trace=run))
 
 
 def _until(words: str | None, run: Run) -> Place | int | None:

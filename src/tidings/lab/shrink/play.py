@@ -1,0 +1,285 @@
+"""Playing a sketch: each move is made if it is possible, and passed over if it is not."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidings.core import MessageId, Packet
+from tidings.lab.shrink.sketch import Alarm, Move, Parcel, Sketch
+from tidings.protocols import Factory
+from tidings.simulator import World, choices, until_quiet
+from tidings.simulator.choices import Choice, Link, PacketId
+from tidings.simulator.world import Links, draw_first
+from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run
+
+MS = 1_000_000
+
+FAULTS = (
+    choices.Crash,
+    choices.Doom,
+    choices.Recover,
+    choices.Join,
+    choices.Cut,
+    choices.Duplicate,
+    choices.Drop,
+)
+"""What need not happen: faults, and newcomers."""
+
+
+class Stage(NamedTuple):
+    """What all plays of one shrinking have in common."""
+
+    factory: Factory
+    links: Links
+    settles: bool
+    """Whether a play goes on, fairly, until nothing more happens."""
+    most_steps: int
+
+
+class Size(NamedTuple):
+    """How large a run is; what counts most stands first."""
+
+    processes: int
+    broadcasts: int
+    faults: int
+    steps: int
+    moves: int
+    """Steps that would not happen by themselves in the end."""
+
+
+def weightless(packet: Packet) -> int:
+    """Nobody asks how many bytes the packets of an attempt have."""
+    return 0
+
+
+class Play:
+    """A sketch, played: the run that came of it, and the sketch in the terms of this run."""
+
+    def __init__(self, sketch: Sketch, stage: Stage) -> None:
+        self.rows: list[Row] = []
+        self.moves: list[Move] = []
+        self.came_to_rest = True
+        self.struck: dict[int, Move] = {}
+        """After which move a doomed process crashed, and that crash as a move of its own."""
+        self._here = 0
+        """The move that is being made; 0 for what the processes do when they start."""
+        self._draws: list[int] = []
+        self._parcels: dict[PacketId, Parcel] = {}
+        self._sent: dict[tuple[int, Link, int], PacketId] = {}
+        self._sent_here: dict[Link, int] = {}
+        self._alarms: dict[tuple[str, str], Alarm] = {}
+        self._timers: dict[Alarm, str] = {}
+        self._timers_here: dict[str, int] = {}
+        self._spoken: dict[MessageId, int] = {}
+        self._ids: dict[int, MessageId] = {}
+        self._delivered: set[tuple[str, MessageId]] = set()
+        self._ends: list[int] = []
+        """After each step, how many rows there were."""
+        self.world = World(
+            "shrunk",
+            sketch.members,
+            stage.factory,
+            links=stage.links,
+            draw=self._draw,
+            on_timer=self._note_timer,
+            weigh=weightless,
+        )
+        for move in sketch.moves:
+            choice = self._read(move)
+            if choice is not None:
+                self.moves.append(self._in_terms_of_this_run(move, choice))
+                self._make(move.id, choice, move.draws)
+        if stage.settles:
+            self._settle(stage.most_steps)
+
+    @property
+    def sketch(self) -> Sketch:
+        return Sketch(self.world.views[0], tuple(self.moves))
+
+    @property
+    def size(self) -> Size:
+        made = [step.choice for step in self.world.schedule]
+        return Size(
+            processes=len(self.world.processes),
+            broadcasts=sum(isinstance(choice, choices.Broadcast) for choice in made),
+            # A doomed process is two faults, so that a plain crash is the smaller one.
+            faults=sum(isinstance(one, FAULTS) + isinstance(one, choices.Doom) for one in made),
+            steps=len(made),
+            moves=len(self.moves),
+        )
+
+    @property
+    def run(self) -> Run:
+        """As much of a run as a judge looks at."""
+        world = self.world
+        histories: dict[str, list[Row]] = {}
+        for row in self.rows:
+            histories.setdefault(row.process, []).append(row)
+        manifest = Manifest(
+            schema=SCHEMA_VERSION,
+            run=world.run,
+            names=tuple(world.processes),
+            views=tuple(world.views),
+            fates={name: "crashed" if name in world.crashed else "up" for name in world.processes},
+        )
+        return Run(manifest, histories)
+
+    def step_of(self, row: int) -> int:
+        """The number of the step, counted from 1, in which a row was written."""
+        return next(step for step, end in enumerate(self._ends, start=1) if end > row)
+
+    # --- making choices
+
+    def _make(self, move: int, choice: Choice, draws: Sequence[int]) -> None:
+        self._here = move
+        self._draws = list(draws)
+        self._sent_here, self._timers_here = {}, {}
+        rows = self.world.apply(choice, self.world.now_ns + MS)
+        for row in rows:
+            if row.kind == "broadcast":
+                self._spoken[row.message] = move
+                self._ids[move] = row.message
+            elif row.kind == "deliver":
+                self._delivered.add((row.process, row.message))
+            elif row.kind == "send":
+                self._note_parcel(row)
+            elif row.kind == "crash" and not isinstance(choice, choices.Crash):
+                self._note_stroke(row.process)
+        self.rows += rows
+        self._ends.append(len(self.rows))
+
+    def _settle(self, most_steps: int) -> None:
+        by_itself = -1
+        if self.world.cut:
+            self._make(by_itself, choices.Heal(), ())
+        for choice in until_quiet(self.world):
+            if len(self._ends) >= most_steps:
+                self.came_to_rest = False
+                return
+            self._make(by_itself, choice, ())
+        self._make(by_itself, choices.Settle(), ())
+
+    def _draw(self, process: str, label: str, weights: Sequence[int]) -> int:
+        if self._draws:
+            drawn = self._draws.pop(0)
+            if drawn < len(weights) and weights[drawn] > 0:
+                return drawn
+        return draw_first(process, label, weights)
+
+    # --- from the sketch to this run
+
+    def _read(self, move: Move) -> Choice | None:
+        """The choice that the move means here, or None if it is not possible."""
+        world = self.world
+        match move.choice:
+            case choices.Receive() | choices.Duplicate() | choices.Drop():
+                found = self._find(move)
+                return type(move.choice)(found) if found is not None else None
+            case choices.Timeout(process, name):
+                name = self._timers.get(move.alarm, name) if move.alarm else name
+                return choices.Timeout(process, name) if (process, name) in world.timers else None
+            case choices.Crash(process):
+                return self._read_crash(move, process) if process in world.up else None
+            case choices.Recover(process):
+                return move.choice if process in world.crashed else None
+            case choices.Take(process, upto):
+                return self._read_take(move, process, upto) if process in world.up else None
+            case choices.Join(process, contact):
+                if process in world.processes or not world.up:
+                    return None
+                return choices.Join(process, contact if contact in world.up else world.up[0])
+            case choices.Cut(links):
+                there = [link for link in links if set(link) <= world.processes.keys()]
+                return choices.Cut(tuple(there)) if there else None
+            case choices.Heal():
+                return move.choice if world.cut else None
+            case choices.Sample() | choices.Settle():
+                return move.choice
+            case choices.Broadcast(process) | choices.Doom(process):
+                return move.choice if process in world.up else None
+
+    def _find(self, move: Move) -> PacketId | None:
+        assert isinstance(move.choice, choices.Receive | choices.Duplicate | choices.Drop)
+        found: PacketId | None = move.choice.packet
+        if move.parcels is not None:
+            found = self._packet(*move.parcels)
+        if found is None or found not in self.world.in_flight or found.link in self.world.cut:
+            return None
+        return found
+
+    def _packet(self, parcel: Parcel) -> PacketId | None:
+        """The very packet, or the oldest that looks like it."""
+        found = self._sent.get(parcel[:3])
+        if found is not None and found in self.world.in_flight:
+            return found
+        for packet in self.world.in_flight:
+            if packet.link == parcel.link and self._parcels[packet][3:] == parcel[3:]:
+                return packet
+        return None
+
+    def _read_crash(self, move: Move, process: str) -> Choice:
+        if move.parcels is None:
+            return move.choice
+        lost = {self._packet(parcel) for parcel in move.parcels}
+        kept = {self._packet(parcel) for parcel in move.kept}
+        return choices.Crash(
+            process,
+            tuple(
+                packet
+                for packet in self._in_flight_from(process)
+                if packet in lost or (move.loses_others and packet not in kept)
+            ),
+        )
+
+    def _read_take(self, move: Move, process: str, upto: tuple[MessageId, ...]) -> Choice | None:
+        named = [self._ids.get(one) for one in move.messages] if move.messages else list(upto)
+        taken = [one for one in named if one is not None and (process, one) in self._delivered]
+        return choices.Take(process, tuple(taken)) if taken else None
+
+    def _in_flight_from(self, process: str) -> list[PacketId]:
+        return [packet for packet in self.world.in_flight if packet.link.sender == process]
+
+    # --- from this run to a sketch
+
+    def _in_terms_of_this_run(self, move: Move, choice: Choice) -> Move:
+        match choice:
+            case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+                return move._replace(choice=choice, parcels=(self._parcels[packet],))
+            case choices.Timeout(process, name):
+                return move._replace(choice=choice, alarm=self._alarms[process, name])
+            case choices.Crash(process, lost):
+                sent = self._in_flight_from(process)
+                return move._replace(
+                    choice=choice,
+                    parcels=tuple(self._parcels[packet] for packet in lost),
+                    kept=tuple(self._parcels[packet] for packet in sent if packet not in lost),
+                )
+            case choices.Take(_, upto):
+                spoken = tuple(self._spoken[one] for one in upto if one in self._spoken)
+                return move._replace(choice=choice, messages=spoken)
+        return move._replace(choice=choice)
+
+    def _note_parcel(self, row: Row) -> None:
+        assert isinstance(row.peer, str)
+        assert isinstance(row.packet, int)
+        link = Link(row.process, row.peer)
+        position = self._sent_here[link] = self._sent_here.get(link, 0) + 1
+        about = self._spoken.get(row.message) if row.origin else None
+        packet = PacketId(link, row.packet)
+        self._parcels[packet] = Parcel(self._here, link, position, str(row.packet_kind), about)
+        self._sent[self._here, link, position] = packet
+
+    def _note_stroke(self, process: str) -> None:
+        dooms = [move for move in self.moves if isinstance(move.choice, choices.Doom)]
+        doom = next((move for move in reversed(dooms) if move.actor == process), None)
+        if doom is None:
+            return  # it halted of its own accord
+        kept = tuple(self._parcels[packet] for packet in self._in_flight_from(process))
+        self.struck[self._here] = Move(
+            doom.id, choices.Crash(process), parcels=(), kept=kept, loses_others=True
+        )
+
+    def _note_timer(self, process: str, name: str, delay_ms: float) -> None:
+        position = self._timers_here[process] = self._timers_here.get(process, 0) + 1
+        alarm = Alarm(self._here, process, position)
+        self._alarms[process, name] = alarm
+        self._timers[alarm] = name

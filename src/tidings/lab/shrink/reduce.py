@@ -1,0 +1,151 @@
+"""Leaving out: delta debugging (Zeller and Hildebrandt) on a schedule that is read loosely.
+
+Whole processes first, then broadcasts, faults and single moves, in large chunks and then one by
+one, until nothing more can go.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations, permutations
+
+from tidings.lab.shrink.play import FAULTS, Play
+from tidings.lab.shrink.sketch import Move, Sketch
+from tidings.lab.shrink.trials import Trials
+from tidings.simulator import choices
+
+MOST_PARTS = 8
+"""Up to how many processes every part of the group is tried; beyond, only some."""
+
+
+def reduced(play: Play, trials: Trials) -> Play:
+    while True:
+        before = play
+        for reduction in (
+            _plain_crashes,
+            _fewer_processes,
+            _fewer_broadcasts,
+            _fewer_faults,
+            _fewer_moves,
+            _merged_processes,
+            _other_crashes,
+        ):
+            play = reduction(play, trials)
+        if play is before:
+            return play
+
+
+def _first_smaller(sketches: Iterable[Sketch], than: Play, trials: Trials) -> Play:
+    """The first that is smaller, or what there was."""
+    smaller = (trials.smaller(sketch, than) for sketch in sketches)
+    return next((play for play in smaller if play is not None), than)
+
+
+# --- processes
+
+
+def _fewer_processes(play: Play, trials: Trials) -> Play:
+    parts = _parts(tuple(play.world.processes))
+    smaller = _first_smaller(map(play.sketch.among, parts), play, trials)
+    return play if smaller is play else _fewer_processes(smaller, trials)
+
+
+def _parts(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Parts of a group, small ones first; of a large group those that lack a few neighbours."""
+    if len(names) <= MOST_PARTS:
+        for size in range(1, len(names)):
+            yield from combinations(names, size)
+        return
+    size = len(names) // 2
+    while size:
+        for position in range(0, len(names), size):
+            yield names[:position] + names[position + size :]
+        size //= 2
+
+
+def _merged_processes(play: Play, trials: Trials) -> Play:
+    """One process takes over what another did."""
+    names = tuple(play.world.processes)
+    if len(names) > MOST_PARTS:
+        return play
+    same = {name: name for name in names}
+    merged = (play.sketch.renamed(same | {one: other}) for one, other in permutations(names, 2))
+    return _first_smaller(merged, play, trials)
+
+
+# --- moves
+
+
+def _fewer_broadcasts(play: Play, trials: Trials) -> Play:
+    return _without_chunks(play, trials, (choices.Broadcast,))
+
+
+def _fewer_faults(play: Play, trials: Trials) -> Play:
+    return _without_chunks(play, trials, (*FAULTS, choices.Sample))
+
+
+def _fewer_moves(play: Play, trials: Trials) -> Play:
+    return _without_chunks(play, trials, (object,))
+
+
+def _without_chunks(play: Play, trials: Trials, kinds: tuple[type, ...]) -> Play:
+    """Without all moves of these kinds, without half of them, a quarter, ..., one; last first."""
+    ids = [move.id for move in reversed(play.moves) if isinstance(move.choice, kinds)]
+    size = len(ids)
+    while size:
+        position = 0
+        while position < len(ids):
+            chunk = ids[position : position + size]
+            smaller = trials.smaller(play.sketch.without(chunk), play)
+            if smaller is None:
+                position += size
+            else:
+                play = smaller
+                left = {move.id for move in play.moves}
+                ids = [one for one in ids if one in left]
+        size = (size + 1) // 2 if size > 1 else 0
+    return play
+
+
+# --- crashes
+
+
+def _plain_crashes(play: Play, trials: Trials) -> Play:
+    """Who is doomed to crash in mid-sentence may as well crash after it, and lose the rest."""
+    for stroke in list(play.struck.values()):
+        moves: list[Move] = []
+        for move in play.moves:
+            if move.id != stroke.id:
+                moves.append(move)
+            if play.struck.get(move.id) == stroke:
+                moves.append(stroke)
+        play = trials.smaller(play.sketch.with_moves(*moves), play) or play
+    return play
+
+
+def _other_crashes(play: Play, trials: Trials) -> Play:
+    """Crashes at other moments, with other losses."""
+    crashes = [move for move in play.moves if isinstance(move.choice, choices.Crash)]
+    return _first_smaller(
+        (
+            play.sketch.with_moves(*others[:position], other, *others[position:])
+            for crash in crashes
+            for others in ([move for move in play.moves if move is not crash],)
+            for other in _variations(crash)
+            for position in range(len(others) + 1)
+        ),
+        play,
+        trials,
+    )
+
+
+def _variations(crash: Move) -> Iterator[Move]:
+    """The crash losing everything, nothing, as much as it does, a packet less, a packet more."""
+    lost = crash.parcels or ()
+    yield crash._replace(parcels=(), kept=(), loses_others=True)
+    yield crash._replace(parcels=(), kept=(), loses_others=False)
+    yield crash
+    for one in lost:
+        rest = tuple(parcel for parcel in lost if parcel != one)
+        yield crash._replace(parcels=rest, kept=(*crash.kept, one))
+    for one in crash.kept:
+        rest = tuple(parcel for parcel in crash.kept if parcel != one)
+        yield crash._replace(parcels=(*lost, one), kept=rest)
