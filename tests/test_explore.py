@@ -18,9 +18,10 @@ from smallest_scopes import SMALL, SMALLEST, mended_scope_of, scope_of
 from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Process, Send, UsageError
 from tidings.core.renaming import renamed, renamed_state
 from tidings.core.state import fingerprint
-from tidings.lab.explore import ALL, Pace, Reduction, Scope, explore, reductions_without
+from tidings.lab.explore import ALL, Pace, Reduction, Scope, explore, reductions_without, search
 from tidings.lab.explore.branch import Branch
 from tidings.lab.explore.expand import Explorer
+from tidings.lab.explore.search import ENOUGH_FOR_SEVERAL
 from tidings.protocols import PROTOCOLS, factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice
@@ -329,21 +330,32 @@ def test_a_limit_of_depth_that_is_not_met_cuts_nothing() -> None:
 
 
 def test_two_workers_see_what_one_sees() -> None:
-    scope = Scope(protocol="stage-gossip", processes=3, broadcasts=2)
+    scope = Scope(processes=3, broadcasts=3, crashes=1, depth=9)
     one, two = (explore(scope, workers=workers) for workers in (1, 2))
-    assert not one.cut
-    assert not two.cut
+    assert one.pace.frontier > 2 * ENOUGH_FOR_SEVERAL
+    assert one.cut == two.cut
     # Two may look at a state at the same instant, and count it twice.
     assert one.pace.states <= two.pace.states <= one.pace.states * 1.01
     assert one.pace.depth == two.pace.depth
 
 
-def test_two_workers_find_what_one_finds() -> None:
-    scope = scope_of("flawed/unordered")
-    one, two = (explore(scope, workers=workers).found for workers in (1, 2))
-    assert one.keys() == two.keys()
-    lengths = [{len(list(run.rows)) for run in found.values()} for found in (one, two)]
-    assert lengths[0] == lengths[1]
+def test_two_workers_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "ENOUGH_FOR_SEVERAL", 2)
+    for name in ("flawed/unordered", "flawed/relayers-vector", "flawed/waiting-for-all"):
+        one, two = (explore(scope_of(name), workers=workers).found for workers in (1, 2))
+        assert one.keys() == two.keys()
+        (first,), (second,) = one.values(), two.values()
+        assert len(list(first.rows)) == len(list(second.rows))
+
+
+def test_what_one_worker_takes_for_inert_the_other_is_held_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "ENOUGH_FOR_SEVERAL", 2)
+    scope = Scope(protocol="flawed/single-pass", processes=3, broadcasts=2)
+    explored = explore(scope, workers=2)
+    assert explored.lively == ("gossip",)
+    assert explored.found.keys() == alone(scope, NONE).found.keys()
 
 
 def test_interrupted_it_says_what_it_saw() -> None:

@@ -143,12 +143,16 @@ def _store(run: Run, what: Guarantee | Extra, folder: Path | None, scope: Scope)
 def _print(explored: Explored, stored: dict[Any, Path]) -> None:
     say(f"scope  {' '.join(_scope_in_words(explored.scope))}")
     pace = explored.pace
+    everything = f"not everything: {explored.cut}" if explored.cut else "that is everything"
     say(
         f"seen   {many(pace.states, 'state')}, {many(pace.transitions, 'transition')}, "
-        f"{pace.depth} moves deep, {pace.settled:,} settled, in {pace.seconds:.1f} s "
-        f"({pace.states_per_second:,.0f} states/s); "
-        + (f"not everything: {explored.cut}" if explored.cut else "that is everything")
+        f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled; {everything}"
     )
+    if pace.seconds > SECONDS_IN_SILENCE:
+        say(
+            f"pace   {pace.seconds:,.0f} s, {pace.states_per_second:,.0f} states per second, "
+            f"{pace.memory_mb:,} MB"
+        )
     if explored.lively:
         say(f"note   {', '.join(explored.lively)} packets are never inert here; none was skipped")
     out.print()

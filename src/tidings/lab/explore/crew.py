@@ -1,6 +1,7 @@
-"""Those who search, level by level: one in this process, or several in processes of their own.
+"""Those who search, level by level: one in this process, then several in processes of their own.
 
-The workers share the table of states seen. A state belongs to whoever saw it first; when one has
+One begins. When there is enough to do, it is copied, and each copy takes a part of the level. The
+workers share the table of states seen. A state belongs to whoever saw it first; when one has
 much less to do than the others, states are handed over as the ways that lead to them. What a
 worker assumes about its processes is told to all others (reactions.py).
 """
@@ -13,9 +14,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
 from tidings.lab.explore.branch import Property, Way
-from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.reactions import Expectation
-from tidings.lab.explore.seen import Seen
 from tidings.lab.explore.worker import Worker
 
 TICK_SECONDS = 0.2
@@ -61,6 +60,11 @@ class Alone:
         self._worker = worker
         worker.begin()
 
+    def joined_by_others(self, workers: int) -> "Together":
+        """The same search from here on with several workers, between two levels."""
+        self._worker.expectations()  # those who are copied now know all of them
+        return Together(self._worker, workers)
+
     def expand(self, room: int) -> Iterator[Sequence[Count]]:
         most = self._worker.states + room
         done = False
@@ -96,14 +100,14 @@ def _count(worker: Worker) -> Count:
 class Together:
     """Several workers, each in a process of its own."""
 
-    def __init__(self, explorer: Explorer, seen: Seen, workers: int) -> None:
+    def __init__(self, worker: Worker, workers: int) -> None:
         context = multiprocessing.get_context("fork")
         self._ends: list[Connection[Any, Any]] = []
         self._people = []
         for place in range(workers):
             here, there = context.Pipe()
             person = context.Process(
-                target=_serve, args=(there, Worker(explorer, seen), place == 0), daemon=True
+                target=_serve, args=(there, worker, place, workers), daemon=True
             )
             person.start()
             there.close()
@@ -189,11 +193,10 @@ class Together:
             person.join()
 
 
-def _serve(end: Connection, worker: Worker, first: bool) -> None:
+def _serve(end: Connection, worker: Worker, place: int, workers: int) -> None:
     """What a worker's process does: answer, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who was asked to stop stops us
-    if first:
-        worker.begin()
+    worker.become_one_of(workers, place)
     try:
         while True:
             verb, *words = end.recv()

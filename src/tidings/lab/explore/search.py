@@ -10,7 +10,7 @@ import msgspec
 
 from tidings.core import UsageError
 from tidings.lab.explore.branch import Property, Way
-from tidings.lab.explore.crew import Alone, Crew, Together
+from tidings.lab.explore.crew import Alone, Crew
 from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.reactions import NotInertError
 from tidings.lab.explore.scope import ALL, Reduction, Scope
@@ -21,6 +21,8 @@ from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run
 
 MOST_WORKERS = 64
+ENOUGH_FOR_SEVERAL = 2_000
+"""How many states a level has before it is shared out: less is done faster by one alone."""
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -131,11 +133,8 @@ class _Search:
         self.ways: dict[Property, Way] = {}
         """How to break what can be broken, as far as the levels that are done show it."""
         self.seen = Seen()
-        self.crew: Crew = (
-            Alone(Worker(explorer, self.seen))
-            if workers == 1
-            else Together(explorer, self.seen, workers)
-        )
+        self.workers = workers
+        self.crew: Crew = Alone(Worker(explorer, self.seen))
 
     def close(self) -> None:
         self.crew.close()
@@ -150,7 +149,9 @@ class _Search:
         return Explored(
             scope=scope,
             pace=self.pace,
-            found={what: self.explorer.run_that_breaks(what, way) for what, way in self.ways.items()},
+            found={
+                what: self.explorer.run_that_breaks(what, way) for what, way in self.ways.items()
+            },
             cut=cut,
             reductions=tuple(one for one in ALL if one in self.explorer.reductions),
             lively=tuple(sorted(self.explorer.lively)),
@@ -170,6 +171,12 @@ class _Search:
             if not self.pace.frontier:
                 return ""
             self.crew.turn()
+            if (
+                isinstance(self.crew, Alone)
+                and self.workers > 1
+                and self.pace.frontier >= ENOUGH_FOR_SEVERAL
+            ):
+                self.crew = self.crew.joined_by_others(self.workers)
             self.pace = msgspec.structs.replace(self.pace, depth=self.pace.depth + 1)
 
     def _expand_level(self) -> bool:

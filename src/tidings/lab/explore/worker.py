@@ -3,6 +3,8 @@
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from tidings.lab.explore.branch import Branch, Property, Way
 from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.reactions import Expectation
@@ -63,10 +65,17 @@ class Worker:
             self.found[what] = branch
 
     def turn(self) -> None:
-        """The next level becomes the level."""
-        self.level, self.next = self.next, []
+        """The next level becomes the level; what was met first is expanded first."""
+        self.level, self.next = self.next[::-1], []
 
     # --- sharing the work with others
+
+    def become_one_of(self, workers: int, place: int) -> None:
+        """Of what was done so far the first of them keeps account; the level is parted."""
+        self.level = self.level[place::workers]
+        if place > 0:
+            self.found = {}
+            self.states = self.transitions = self.settled = 0
 
     def give(self, count: int) -> list[Way]:
         """The ways to some states of the next level, which are somebody else's from now on."""
@@ -83,5 +92,5 @@ class Worker:
         return told
 
 
-def _rank(branch: Branch) -> tuple[int, int]:
-    return branch.length, branch.total()
+def _rank(branch: Branch) -> tuple[int, bytes]:
+    return branch.length, msgspec.json.encode(branch.schedule_so_far())
