@@ -151,8 +151,8 @@ class Turn:
         """Origins of which more is held than before."""
         self.touched: dict[str, None] = {}
         """Origins of which anything is known that was not."""
-        self.ahead = False
-        """Whether somebody showed to hold what is missing here."""
+        self.asked: dict[str, str] = {}
+        """Of what is still missing after a PUSH: who was asked to go on."""
         self.commit = False
         self.lost_disk = False
 
@@ -322,10 +322,8 @@ class Frontier(Log):
             if holder != self.me and count > self.known[holder][origin]:
                 self.known[holder][origin] = count
                 turn.touched[origin] = None
-        if count > self.held[origin]:
-            turn.ahead = True
-            # Nobody holds what its origin does not, unless the origin has lost it.
-            turn.lost_disk |= origin == self.me
+        # Nobody holds what its origin does not, unless the origin has lost it.
+        turn.lost_disk |= origin == self.me and count > self.held[origin]
 
     def _know_all(self, member: str, counts: Upto, turn: Turn) -> None:
         for origin, count in counts.of(self.members):
@@ -461,47 +459,41 @@ class Frontier(Log):
         return [origin for origin in self.others if self.known[origin][origin] > self.held[origin]]
 
     def _fetch(self, turn: Turn) -> None:
-        """Give what is missing time to come by itself; whoever shows to hold it may be asked."""
-        if not (turn.ahead or turn.grown):
-            return
-        missing = self._missing()
-        for origin in [origin for origin in self.asked if origin not in missing]:
-            del self.asked[origin]
-        if not missing:
-            self._want_timer("pull", False, PULL_MS, turn)
-        elif turn.ahead:
-            self._want_timer("pull", True, PULL_MS, turn)
+        """Give what is missing time to come by itself, while there is somebody left to ask."""
+        for origin in turn.grown:
+            # What is missing now is something else, which nobody was asked for before this turn.
+            self.asked.pop(origin, None)
+        for origin, holder in turn.asked.items():
+            self.asked[origin] = {holder}
+        helpless = not any(map(self._helpers, self._missing()))
+        self._want_timer("pull", not helpless, PULL_MS, turn)
 
     def _pull(self, turn: Turn) -> None:
-        """Ask one holder for each thing that is missing; when all were asked, wait for news."""
+        """Ask one holder for each thing that is missing.
+
+        Nobody is asked twice for the same: who lives answers. Only where packets get lost, or
+        after the link was down, the question is repeated.
+        """
         wanted: dict[str, list[Range]] = {}
         for origin in self._missing():
-            asked = self.asked.setdefault(origin, set())
-            holder = self._holder_to_ask(origin, asked)
-            if holder is not None:
-                asked.add(holder)
+            helpers = self._helpers(origin)
+            if helpers:
+                draw = len(helpers) > 1
+                holder = helpers[self.choose("holder", (1,) * len(helpers)) if draw else 0]
+                self.asked.setdefault(origin, set()).add(holder)
                 wanted.setdefault(holder, []).append(self._wanted(origin, holder))
         for holder, ranges in wanted.items():
             self._say((holder,), Pull(tuple(ranges)), turn)
-        if wanted:
-            self._want_timer("pull", True, PULL_MS, turn)
-        else:
-            self.asked.clear()
 
-    def _holder_to_ask(self, origin: str, asked: set[str]) -> str | None:
-        """Anybody who holds more and was not asked yet; the origin, who has most to do, last."""
+    def _helpers(self, origin: str) -> list[str]:
+        """Who holds more and was not asked yet; the origin, who has most to do, comes last."""
+        unavailable = self.asked.get(origin, set()) | self.down | self.refused
         holders = [
             peer
             for peer in self.others
-            if self.known[peer][origin] > self.held[origin]
-            and peer not in asked
-            and peer not in self.down
-            and peer not in self.refused
+            if self.known[peer][origin] > self.held[origin] and peer not in unavailable
         ]
-        helpers = [peer for peer in holders if peer != origin] or holders
-        if len(helpers) < 2:
-            return helpers[0] if helpers else None
-        return helpers[self.choose("holder", (1,) * len(helpers))]
+        return [peer for peer in holders if peer != origin] or holders
 
     def _wanted(self, origin: str, holder: str) -> Range:
         held, gap = self.held[origin], self._gap(origin)
@@ -518,16 +510,14 @@ class Frontier(Log):
 
     def _take_push(self, sender: str, batches: tuple[Batch, ...], turn: Turn) -> None:
         """Keep what came; if there is more where it came from, go on asking."""
-        more = []
         for batch in batches:
             self._hold(batch, turn)
             self._know(sender, batch.id.origin, batch.last, turn)
-        for origin in turn.grown:
-            if origin != self.me and self.known[sender][origin] > self.held[origin]:
-                self.asked.setdefault(origin, set()).add(sender)
-                more.append(self._wanted(origin, sender))
+        more = [one for one in turn.grown if self.known[sender][one] > self.held[one]]
+        turn.asked = dict.fromkeys(more, sender)
         if more:
-            self._say((sender,), Pull(tuple(more)), turn)
+            wanted = tuple(self._wanted(origin, sender) for origin in more)
+            self._say((sender,), Pull(wanted), turn)
 
     # --- links
 
@@ -603,9 +593,7 @@ class Frontier(Log):
         for peer in self._behind():
             self._say((peer,), self._state_for(peer), turn)
         self.doublings = min(self.doublings + 1, MOST_DOUBLINGS)
-        if self._missing():
-            self.asked.clear()
-            self._want_timer("pull", True, PULL_MS, turn)
+        self.asked.clear()
 
     # --- starting, coming back, being refused
 
