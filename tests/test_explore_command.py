@@ -62,6 +62,16 @@ def test_the_same_search_writes_the_same_bytes(tidings) -> None:
     assert one == two
 
 
+def test_two_guarantees_broken_by_one_run_have_a_story_each(tidings) -> None:
+    told = tidings("explore", "--protocol", "flawed/silent-relay", "--crashes", "1")
+    assert told.status == Exit.VIOLATED
+    stories = [path.read_text() for path in sorted(Path("runs").glob("*/story.md"))]
+    assert [story.splitlines()[0] for story in stories] == [
+        "# Uniform agreement violated at p1",
+        "# Validity violated at p1",
+    ]
+
+
 def test_a_flaw_of_cost_is_found_by_its_packets(tidings) -> None:
     words = ("explore", "--protocol", "flawed/forgetful-relay", "--workers", "1")
     assert tidings(*words).status == Exit.HOLDS

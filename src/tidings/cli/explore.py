@@ -130,9 +130,8 @@ def _telling() -> Iterator[Callable[[Pace], None]]:
 
 def _store(run: Run, what: Guarantee | Extra, folder: Path | None, scope: Scope) -> Path:
     """The run and its story, in a folder of its own."""
-    place = folder or Path("runs") / f"explored-{run.manifest.run}"
-    if folder is not None:
-        place /= what.replace(" ", "-")
+    name = what.replace(" ", "-")
+    place = folder / name if folder else Path("runs") / f"explored-{run.manifest.run}-{name}"
     write_runs(place, [run], "jsonl")
     violation = broken(run, what, scope.max_packets)
     assert violation is not None, f"{what} is not broken in {run.manifest.run}"
