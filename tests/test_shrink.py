@@ -15,6 +15,7 @@ from tidings.core import DataError, UsageError, quorum
 from tidings.lab.shrink import Charge, charge_against, shrink
 from tidings.lab.shrink.play import Play, Stage
 from tidings.lab.shrink.sketch import Sketch, sketch_of
+from tidings.lab.shrink.trials import Trials
 from tidings.protocols import factory
 from tidings.simulator import Plan, Replay, choices, schedule_of, walk
 from tidings.simulator.choices import Link, PacketId
@@ -73,10 +74,27 @@ def test_a_long_run_shrinks_to_the_smallest_that_is_known(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["flawed/silent-relay", "flawed/hasty"])
-def test_only_a_minority_dies_in_a_smaller_run(name: str) -> None:
+def test_who_must_crash_for_a_failure_is_a_minority(name: str) -> None:
     small = shrunk(name)
     crashed = [name for name, fate in small.manifest.fates.items() if fate == "crashed"]
     assert 0 < len(crashed) < quorum(len(small.manifest.views[0]))
+
+
+def test_a_failure_in_which_half_the_group_died_counts_only_if_the_first_one_was_such() -> None:
+    question = "group p1 p2 p3 p4\nprotocol flawed/careless\n{}broadcast p1 question\n"
+    answer = "receive p1->p2\nbroadcast p2 answer\nreceive p2->p1 copy p2#1"
+    alive = scripted(question.format("") + answer)
+    half_dead = scripted(question.format("crash p3\ncrash p4\n") + answer)
+    stage = Stage(factory("flawed/careless"), "retrying", settles=False, most_steps=100)
+
+    def taken(first: Run, then: Run) -> bool:
+        trials = Trials(stage, Charge(Guarantee.CAUSAL_ORDER), lambda pace: None)
+        assert trials.source(sketch(first)) is not None
+        return trials.failing(sketch(then)) is not None
+
+    assert not taken(alive, half_dead)
+    assert taken(half_dead, alive)
+    assert taken(half_dead, half_dead)
 
 
 def test_a_run_written_by_hand_gets_smaller_too() -> None:
