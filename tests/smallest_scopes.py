@@ -1,7 +1,9 @@
-"""The smallest scope in which each flaw of the gallery shows, as the explorer takes it."""
+"""The smallest scope in which each flaw of the gallery shows all that it breaks."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from tidings.core import quorum
 from tidings.lab.explore import Scope
 from tidings.protocols import PROTOCOLS
 from tidings.simulator.script import protocol_of
@@ -9,7 +11,7 @@ from tidings.simulator.script import protocol_of
 ONE_CRASH = {"processes": 3, "broadcasts": 1, "crashes": 1}
 
 SMALLEST: dict[str, dict[str, Any]] = {
-    "flawed/repeating": {"processes": 3, "broadcasts": 1},
+    "flawed/repeating": {"processes": 2, "broadcasts": 1},
     "flawed/embroidering": {"processes": 2, "broadcasts": 1},
     "flawed/falling-silent": {"processes": 1, "broadcasts": 4},
     "flawed/hasty": ONE_CRASH,
@@ -25,7 +27,7 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "flawed/early-exit": {"processes": 3, "broadcasts": 1},
     "flawed/waiting-for-all": {"processes": 1, "broadcasts": 2, "joiners": 1},
     "flawed/skipping-only": {"processes": 3, "broadcasts": 2, "crashes": 1, "joiners": 1},
-    "flawed/leaving-out": {"processes": 3, "broadcasts": 2, "joiners": 1},
+    "flawed/leaving-out": {"processes": 1, "broadcasts": 2, "joiners": 1},
     "flawed/two-phase-as-written": ONE_CRASH,
     "flawed/waiting-for-finack": {"processes": 5, "broadcasts": 1, "crashes": 2},
     "flawed/first-word": ONE_CRASH,
@@ -57,3 +59,20 @@ def scope_of(name: str) -> Scope:
 def mended_scope_of(name: str) -> Scope:
     protocol, options = protocol_of(PROTOCOLS[name].instead_of)
     return Scope(protocol=protocol, options=options, **SMALLEST[name])
+
+
+def smaller_scopes_than(name: str) -> Iterator[Scope]:
+    """The scope with one process, broadcast or fault less, for each that can be spared."""
+    scope = SMALLEST[name]
+    for part, least in (
+        ("processes", 1),
+        ("broadcasts", 0),
+        ("crashes", 0),
+        ("joiners", 0),
+        ("duplicates", 0),
+    ):
+        if scope.get(part, least) > least:
+            smaller = scope | {part: scope[part] - 1}
+            minority = quorum(smaller["processes"]) - 1
+            smaller["crashes"] = min(smaller.get("crashes", 0), minority)
+            yield Scope(protocol=name, **smaller)

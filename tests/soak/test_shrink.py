@@ -19,7 +19,7 @@ from tidings.trace import Run
 RUNS = 3
 MOST_SECONDS = 60
 TOO_RARE = {"flawed/copy-counting", "flawed/skipping-only"}
-"""What twenty thousand long random runs do not contain."""
+"""What a minute of random runs does not find."""
 
 
 def charges() -> Iterator[tuple[str, Charge]]:

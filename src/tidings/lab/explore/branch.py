@@ -35,6 +35,8 @@ class Move(NamedTuple):
     choice: Choice
     draws: tuple[int, ...]
     script: tuple[int, ...]
+    inert: bool = False
+    """Whether it makes no difference to anybody."""
 
 
 Path = tuple["Path", Move] | None
@@ -119,12 +121,14 @@ class Branch(World):
 
     # --- the way here
 
-    def schedule_so_far(self) -> Schedule:
+    def schedule_so_far(self, *, with_inert: bool = True) -> Schedule:
         """The way as a schedule that any World can play, one millisecond for each step."""
         steps: Schedule = []
         crashes = 0
         doomed = False
         for move in self.way().moves:
+            if move.inert and not with_inert:
+                continue
             choice = move.choice
             if isinstance(choice, choices.Crash):
                 crashes += 1
@@ -154,15 +158,15 @@ class Branch(World):
         """Go a way that somebody else has found."""
         for move in moves:
             self.script, self.outcomes = move.script, ()
-            self.go(move.choice)
+            self.go(move.choice, inert=move.inert)
         self.script = self.outcomes = ()
 
-    def go(self, choice: Choice) -> None:
+    def go(self, choice: Choice, *, inert: bool = False) -> None:
         """Make the choice happen, and remember it."""
         self._make(choice)
         if type(choice) is not choices.Receive:
             self._spend(choice)
-        self.path = (self.path, Move(choice, tuple(self._draws), self.script))
+        self.path = (self.path, Move(choice, tuple(self._draws), self.script, inert))
         self.length += 1
         self._draws.clear()
         most = self.scope.max_packets

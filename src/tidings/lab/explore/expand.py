@@ -129,7 +129,7 @@ class Explorer:
                 and found.content.kind not in self.lively
                 and self.reactions.ignores(process, sender, found.content)
             ):
-                child.go(choices.Receive(packet))
+                child.go(choices.Receive(packet), inert=True)
 
     def _speaker(self, branch: Branch, arrivals: Arrivals) -> str | None:
         """The one process whose receipts need be tried now, if there is one.
@@ -199,8 +199,10 @@ class Explorer:
         Safety is broken the moment it is. That something will never come can be said of a run
         that has settled; and so can that nobody broadcast what was delivered.
         """
-        schedule = self.at_the_end_of(way).schedule_so_far()
+        end = self.at_the_end_of(way)
         for ending in Ending:
+            # What makes no difference may stay under way, but not for ever.
+            schedule = end.schedule_so_far(with_inert=ending is not Ending.CUT)
             run = self._run_of(schedule, ending)
             if broken(run, what, self.scope.max_packets) is not None:
                 return run
