@@ -2,8 +2,9 @@
 
 Spark reads Parquet only. Each file of the trace appears in a folder of our own under its number,
 in the order in which the files are read: Parquet files as links, JSON Lines converted on the
-way by the reader that can name the line of a fault. So a file's number tells a missing file from
-a gap within one, and no name that a user chose reaches Spark's glob patterns.
+way by the reader that can name the line of a fault, the segments of nodes expanded. So a file's
+number tells a missing file from a gap within one, and no name that a user chose reaches Spark's
+glob patterns.
 
 Runs and processes become numbers. A run's number is its position among the manifests; a
 process's number is its place in the order a person expects (p2 before p10), not its position in
@@ -23,8 +24,9 @@ from pyspark.sql import functions as F
 
 from tidings.core import DataError, Members, ordered
 from tidings.pipeline.faults import PROCESS, fault_in_row, in_sequence
-from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests
+from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests, unpack
 from tidings.trace.histories import Histories
+from tidings.trace.layout import Layout
 
 STORED = (
     "run string, process smallint, index bigint, kind string, time_ns bigint, incarnation bigint, "
@@ -62,7 +64,7 @@ def ingest(spark: SparkSession, path: Path, spool: Path) -> Trace:
     """Read the trace at ``path`` by way of the empty folder ``spool``, or refuse it."""
     files = layout(path)
     manifests = read_manifests(files.manifests)
-    sources = _fill(spool, files.jsonl, files.parquet, manifests)
+    sources = _fill(spool, files, manifests)
     stored = spark.read.schema(STORED).parquet(str(spool))
     runs = runs_table(spark, manifests)
     names = [ordered(manifest.names) for manifest in manifests.values()]
@@ -139,20 +141,17 @@ def placed(stored: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
-def _fill(
-    spool: Path,
-    lines: Sequence[Path],
-    tables: Sequence[Path],
-    manifests: Mapping[str, Manifest],
-) -> list[Path]:
+def _fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[Path]:
     """Put every file of the trace into the spool under its number; the sources by number."""
-    sources = [*lines, *tables]
+    sources = [*files.jsonl, *files.parquet, *files.segments]
     reader = _LineReader(manifests)
     for number, source in enumerate(sources):
         target = spool / f"{number:06}.parquet"
-        if source in tables:
+        if source in files.parquet:
             parquet.check_file(source)
             target.symlink_to(source.resolve())
+        elif source in files.segments:
+            unpack.write_segment(target, source, manifests)
         else:
             jsonl.read_rows(source, reader)
             parquet.write_rows(target, reader.here, manifests)

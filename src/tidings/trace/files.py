@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tidings.trace import jsonl
+from tidings.trace import jsonl, segments
 from tidings.trace.histories import Histories, Run
 from tidings.trace.layout import MANIFEST, layout, read_manifests, whole_file
 from tidings.trace.manifest import Manifest
@@ -51,4 +51,6 @@ def read_runs(path: Path) -> list[Run]:
 
         for file in files.parquet:
             parquet.read_rows(file, manifests, histories)
+    for file in files.segments:
+        segments.read_rows(file, histories)
     return histories.runs()

@@ -5,7 +5,9 @@ A trace is a folder (or a single file beside its manifest):
     *manifest.jsonl     parts of the manifest, one per line
     *.jsonl             rows for people
     *.parquet           rows for the pipeline
-    *.open              a segment that a running node is still writing: not read
+    *.segment           rows in blocks, as a node writes them
+    *.segment.open      one that a node is writing, or was when it was killed
+    *.open              any other file that is not complete: not read
 
 Nothing is half-written: a file appears under its name only when it is complete.
 """
@@ -23,6 +25,8 @@ from tidings.trace.manifest import Manifest, check, merge
 from tidings.trace.schema import SCHEMA_VERSION
 
 MANIFEST = "manifest.jsonl"
+SEGMENTS = (".segment", ".segment.open")
+"""Closed, and open: of the latter the end may be torn."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -31,6 +35,7 @@ class Layout(msgspec.Struct, frozen=True):
     manifests: tuple[Path, ...]
     jsonl: tuple[Path, ...]
     parquet: tuple[Path, ...]
+    segments: tuple[Path, ...] = ()
 
 
 def layout(path: Path) -> Layout:
@@ -46,14 +51,15 @@ def layout(path: Path) -> Layout:
     manifests = tuple(file for file in files if file.name.endswith(MANIFEST))
     jsonl = tuple(file for file in files if file.suffix == ".jsonl" and file not in manifests)
     parquet = tuple(file for file in files if file.suffix == ".parquet")
-    if not jsonl and not parquet:
-        raise DataError(f"{path}: no trace here (no .jsonl or .parquet file with rows)")
+    segments = tuple(file for file in files if file.name.endswith(SEGMENTS))
+    if not jsonl and not parquet and not segments:
+        raise DataError(f"{path}: no trace here (no .jsonl, .parquet or .segment file with rows)")
     if not manifests:
         raise DataError(f"{path}: no manifest (a file whose name ends in {MANIFEST})")
     for file in (*jsonl, *parquet):
         if file.stat().st_size == 0:
             raise DataError(f"{file}: the file is empty")
-    return Layout(manifests, jsonl, parquet)
+    return Layout(manifests, jsonl, parquet, segments)
 
 
 def read_manifests(files: tuple[Path, ...]) -> dict[str, Manifest]:

@@ -52,7 +52,13 @@ ARROW = pa.schema(
     metadata={"tidings.schema": str(SCHEMA_VERSION)},
 )
 _DELTA = ("index", "time_ns", "seq", "packet")
-_ROWS_A_GROUP = 1 << 20
+ROWS_A_GROUP = 1 << 20
+FORM = {
+    "compression": "zstd",
+    "use_dictionary": ["run", "kind", "packet_kind", "name"],
+    "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+}
+"""How the columns are stored."""
 
 
 def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest]) -> None:
@@ -69,14 +75,7 @@ def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest
             columns[column].append(None if value is UNSET else _packed(column, value, position))
     table = pa.table(columns, schema=ARROW)
     with whole_file(path) as draft:
-        pq.write_table(
-            table,
-            draft,
-            compression="zstd",
-            row_group_size=_ROWS_A_GROUP,
-            use_dictionary=["run", "kind", "packet_kind", "name"],
-            column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
-        )
+        pq.write_table(table, draft, row_group_size=ROWS_A_GROUP, **FORM)
 
 
 def _packed(column: str, value: Any, position: Mapping[str, int]) -> Any:

@@ -1,0 +1,289 @@
+"""A history as a node writes it while it runs: blocks of rows, expanded when they are read.
+
+At the speed of a node a row for every event would cost more than the event. So a tick is one
+block, and in it a stretch of messages of one origin is one item: their first, their number, their
+digests. ``p1-1.segment``, ``p1-2.segment`` and so on are the history of p1; the last one is
+``p1-3.segment.open`` while p1 writes it, and stays so if p1 is killed. A segment is
+
+    tidings trace 1\\n     what this is, and its schema
+    blocks                length of the body, XXH32 of the body, XXH32 of these two, four bytes
+                          each; then the body in msgpack
+
+Its first block says which run and process it belongs to. A block that is not whole is the torn
+end of a segment that is still open; anywhere else it is bad data.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import msgspec
+import xxhash
+from msgspec import Meta
+
+from tidings.core import DataError
+from tidings.core.group import natural
+from tidings.trace.histories import Histories
+from tidings.trace.layout import SEGMENTS
+from tidings.trace.schema import SCHEMA_VERSION, Count, Kind, Name, Number, Row
+
+CLOSED, OPEN = SEGMENTS
+_TITLE = b"tidings trace "
+_FIRST_LINE = b"%s%d\n" % (_TITLE, SCHEMA_VERSION)
+_HEAD = struct.Struct("!II")
+_BLOCK = _HEAD.size + 4
+_DIGEST = 8
+_FEW = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """So many messages of one origin in a row."""
+
+    kind: Kind
+    origin: Name
+    first: Count
+    count: _FEW
+    digests: bytes = b""
+    view: Count | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.count
+
+
+class Packets(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """One packet, and with whom it was exchanged under which numbers."""
+
+    kind: Kind
+    peers: tuple[tuple[Name, Count], ...]
+    packet_kind: Name
+    bytes: Count
+    origin: Name | None = None
+    seq: Count | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.peers)
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Something that concerns no message and no packet."""
+
+    kind: Kind
+    view: Count | None = None
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+
+Item = Span | Packets | Mark
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """What happened in one tick."""
+
+    index: Count
+    time_ns: Number
+    incarnation: Count
+    items: tuple[Item, ...]
+
+    @property
+    def end(self) -> int:
+        """The index that comes after it."""
+        return self.index + sum(item.rows for item in self.items)
+
+
+class Owner(msgspec.Struct, frozen=True, array_like=True):
+    run: Name
+    process: Name
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_block = msgspec.msgpack.Decoder(Block).decode
+_decode_owner = msgspec.msgpack.Decoder(Owner).decode
+
+
+# --- writing
+
+
+def beginning(owner: Owner) -> bytes:
+    return _FIRST_LINE + _framed(_encode(owner))
+
+
+def encoded(block: Block) -> bytes:
+    """A block as it stands in the file."""
+    return _framed(_encode(block))
+
+
+def _framed(body: bytes) -> bytes:
+    head = _HEAD.pack(len(body), xxhash.xxh32_intdigest(body))
+    return b"".join((head, xxhash.xxh32_digest(head), body))
+
+
+def segments_of(folder: Path, process: str) -> list[Path]:
+    """The segments of one process, in their order."""
+    begin = f"{process}-"
+    found = [
+        path
+        for path in folder.glob("*" + CLOSED + "*")
+        if path.name.endswith(SEGMENTS)
+        and path.name.startswith(begin)
+        and path.name.removeprefix(begin).partition(".")[0].isdigit()
+    ]
+    return sorted(found, key=lambda path: natural(path.name))
+
+
+def next_segment(folder: Path, process: str) -> Path:
+    """The name of a segment that does not exist yet, under which it will be closed."""
+    last = segments_of(folder, process)[-1:]
+    numbers = [int(path.name.removeprefix(f"{process}-").partition(".")[0]) for path in last]
+    return folder / f"{process}-{max(numbers, default=0) + 1}{CLOSED}"
+
+
+def opened(path: Path) -> Path:
+    """What a segment is called while it is written."""
+    return path.with_name(path.name + ".open")
+
+
+def settle(folder: Path, run: str, processes: Iterable[str], time_ns: int) -> None:
+    """The runner's last word: load and faults are over, and these were up and have said it all.
+
+    Written when they have stopped, as one more segment of each.
+    """
+    for process in processes:
+        paths = segments_of(folder, process)
+        if not paths:
+            raise DataError(f"{folder}: {process} left no segments here")
+        last = list(Reader(paths[-1]).blocks())[-1:]
+        index, life = (last[0].end, last[0].incarnation) if last else (0, 0)
+        block = Block(index, time_ns, life, (Mark("settle"),))
+        path = next_segment(folder, process)
+        opened(path).write_bytes(beginning(Owner(run, process)) + encoded(block))
+        opened(path).rename(path)
+
+
+# --- reading
+
+
+class Reader:
+    """One segment, open or closed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_open = path.name.endswith(OPEN)
+        self.owner: Owner | None = None
+        """Whose history it is; None in a segment that was opened and then nothing."""
+        self.whole = 0
+        """How many bytes of the file are whole blocks, once all are read."""
+
+    def blocks(self) -> Iterator[Block]:
+        with self.path.open("rb") as file:
+            line = file.readline(len(_FIRST_LINE))
+            if line != _FIRST_LINE:
+                self._refuse_or_end(line)
+                return
+            self.whole = len(line)
+            number = 0
+            while (body := self._body(file, number)) is not None:
+                try:
+                    if number == 0:
+                        self.owner = _decode_owner(body)
+                    else:
+                        yield _checked(_decode_block(body))
+                except (msgspec.MsgspecError, UnicodeDecodeError, DataError) as fault:
+                    raise DataError(f"{self.path}: block {number}: {fault}") from None
+                self.whole += _BLOCK + len(body)
+                number += 1
+        if self.owner is None and not self.is_open:
+            raise DataError(f"{self.path}: cut off before its first block")
+
+    def _refuse_or_end(self, line: bytes) -> None:
+        if self.is_open and _FIRST_LINE.startswith(line):
+            return
+        title, _, version = line.rstrip(b"\n").rpartition(b" ")
+        if title + b" " == _TITLE and version.isdigit():
+            raise DataError(
+                f"{self.path}: trace schema {int(version)}, this tidings reads {SCHEMA_VERSION}"
+            )
+        raise DataError(f"{self.path}: not a segment of a trace")
+
+    def _body(self, file: BinaryIO, number: int) -> bytes | None:
+        """The next body; None at the end, torn or not."""
+        head = file.read(_BLOCK)
+        if not head:
+            return None
+        is_torn = len(head) < _BLOCK
+        if not is_torn and xxhash.xxh32_digest(head[: _HEAD.size]) == head[_HEAD.size :]:
+            length, check = _HEAD.unpack_from(head)
+            body = file.read(length)
+            if len(body) == length and check == xxhash.xxh32_intdigest(body):
+                return body
+            is_torn = len(body) < length
+        if self.is_open and (is_torn or not (head + file.read()).strip(b"\0")):
+            return None
+        raise DataError(f"{self.path}: block {number}: {'cut off' if is_torn else 'damaged'}")
+
+    def rows(self) -> Iterator[Row]:
+        for block in self.blocks():
+            assert self.owner is not None, f"{self.path}: blocks of nobody"
+            yield from expanded(self.owner, block)
+
+
+def _checked(block: Block) -> Block:
+    for item in block.items:
+        if isinstance(item, Span) and item.digests and len(item.digests) != _DIGEST * item.count:
+            raise DataError(f"{len(item.digests)} bytes of digests for {item.count} messages")
+    return block
+
+
+def read_rows(path: Path, into: Histories) -> None:
+    into.begin_file()
+    for row in Reader(path).rows():
+        try:
+            into.add(row)
+        except DataError as fault:
+            raise DataError(f"{path}: {fault}") from None
+
+
+def expanded(owner: Owner, block: Block) -> Iterator[Row]:
+    """The rows that a block stands for."""
+    index = block.index
+    for item in block.items:
+        for place, columns in enumerate(_columns(item)):
+            yield Row(
+                run=owner.run,
+                process=owner.process,
+                index=index + place,
+                kind=item.kind,
+                time_ns=block.time_ns,
+                incarnation=block.incarnation,
+                **{name: value for name, value in columns.items() if value is not None},
+            )
+        index += item.rows
+
+
+def _columns(item: Item) -> Iterator[dict[str, Any]]:
+    match item:
+        case Span(_, origin, first, count, digests, view):
+            for place in range(count):
+                digest = digests[_DIGEST * place : _DIGEST * (place + 1)].hex()
+                yield {
+                    "origin": origin,
+                    "seq": first + place,
+                    "digest": digest or None,
+                    "view": view,
+                }
+        case Packets(_, peers, packet_kind, size, origin, seq):
+            for peer, number in peers:
+                yield {
+                    "peer": peer,
+                    "packet": number,
+                    "packet_kind": packet_kind,
+                    "bytes": size,
+                    "origin": origin,
+                    "seq": seq,
+                }
+        case Mark(_, view):
+            yield {"view": view}

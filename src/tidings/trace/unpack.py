@@ -1,0 +1,158 @@
+"""Segments as Parquet: what nodes wrote in blocks, expanded for the pipeline, column by column.
+
+A segment may stand for ten million rows, so nothing here is done row by row: an item of a block
+becomes one stretch, and its values are repeated over the rows that it stands for.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidings.core import DataError
+from tidings.trace.layout import whole_file
+from tidings.trace.manifest import Manifest
+from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP
+from tidings.trace.schema import KINDS
+from tidings.trace.segments import Block, Owner, Packets, Reader, Span
+
+_KINDS = {kind: code for code, kind in enumerate(KINDS)}
+_ABSENT = -1
+
+
+class _Stretch(NamedTuple):
+    """So many rows that differ only in their index, their sequence number and their digest."""
+
+    begin: int
+    time_ns: int
+    life: int
+    kind: int
+    rows: int = 1
+    origin: str | None = None
+    seq: int | None = None
+    peer: str | None = None
+    packet: int | None = None
+    packet_kind: str | None = None
+    size: int | None = None
+    view: int | None = None
+    digests: bytes = b""
+
+
+def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -> None:
+    """The rows of the segment ``source`` as the Parquet file ``path``."""
+    reader = Reader(source)
+    rows, stretches = 0, list[_Stretch]()
+    with whole_file(path) as draft, pq.ParquetWriter(draft, ARROW, **FORM) as writer:
+        for block in reader.blocks():
+            stretches += _stretches(block)
+            rows += block.end - block.index
+            if rows >= ROWS_A_GROUP:
+                writer.write_table(_table(reader, stretches, manifests))
+                rows, stretches = 0, []
+        if stretches:
+            writer.write_table(_table(reader, stretches, manifests))
+
+
+def _stretches(block: Block) -> Iterable[_Stretch]:
+    index = block.index
+    for item in block.items:
+        begin = _Stretch(index, block.time_ns, block.incarnation, _KINDS[item.kind])
+        match item:
+            case Span(_, origin, first, count, digests, view):
+                yield begin._replace(
+                    rows=count, origin=origin, seq=first, digests=digests, view=view
+                )
+            case Packets(_, peers, packet_kind, size, origin, seq):
+                about = begin._replace(packet_kind=packet_kind, size=size, origin=origin, seq=seq)
+                for place, (peer, number) in enumerate(peers):
+                    yield about._replace(begin=index + place, peer=peer, packet=number)
+            case _:
+                yield begin._replace(view=item.view)
+        index += item.rows
+
+
+def _table(reader: Reader, stretches: list[_Stretch], manifests: Mapping[str, Manifest]) -> Any:
+    try:
+        assert reader.owner is not None, f"{reader.path}: blocks of nobody"
+        return _Columns(reader.owner, stretches, manifests).table()
+    except DataError as fault:
+        raise DataError(f"{reader.path}: {fault}") from None
+
+
+class _Columns:
+    def __init__(
+        self, owner: Owner, stretches: list[_Stretch], manifests: Mapping[str, Manifest]
+    ) -> None:
+        if owner.run not in manifests:
+            raise DataError(f"run {owner.run!r} is not in the manifest")
+        names = manifests[owner.run].names
+        self.owner = owner
+        self.positions: dict[str | None, int] = {name: at for at, name in enumerate(names)}
+        self.positions[None] = _ABSENT
+        self.of = dict(zip(_Stretch._fields, zip(*stretches, strict=True), strict=True))
+        self.counts = np.array(self.of["rows"])
+        self.rows = int(self.counts.sum())
+        starts = np.cumsum(self.counts) - self.counts
+        self.within = np.arange(self.rows) - np.repeat(starts, self.counts)
+
+    def table(self) -> Any:
+        packet_kinds = sorted({one for one in self.of["packet_kind"] if one is not None})
+        codes = {word: code for code, word in enumerate(packet_kinds)} | {None: _ABSENT}
+        seq = self._numbers("seq")
+        columns = {
+            "run": _words(np.zeros(self.rows, np.int32), [self.owner.run]),
+            "process": pa.array(np.full(self.rows, self._position(self.owner.process)), pa.int16()),
+            "index": pa.array(self._numbers("begin") + self.within),
+            "kind": _words(self._repeated(self.of["kind"]), list(KINDS)),
+            "time_ns": pa.array(self._repeated(self.of["time_ns"])),
+            "incarnation": pa.array(self._numbers("life")),
+            "origin": _optional(self._places("origin"), pa.int16()),
+            "seq": pa.array(seq + self.within, pa.int64(), mask=seq == _ABSENT),
+            "peer": _optional(self._places("peer"), pa.int16()),
+            "packet": _optional(self._numbers("packet")),
+            "packet_kind": _words(
+                self._repeated(codes[one] for one in self.of["packet_kind"]), packet_kinds
+            ),
+            "bytes": _optional(self._numbers("size")),
+            "digest": self._digests(),
+            "view": _optional(self._numbers("view")),
+        }
+        empty = {
+            one.name: pa.nulls(self.rows, one.type) for one in ARROW if one.name not in columns
+        }
+        return pa.table(columns | empty, schema=ARROW)
+
+    def _repeated(self, values: Iterable[Any]) -> Any:
+        """One value for each stretch, over all its rows."""
+        return np.repeat(np.fromiter(values, np.int64, len(self.counts)), self.counts)
+
+    def _numbers(self, field: str) -> Any:
+        return self._repeated(_ABSENT if value is None else value for value in self.of[field])
+
+    def _places(self, field: str) -> Any:
+        return self._repeated(map(self._position, self.of[field]))
+
+    def _position(self, name: str | None) -> int:
+        if name not in self.positions:
+            raise DataError(f"{name} is not among the manifest's names")
+        return self.positions[name]
+
+    def _digests(self) -> Any:
+        given = self._repeated(map(bool, self.of["digests"])).astype(bool)
+        digests = np.zeros(self.rows, np.int64)
+        digests[given] = np.frombuffer(b"".join(self.of["digests"]), ">i8")
+        return pa.array(digests, pa.int64(), mask=~given)
+
+
+def _optional(values: Any, kind: Any = None) -> Any:
+    return pa.array(values, kind or pa.int64(), mask=values == _ABSENT)
+
+
+def _words(codes: Any, words: list[str]) -> Any:
+    """A column of words, by their places in a list."""
+    return pa.DictionaryArray.from_arrays(
+        _optional(codes, pa.int32()), pa.array(words, pa.string())
+    )

@@ -1,0 +1,195 @@
+"""Segments: what nodes write in blocks reads like any other trace."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tidings.core import DataError
+from tidings.trace import Manifest, Row, digest, read_runs
+from tidings.trace.segments import (
+    Block,
+    Mark,
+    Owner,
+    Packets,
+    Reader,
+    Span,
+    beginning,
+    encoded,
+    expanded,
+    next_segment,
+    segments_of,
+    settle,
+)
+
+OWNER = Owner("run", "p1")
+TEXTS = (b"one", b"two")
+DIGESTS = b"".join(bytes.fromhex(digest(text)) for text in TEXTS)
+BLOCKS = (
+    Block(
+        0,
+        1_000,
+        0,
+        (
+            Span("broadcast", "p1", 1, 2, DIGESTS, view=0),
+            Packets("send", (("p2", 7), ("p3", 9)), "data", 99, "p1", 1),
+        ),
+    ),
+    Block(4, 2_000, 0, (Packets("receive", (("p2", 3),), "holding", 5), Span("held", "p2", 5, 3))),
+    Block(8, 3_000, 1, (Mark("recover"), Span("deliver", "p1", 1, 2, DIGESTS))),
+)
+
+
+def write(folder: Path, name: str, *blocks: Block, owner: Owner = OWNER) -> Path:
+    path = folder / name
+    path.write_bytes(beginning(owner) + b"".join(map(encoded, blocks)))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    names = ("p3", "p1", "p2")
+    part = Manifest(schema=1, run="run", names=names, views=(("p1", "p2", "p3"),), clock="wall")
+    (tmp_path / "p1.manifest.jsonl").write_bytes(msgspec.json.encode(part))
+    return tmp_path
+
+
+def test_a_block_expands_into_the_rows_that_it_stands_for() -> None:
+    rows = [row for block in BLOCKS for row in expanded(OWNER, block)]
+    assert [row.index for row in rows] == list(range(11))
+    assert rows[1] == Row(
+        run="run",
+        process="p1",
+        index=1,
+        kind="broadcast",
+        time_ns=1_000,
+        origin="p1",
+        seq=2,
+        digest=digest(b"two"),
+        view=0,
+    )
+    assert rows[3] == Row(
+        run="run",
+        process="p1",
+        index=3,
+        kind="send",
+        time_ns=1_000,
+        peer="p3",
+        packet=9,
+        packet_kind="data",
+        bytes=99,
+        origin="p1",
+        seq=1,
+    )
+    assert [(row.kind, row.incarnation) for row in rows[8:]] == [
+        ("recover", 1),
+        ("deliver", 1),
+        ("deliver", 1),
+    ]
+
+
+def test_segments_are_read_in_the_order_of_their_numbers(folder: Path) -> None:
+    write(folder, "p1-9.segment", BLOCKS[0])
+    write(folder, "p1-10.segment", BLOCKS[1])
+    write(folder, "p1-11.segment.open", BLOCKS[2])
+    (run,) = read_runs(folder)
+    assert [row.index for row in run.histories["p1"]] == list(range(11))
+    assert not run.holed
+
+
+def test_a_missing_segment_is_a_hole(folder: Path) -> None:
+    write(folder, "p1-1.segment", BLOCKS[0])
+    write(folder, "p1-3.segment", BLOCKS[2])
+    (run,) = read_runs(folder)
+    assert run.holed == {"p1"}
+
+
+def test_only_an_open_segment_may_end_anywhere(folder: Path) -> None:
+    path = write(folder, "p1-1.segment", *BLOCKS)
+    data = path.read_bytes()
+    sizes = [len(beginning(OWNER)) + sum(len(encoded(b)) for b in BLOCKS[:n]) for n in range(4)]
+    still_open = folder / "p1-1.segment.open"
+    for end in range(1, len(data)):
+        still_open.write_bytes(data[:end])
+        reader = Reader(still_open)
+        whole = sum(size <= end for size in sizes[1:])
+        assert list(reader.blocks()) == list(BLOCKS[:whole])
+        if end >= sizes[0]:
+            assert reader.whole == sizes[whole]
+        path.write_bytes(data[:end])
+        if end in sizes:
+            assert list(Reader(path).blocks()) == list(BLOCKS[:whole])
+        else:
+            with pytest.raises(DataError, match=r"p1-1\.segment"):
+                list(Reader(path).blocks())
+
+
+def test_a_changed_byte_is_bad_data_even_in_an_open_segment(folder: Path) -> None:
+    path = write(folder, "p1-1.segment.open", *BLOCKS)
+    data = path.read_bytes()
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(DataError) as fault:
+            list(Reader(path).blocks())
+        assert str(fault.value).startswith(str(path))
+
+
+def test_what_was_never_written_is_a_torn_end(folder: Path) -> None:
+    path = write(folder, "p1-1.segment.open", *BLOCKS)
+    path.write_bytes(path.read_bytes() + bytes(1_000))
+    assert list(Reader(path).blocks()) == list(BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"tidings trace 2\n", "trace schema 2, this tidings reads 1"),
+        (b"PAR1 and so on", "not a segment of a trace"),
+        (b"tidings trace 1\n", "cut off before its first block"),
+    ],
+)
+def test_what_is_no_segment_is_refused(folder: Path, data: bytes, complaint: str) -> None:
+    (folder / "p1-1.segment").write_bytes(data)
+    with pytest.raises(DataError, match=complaint):
+        read_runs(folder)
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        (Block(0, 0, 0, (Span("deliver", "p9", 1, 1, bytes(8)),)), "p9 is not among"),
+        (Block(0, 0, 0, (Span("deliver", "p2", 1, 1),)), "a deliver row needs 'digest'"),
+        (Block(0, 0, 0, (Span("deliver", "p2", 1, 2, bytes(8)),)), "8 bytes of digests for 2"),
+        (Block(0, 0, 0, (Span("deliver", "p2", 1, 0),)), "block 1: Expected `int` >= 1"),
+        (Block(0, 0, 0, (Mark("view", view=3),)), "view 3 is not in the manifest"),
+    ],
+)
+def test_a_block_that_cannot_be_is_refused(folder: Path, block: Block, complaint: str) -> None:
+    write(folder, "p1-1.segment", block)
+    with pytest.raises(DataError, match=complaint):
+        read_runs(folder)
+
+
+def test_the_runner_has_the_last_word(folder: Path) -> None:
+    write(folder, "p1-1.segment", *BLOCKS)
+    write(folder, "p2-1.segment", owner=Owner("run", "p2"))
+    settle(folder, "run", ["p1", "p2"], time_ns=9)
+    (run,) = read_runs(folder)
+    last = run.histories["p1"][-1]
+    assert (last.kind, last.index, last.incarnation, last.time_ns) == ("settle", 11, 1, 9)
+    assert [row.kind for row in run.histories["p2"]] == ["settle"]
+    with pytest.raises(DataError, match="p3 left no segments here"):
+        settle(folder, "run", ["p3"], time_ns=9)
+
+
+def test_segments_are_found_by_process(folder: Path) -> None:
+    for name in ("p1-2.segment", "p1-10.segment.open", "p1-x-1.segment", "p11-1.segment"):
+        write(folder, name)
+    assert [path.name for path in segments_of(folder, "p1")] == [
+        "p1-2.segment",
+        "p1-10.segment.open",
+    ]
+    assert next_segment(folder, "p1").name == "p1-11.segment"
+    assert next_segment(folder, "p2").name == "p2-1.segment"

@@ -1,0 +1,43 @@
+"""Segments for the pipeline: the Parquet that they become holds the rows that Python reads."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tidings.core import DataError
+from tidings.trace import Manifest, digest, read_runs, unpack
+from tidings.trace.segments import Block, Mark, Owner, Packets, Span, beginning, encoded
+
+
+def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path) -> None:
+    manifest = Manifest(schema=1, run="run", names=("p2", "p1"), views=(("p1", "p2"),))
+    (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
+    digests = b"".join(bytes.fromhex(digest(text)) for text in (b"one", b"two"))
+    blocks = (
+        Block(0, 7, 0, (Span("broadcast", "p1", 1, 2, digests, view=0),)),
+        Block(2, 8, 0, (Packets("send", (("p2", 5), ("p1", 6)), "data", 9, "p1", 1),)),
+        Block(4, 9, 1, (Mark("recover"), Span("held", "p2", 8, 3), Packets("receive", (), "x", 1))),
+        Block(8, 9, 1, (Span("deliver", "p1", 1, 2, digests), Mark("settle"))),
+    )
+    segment = tmp_path / "p1-1.segment"
+    segment.write_bytes(beginning(Owner("run", "p1")) + b"".join(map(encoded, blocks)))
+    unpack.write_segment(tmp_path / "expanded.parquet", segment, {"run": manifest})
+    segment.rename(tmp_path / "aside")
+    (from_parquet,) = read_runs(tmp_path)
+    (tmp_path / "expanded.parquet").unlink()
+    (tmp_path / "aside").rename(segment)
+    (from_segment,) = read_runs(tmp_path)
+    assert list(from_parquet.rows) == list(from_segment.rows)
+    assert len(list(from_segment.rows)) == 11
+
+
+def test_a_segment_with_a_name_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    manifest = Manifest(schema=1, run="run", names=("p1",), views=(("p1",),))
+    segment = tmp_path / "p1-1.segment"
+    block = Block(0, 7, 0, (Span("held", "p9", 1, 1),))
+    segment.write_bytes(beginning(Owner("run", "p1")) + encoded(block))
+    with pytest.raises(DataError, match=r"p1-1\.segment: p9 is not among the manifest's names"):
+        unpack.write_segment(tmp_path / "out.parquet", segment, {"run": manifest})
+    with pytest.raises(DataError, match="run 'run' is not in the manifest"):
+        unpack.write_segment(tmp_path / "out.parquet", segment, {"other": manifest})
