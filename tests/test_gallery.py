@@ -39,6 +39,18 @@ SCOPES: dict[str, dict[str, Any]] = {
     "flawed/half-only": ONE_CRASH,
     "flawed/relayers-vector": {"processes": 3, "broadcasts": 2} | SLOW,
     "flawed/single-pass": {"processes": 3, "broadcasts": 3},
+    "flawed/frontier-quorum-of-f": ONE_CRASH,
+    "flawed/frontier-never-fetching": ONE_CRASH,
+    "flawed/frontier-overlooking-causes": {"processes": 3, "broadcasts": 2} | SLOW,
+    "flawed/frontier-saying-it-once": {
+        "processes": 3,
+        "broadcasts": 1,
+        "links": "lossy",
+        "lost": 0.3,
+    },
+    "flawed/frontier-forgetting-early": ONE_CRASH,
+    "flawed/frontier-acknowledging-early": ONE_CRASH | {"restarts": 1},
+    "flawed/frontier-not-greeting": {"processes": 3, "broadcasts": 1, "restarts": 1},
 }
 
 COSTS: dict[str, tuple[dict[str, Any], int]] = {
@@ -95,6 +107,97 @@ SCENARIOS = {
         broadcast p1 welcome
         receive p1->p2
         broadcast p2 who is that?
+        settle
+        """,
+    "flawed/frontier-asking-once": """
+        group p1 p2 p3
+        broadcast p1 one
+        receive p1->p2
+        receive p2->p3
+        timeout p3 pull
+        broadcast p1 two
+        receive p1->p2
+        timeout p2 batch
+        receive p2->p3
+        receive p1->p3 p1#1
+        receive p3->p2 holding
+        receive p3->p2 pull
+        crash p1
+        settle
+        """,
+    "flawed/frontier-restamping": """
+        group p1 p2 p3
+        broadcast p1 which way?
+        receive p1->p2
+        broadcast p2 that way
+        receive p2->p1 holding
+        receive p2->p1 data
+        receive p2->p3 holding
+        timeout p3 pull
+        timeout p3 pull
+        receive p3->p1 pull
+        receive p1->p3 push
+        settle
+        """,
+    "flawed/frontier-not-answering": """
+        group p1 p2 p3 p4 p5
+        broadcast p1 hello
+        receive p1->p2
+        receive p1->p3
+        receive p1->p4
+        receive p1->p5
+        receive p2->p1
+        receive p3->p1
+        receive p4->p1
+        receive p5->p1
+        crash p1 losing p1->p2
+        settle
+        """,
+    "flawed/frontier-not-heeding": """
+        group p1 p2 p3 p4 p5
+        broadcast p1 hello
+        receive p1->p2
+        receive p1->p3
+        receive p1->p4
+        receive p1->p5
+        timeout p2 ask
+        receive p2->p3
+        receive p2->p4
+        receive p2->p5
+        receive p2->p1 holding
+        receive p3->p1
+        receive p4->p1
+        receive p5->p1
+        crash p1 losing p1->p2
+        settle
+        """,
+    "flawed/frontier-half-heeding": """
+        group p1 p2 p3 p4 p5
+        broadcast p1 one
+        broadcast p1 two
+        receive p1->p2
+        receive p1->p2
+        receive p1->p4
+        receive p1->p4
+        receive p1->p3
+        receive p1->p5
+        timeout p2 ask
+        receive p2->p3 asking
+        receive p2->p5 asking
+        timeout p3 ask
+        timeout p5 ask
+        receive p1->p3
+        receive p1->p5
+        receive p2->p1 holding
+        receive p2->p1 holding
+        receive p3->p1 holding
+        receive p3->p1 holding
+        receive p4->p1 holding
+        receive p4->p1 holding
+        receive p5->p1 holding
+        receive p5->p1 holding
+        crash p4
+        crash p1 losing p1->p2
         settle
         """,
 }

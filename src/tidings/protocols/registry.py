@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from tidings.core import Choose, Members, Process, UsageError
-from tidings.protocols import flawed, own
+from tidings.protocols import flawed, flawed_frontier, own
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
@@ -88,6 +88,42 @@ PROTOCOLS: dict[str, Algorithm] = {
     "flawed/relayers-vector": Algorithm(flawed.RelayersVector, ("causal order",), "stage-gossip"),
     "flawed/received-vector": Algorithm(flawed.ReceivedVector, ("validity",), "stage-gossip"),
     "flawed/single-pass": Algorithm(flawed.SinglePass, ("uniform agreement",), "stage-gossip"),
+    "flawed/frontier-quorum-of-f": Algorithm(
+        flawed_frontier.QuorumOfF, ("uniform agreement",), "frontier mode=all"
+    ),
+    "flawed/frontier-never-fetching": Algorithm(
+        flawed_frontier.NeverFetching, ("uniform agreement",), "frontier mode=all"
+    ),
+    "flawed/frontier-asking-once": Algorithm(
+        flawed_frontier.AskingOnce, ("uniform agreement",), "frontier mode=all"
+    ),
+    "flawed/frontier-overlooking-causes": Algorithm(
+        flawed_frontier.OverlookingCauses, ("causal order",), "frontier mode=all"
+    ),
+    "flawed/frontier-saying-it-once": Algorithm(
+        flawed_frontier.SayingItOnce, ("validity", "uniform agreement"), "frontier mode=all"
+    ),
+    "flawed/frontier-forgetting-early": Algorithm(
+        flawed_frontier.ForgettingEarly, ("uniform agreement",), "frontier mode=all"
+    ),
+    "flawed/frontier-acknowledging-early": Algorithm(
+        flawed_frontier.AcknowledgingEarly, ("uniform agreement",), "frontier mode=all"
+    ),
+    "flawed/frontier-restamping": Algorithm(
+        flawed_frontier.Restamping, ("uniform agreement",), "frontier mode=all"
+    ),
+    "flawed/frontier-not-greeting": Algorithm(
+        flawed_frontier.NotGreeting, ("validity", "uniform agreement"), "frontier mode=all"
+    ),
+    "flawed/frontier-not-answering": Algorithm(
+        flawed_frontier.NotAnswering, ("uniform agreement",), "frontier mode=origin"
+    ),
+    "flawed/frontier-not-heeding": Algorithm(
+        flawed_frontier.NotHeeding, ("uniform agreement",), "frontier mode=origin"
+    ),
+    "flawed/frontier-half-heeding": Algorithm(
+        flawed_frontier.HalfHeeding, ("uniform agreement",), "frontier mode=origin"
+    ),
 }
 
 
