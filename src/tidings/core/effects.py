@@ -67,6 +67,17 @@ class Persist(msgspec.Struct, frozen=True):
     records: tuple[Any, ...]
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """Read back what was persisted of these messages of one origin, and hand it in as Recalled.
+
+    A peer has asked for them, and they are no longer in memory.
+    """
+
+    peer: str
+    first: MessageId
+    last: int
+
+
 class SetTimer(msgspec.Struct, frozen=True):
     """Raise Timeout(name) once, after a delay; a timer set again starts anew."""
 
@@ -111,6 +122,7 @@ Effect = (
     | Deliver
     | Replay
     | Persist
+    | Recall
     | SetTimer
     | CancelTimer
     | Stable

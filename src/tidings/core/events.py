@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.core.message import Packet
+from tidings.core.message import MessageId, Packet
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -57,10 +57,19 @@ class LinkDown(msgspec.Struct, frozen=True):
     peer: str
 
 
+class Recalled(msgspec.Struct, frozen=True):
+    """The answer to a Recall: the records about these messages; others among them do no harm."""
+
+    peer: str
+    first: MessageId
+    last: int
+    records: tuple[Any, ...]
+
+
 class Processed(msgspec.Struct, frozen=True):
     """The application has taken to heart everything up to these sequence numbers."""
 
     upto: Mapping[str, int]
 
 
-Event = Start | Broadcast | Receive | Timeout | LinkUp | LinkDown | Processed
+Event = Start | Broadcast | Receive | Timeout | LinkUp | LinkDown | Processed | Recalled

@@ -46,7 +46,8 @@ without its disk is refused.
 
 Options: ``batch_ms``, in mode all the time between two vectors (the first goes at once; -1: one
 millisecond per member); ``window``, how many of one's own messages may be unsafe; ``log_limit``,
-how many messages may be kept before broadcasts are refused.
+how many messages may be kept before broadcasts are refused; ``memory``, how many may be kept in
+memory before those that are done with here are left to the disk alone (0: any number).
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
@@ -73,6 +74,8 @@ from tidings.core import (
     Persist,
     Process,
     Processed,
+    Recall,
+    Recalled,
     Receive,
     Refuse,
     Reject,
@@ -124,8 +127,6 @@ PULL_MS = 100.0
 REPEAT_MS = 200.0
 MOST_DOUBLINGS = 5
 """On lossy links STATE is repeated after 200, 400, ... and at last every 6,400 ms."""
-PUSH_BYTES = 256 * 1024
-"""About how much text one PUSH carries."""
 
 
 class Turn:
@@ -187,10 +188,11 @@ class Frontier(Log):
         batch_ms: int = -1,
         window: int = 10_000,
         log_limit: int = 10_000_000,
+        memory: int = 0,
         confirmed: bool = False,
     ) -> None:
-        if window < 1 or log_limit < 1:
-            raise UsageError("window and log_limit are 1 or more")
+        if window < 1 or log_limit < 1 or memory < 0:
+            raise UsageError("window and log_limit are 1 or more, memory is 0 or more")
         super().__init__(me, members, choose)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
@@ -198,6 +200,7 @@ class Frontier(Log):
         self.batch_ms = batch_ms if batch_ms >= 0 else size
         self.window = window
         self.log_limit = log_limit
+        self.memory = memory
         self.confirmed = confirmed
         self.incarnation = 0
         self.lossy = False
@@ -246,6 +249,8 @@ class Frontier(Log):
                 self.down.add(peer)
             case Processed(taken):
                 self._processed(taken, turn)
+            case Recalled():
+                self._push_recalled(event, turn)
             case Start():
                 self._start(event, turn)
         if turn.lost_disk:
@@ -370,10 +375,17 @@ class Frontier(Log):
         if self._forget_up_to(self._needless()):
             turn.late_records.append(Forgotten(self._vector(self.forgotten)))
 
+        in_memory = sum(map(len, self.texts.values()))
+        if self.memory and in_memory > self.memory:
+            self._spill_up_to(self._done())
+
     def _needless(self) -> dict[str, int]:
         """Up to where nobody needs anything: all hold it, and here it is over and done with."""
-        done = self.taken if self.confirmed else self.delivered
+        done = self._done()
         return {origin: min(self.stable[origin], done[origin]) for origin in self.members}
+
+    def _done(self) -> dict[str, int]:
+        return self.taken if self.confirmed else self.delivered
 
     def _vector(self, counts: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(counts[member] for member in self.members)
@@ -502,11 +514,23 @@ class Frontier(Log):
 
     def _push(self, asker: str, wanted: tuple[Range, ...], turn: Turn) -> None:
         batches: list[Batch] = []
-        for origin, first, last in ((one.origin, one.first, one.last) for one in wanted):
-            kept = max(first, self.forgotten[origin] + 1)
-            batches += self._batches(origin, kept, min(last, self.held[origin]), PUSH_BYTES)
+        for one in wanted:
+            origin = one.origin
+            first = max(one.first, self.forgotten[origin] + 1)
+            last = min(one.last, self.held[origin])
+            if first <= self.spilled[origin]:
+                # Who asked will ask for the rest when it has got this.
+                last = min(last, self.spilled[origin])
+                turn.said.append(Recall(asker, MessageId(origin, first), last))
+            else:
+                batches += self._kept(origin, first, last)
         if batches:
             self._say((asker,), Push(tuple(batches)), turn)
+
+    def _push_recalled(self, event: Recalled, turn: Turn) -> None:
+        batches = self._recalled(event.first, event.last, event.records)
+        if batches:
+            self._say((event.peer,), Push(tuple(batches)), turn)
 
     def _take_push(self, sender: str, batches: tuple[Batch, ...], turn: Turn) -> None:
         """Keep what came; if there is more where it came from, go on asking."""
@@ -741,7 +765,7 @@ class Frontier(Log):
             assert holders >= self.quorum, f"{holders} hold {origin}#{safe}, safe at {self.me}"
             assert stable <= min(everywhere), f"{origin}#{stable} is not stable"
             assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"
-            kept = range(self.forgotten[origin] + 1, held + 1)
+            kept = range(max(self.forgotten[origin], self.spilled[origin]) + 1, held + 1)
             assert self.texts[origin].keys() == set(kept), f"{self.me} keeps too much or too little"
             assert self.forgotten[origin] == self._needless()[origin]
 

@@ -2,7 +2,8 @@
 
 Of every origin it holds a prefix, 1 to ``held``, without gaps; only that is ever acknowledged.
 What overtook its predecessor waits in ``early``. Below ``forgotten`` nothing is kept: every member
-holds it, it is delivered here, and the application is done with it.
+holds it, it is delivered here, and the application is done with it. What only others may still
+need is on disk; when there is too much of it, everything below ``spilled`` is there alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +26,34 @@ MOST_EARLY = 10_000
 """How many messages of one origin may wait for their predecessors; the rest is fetched later."""
 
 
+PUSH_BYTES = 256 * 1024
+"""About how much text is sent to one who asks, at a time."""
+
+
+def batched(
+    origin: str, first: int, last: int, texts: dict[int, bytes], causes: dict[int, Upto]
+) -> Iterator[Batch]:
+    """These messages as they were broadcast, a new batch wherever one has causes; not too many."""
+    begin, gathered, room = first, list[bytes](), PUSH_BYTES
+    for seq in range(first, last + 1):
+        if seq not in texts or room <= 0:
+            break
+        if seq in causes and gathered:
+            yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
+            begin, gathered = seq, []
+        gathered.append(texts[seq])
+        room -= len(texts[seq])
+    if gathered:
+        yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
+
+
 class Log(Process):
     def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
         super().__init__(me, members, choose)
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
         self.forgotten = dict.fromkeys(members, 0)
+        self.spilled = dict.fromkeys(members, 0)
         self.texts: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
@@ -48,9 +71,7 @@ class Log(Process):
         if batch.id.seq == held + 1 and not early:
             if batch.causes:
                 self.causes[origin][held + 1] = batch.causes
-            self.texts[origin].update(
-                zip(range(held + 1, batch.last + 1), batch.texts, strict=True)
-            )
+            self.texts[origin].update(enumerate(batch.texts, held + 1))
             self.held[origin] = batch.last
             return [batch]
         if batch.id.seq > held + 1 and len(early) >= MOST_EARLY:
@@ -80,20 +101,21 @@ class Log(Process):
 
     # --- handing out
 
-    def _batches(self, origin: str, first: int, last: int, most_bytes: int) -> Iterator[Batch]:
-        """These messages as their origin broadcast them; a new batch wherever one has causes."""
-        texts, causes = self.texts[origin], self.causes[origin]
-        begin, gathered = first, list[bytes]()
-        for seq in range(first, last + 1):
-            if seq in causes and gathered:
-                yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
-                begin, gathered = seq, []
-            gathered.append(texts[seq])
-            most_bytes -= len(texts[seq])
-            if most_bytes <= 0:
-                break
-        if gathered:
-            yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
+    def _kept(self, origin: str, first: int, last: int) -> list[Batch]:
+        """These messages, or the first of them if they are many."""
+        return list(batched(origin, first, last, self.texts[origin], self.causes[origin]))
+
+    def _recalled(self, first: MessageId, last: int, records: Iterable[Record]) -> list[Batch]:
+        """The same from what is on disk."""
+        origin, begin = first
+        texts: dict[int, bytes] = {}
+        causes: dict[int, Upto] = {}
+        for record in records:
+            if isinstance(record, Stored) and record.batch.id.origin == origin:
+                texts |= enumerate(record.batch.texts, record.batch.id.seq)
+                if record.batch.causes:
+                    causes[record.batch.id.seq] = record.batch.causes
+        return list(batched(origin, begin, last, texts, causes))
 
     # --- delivering
 
@@ -136,12 +158,21 @@ class Log(Process):
         """Drop what nobody needs any more; True if there was any."""
         dropped = False
         for origin, upto in limit.items():
-            for seq in range(self.forgotten[origin] + 1, upto + 1):
-                del self.texts[origin][seq]
-                self.causes[origin].pop(seq, None)
-                dropped = True
+            self._drop(origin, upto)
+            dropped |= upto > self.forgotten[origin]
             self.forgotten[origin] = max(self.forgotten[origin], upto)
         return dropped
+
+    def _spill_up_to(self, limit: dict[str, int]) -> None:
+        """Keep in memory only what is above: the rest is on disk, should anybody ask for it."""
+        for origin, upto in limit.items():
+            self._drop(origin, upto)
+            self.spilled[origin] = max(self.spilled[origin], upto)
+
+    def _drop(self, origin: str, upto: int) -> None:
+        for seq in range(max(self.forgotten[origin], self.spilled[origin]) + 1, upto + 1):
+            del self.texts[origin][seq]
+            self.causes[origin].pop(seq, None)
 
     # --- coming back
 

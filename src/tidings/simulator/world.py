@@ -28,6 +28,8 @@ from tidings.core import (
     Persist,
     Process,
     Processed,
+    Recall,
+    Recalled,
     Receive,
     Refuse,
     Reject,
@@ -416,6 +418,9 @@ class World:
             case Install(view):
                 self._view_of[process] = self._view_number(view)
                 self._note(process, "view", view=self._view_of[process])
+            case Recall(peer, first, last):
+                records = tuple(self.disks.get(process, ()))
+                self._step(process, Recalled(peer, first, last, records))
             case Halt():
                 self._crash(process, ())
             case Refuse() | Stable() | Replay() | Reject():
