@@ -32,12 +32,13 @@ from tidings.core.events import (
 from tidings.core.group import Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import Message, MessageId, Packet
-from tidings.core.process import Choose, Process, take_first
+from tidings.core.process import Checkpoint, Choose, Process, take_first
 
 __all__ = [
     "Accept",
     "Broadcast",
     "CancelTimer",
+    "Checkpoint",
     "Choose",
     "DataError",
     "Deliver",

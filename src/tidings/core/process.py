@@ -1,8 +1,8 @@
 """The one interface that every algorithm implements and every holder drives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 from tidings.core.effects import Effect
 from tidings.core.events import Event
@@ -20,6 +20,15 @@ The walk seeds it, the explorer branches on it, the schedule records it.
 def take_first(label: str, weights: Sequence[int]) -> int:
     """The chooser of those who want no chance: the first possible option."""
     return next(position for position, weight in enumerate(weights) if weight > 0)
+
+
+class Checkpoint(NamedTuple):
+    """What a process has persisted so far, in short, so that a holder need not keep all of it."""
+
+    records: tuple[Any, ...]
+    """These stand for all records before them, except for the messages that those hold."""
+    forgotten: Mapping[str, int]
+    """Of each origin, up to where the process will never again need a message."""
 
 
 class Process(ABC):
@@ -47,6 +56,10 @@ class Process(ABC):
 
     @abstractmethod
     def step(self, event: Event) -> list[Effect]: ...
+
+    def checkpoint(self) -> Checkpoint | None:
+        """How to begin a new log; None if there is no shorter way than all records."""
+        return None
 
     def why(self, message: MessageId) -> str:
         """What the message waits for here, in words, from the state alone."""
