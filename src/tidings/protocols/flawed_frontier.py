@@ -14,7 +14,8 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.protocols.frontier import Frontier, Turn
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier_known import Turn
 from tidings.protocols.frontier_packets import Range, Upto
 
 

@@ -60,19 +60,14 @@ from tidings.core import (
     Broadcast,
     CancelTimer,
     Choose,
-    Deliver,
     Effect,
     Event,
     Halt,
-    Held,
     LinkDown,
     LinkUp,
     Members,
-    Message,
     MessageId,
     Packet,
-    Persist,
-    Process,
     Processed,
     Recall,
     Recalled,
@@ -82,16 +77,13 @@ from tidings.core import (
     Replay,
     Send,
     SetTimer,
-    Stable,
     Start,
     Timeout,
     UsageError,
-    quorum,
     take_first,
 )
-from tidings.protocols.frontier_log import Log
+from tidings.protocols.frontier_known import Knowledge, Turn, named
 from tidings.protocols.frontier_packets import (
-    NOTHING,
     Asking,
     Batch,
     Commit,
@@ -104,7 +96,6 @@ from tidings.protocols.frontier_packets import (
     Pull,
     Push,
     Range,
-    Record,
     Refusal,
     State,
     Stored,
@@ -129,53 +120,7 @@ MOST_DOUBLINGS = 5
 """On lossy links STATE is repeated after 200, 400, ... and at last every 6,400 ms."""
 
 
-class Turn:
-    """What one step comes to, sorted into the order in which it has to happen.
-
-    First what must survive is written: all that is said relies on it. What may be thrown away is
-    written last, since nothing waits for that.
-    """
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.answer: list[Effect] = []
-        self.held: list[MessageId] = []
-        self.delivered: list[Message] = []
-        self.said: list[Effect] = []
-        self.timers: list[Effect] = []
-        self.stable: dict[str, int] = {}
-        self.late_records: list[Record] = []
-        # What the rules need to know about this step:
-        self.data: Batch | None = None
-        """Messages just broadcast."""
-        self.grown: dict[str, None] = {}
-        """Origins of which more is held than before."""
-        self.touched: dict[str, None] = {}
-        """Origins of which anything is known that was not."""
-        self.asked: dict[str, str] = {}
-        """Of what is still missing after a PUSH: who was asked to go on."""
-        self.commit = False
-        self.lost_disk = False
-
-    def effects(self) -> list[Effect]:
-        effects: list[Effect] = []
-        if self.records:
-            effects.append(Persist(tuple(self.records)))
-        effects += self.answer
-        if self.held:
-            effects.append(Held(tuple(self.held)))
-        if self.delivered:
-            effects.append(Deliver(tuple(self.delivered)))
-        effects += self.said
-        effects += self.timers
-        if self.stable:
-            effects.append(Stable(self.stable))
-        if self.late_records:
-            effects.append(Persist(tuple(self.late_records)))
-        return effects
-
-
-class Frontier(Log):
+class Frontier(Knowledge):
     recovers = True
 
     def __init__(
@@ -193,23 +138,16 @@ class Frontier(Log):
     ) -> None:
         if window < 1 or log_limit < 1 or memory < 0:
             raise UsageError("window and log_limit are 1 or more, memory is 0 or more")
-        super().__init__(me, members, choose)
+        super().__init__(me, members, choose, confirmed=confirmed)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
-        self.quorum = quorum(size)
         self.batch_ms = batch_ms if batch_ms >= 0 else size
         self.window = window
         self.log_limit = log_limit
         self.memory = memory
-        self.confirmed = confirmed
         self.incarnation = 0
         self.lossy = False
-        nothing = dict.fromkeys(members, 0)
         nothing_of_others = dict.fromkeys(self.others, 0)
-        self.known = {member: dict(nothing) for member in self.others}
-        """What each of the others is known to hold, of each origin."""
-        self.safe = dict(nothing)
-        self.stable = dict(nothing)
         self.stamped = dict(nothing_of_others)
         """What was delivered when this process last broadcast."""
         self.told = dict(nothing_of_others)
@@ -218,13 +156,11 @@ class Frontier(Log):
         """origin: up to where somebody asked who holds it, and was not answered yet."""
         self.committed = (0, 0)
         """origin: what everybody was told to be safe and stable of one's own."""
-        self.taken = dict(nothing) if confirmed else {}
         self.asked: dict[str, set[str]] = {}
         """Of what is missing: who was asked for it."""
         self.timers: set[str] = set()
         self.doublings = 0
         self.down: set[str] = set()
-        self.refused: set[str] = set()
         self.strangers: set[str] = set()
         """Whom a process that started with nothing has yet to meet before it may broadcast."""
 
@@ -292,7 +228,7 @@ class Frontier(Log):
     def why_not(self, count: int = 1) -> str:
         """Why so many messages cannot be broadcast now; empty if they can."""
         if self.strangers:
-            return f"{self.me} starts with nothing and has yet to meet {_named(self.strangers)}"
+            return f"{self.me} starts with nothing and has yet to meet {named(self.strangers)}"
         unsafe = self.held[self.me] + count - self.safe[self.me]
         if unsafe > self.window:
             return (
@@ -319,42 +255,6 @@ class Frontier(Log):
         if self.held[origin] > before:
             turn.grown[origin] = turn.touched[origin] = None
 
-    # --- knowing
-
-    def _know(self, member: str, origin: str, count: int, turn: Turn) -> None:
-        """The member holds so many; and so does their origin, which held them before anybody."""
-        for holder in (member, origin):
-            if holder != self.me and count > self.known[holder][origin]:
-                self.known[holder][origin] = count
-                turn.touched[origin] = None
-        # Nobody holds what its origin does not, unless the origin has lost it.
-        turn.lost_disk |= origin == self.me and count > self.held[origin]
-
-    def _know_all(self, member: str, counts: Upto, turn: Turn) -> None:
-        for origin, count in counts.of(self.members):
-            self._know(member, origin, count, turn)
-
-    def _commit(self, origin: str, safe: int, stable: int, turn: Turn) -> None:
-        """Somebody knows so many to be safe and stable, so now we do."""
-        self._know(origin, origin, safe, turn)
-        if safe > self.safe[origin]:
-            self.safe[origin] = safe
-            turn.touched[origin] = None
-        if stable > self.stable[origin]:
-            turn.lost_disk |= stable > self.held[origin]
-            for counts in self.known.values():
-                counts[origin] = max(counts[origin], stable)
-            turn.touched[origin] = None
-
-    def _count(self, turn: Turn) -> None:
-        """What Q members hold is safe, what all hold is stable."""
-        for origin in turn.touched:
-            counts = sorted(known[origin] for known in self.known.values())
-            counts = sorted([*counts, self.held[origin]])
-            self.safe[origin] = max(self.safe[origin], counts[-self.quorum])
-            if counts[0] > self.stable[origin]:
-                self.stable[origin] = turn.stable[origin] = counts[0]
-
     # --- delivering and forgetting
 
     def _deliver(self, turn: Turn) -> None:
@@ -367,28 +267,17 @@ class Frontier(Log):
     def _processed(self, taken: Mapping[str, int], turn: Turn) -> None:
         if not self.confirmed:
             return
+        before = dict(self.taken)
         for origin, count in taken.items():
             self.taken[origin] = max(self.taken[origin], min(count, self.delivered[origin]))
-        turn.late_records.append(Taken(self._vector(self.taken)))
+        if self.taken != before:
+            turn.late_records.append(Taken(self._vector(self.taken)))
 
     def _forget(self, turn: Turn) -> None:
         if self._forget_up_to(self._needless()):
             turn.late_records.append(Forgotten(self._vector(self.forgotten)))
-
-        in_memory = sum(map(len, self.texts.values()))
-        if self.memory and in_memory > self.memory:
+        if self.memory and sum(map(len, self.texts.values())) > self.memory:
             self._spill_up_to(self._done())
-
-    def _needless(self) -> dict[str, int]:
-        """Up to where nobody needs anything: all hold it, and here it is over and done with."""
-        done = self._done()
-        return {origin: min(self.stable[origin], done[origin]) for origin in self.members}
-
-    def _done(self) -> dict[str, int]:
-        return self.taken if self.confirmed else self.delivered
-
-    def _vector(self, counts: Mapping[str, int]) -> tuple[int, ...]:
-        return tuple(counts[member] for member in self.members)
 
     # --- telling, mode all
 
@@ -399,9 +288,7 @@ class Frontier(Log):
         """What is newly held goes with the next message, or at once if none was told just now."""
         news = self._untold()
         if turn.data is not None:
-            self._say(
-                self.others, Data(turn.data, upto(news, self.held) if news else NOTHING), turn
-            )
+            self._say(self.others, Data(turn.data, upto(news, self.held)), turn)
         elif news and "batch" not in self.timers:
             self._say(self.others, Holding(upto(news, self.held)), turn)
             if self.batch_ms:
@@ -465,10 +352,6 @@ class Frontier(Log):
             self.heard[origin] = max(self.heard.get(origin, 0), count)
 
     # --- fetching what is missing
-
-    def _missing(self) -> list[str]:
-        """Origins of which somebody holds more; then the origin itself does."""
-        return [origin for origin in self.others if self.known[origin][origin] > self.held[origin]]
 
     def _fetch(self, turn: Turn) -> None:
         """Give what is missing time to come by itself, while there is somebody left to ask."""
@@ -632,7 +515,7 @@ class Frontier(Log):
             self.strangers = set(self.others)
 
     def _come_back(self, records: tuple[Any, ...], turn: Turn) -> None:
-        taken = self._restore(records)
+        self._restore(records)
         self.safe = dict(self.delivered)
         self.stable = dict(self.forgotten)
         self.known = {member: dict(self.forgotten) for member in self.others}
@@ -640,15 +523,9 @@ class Frontier(Log):
             self.known[origin][origin] = self.held[origin]
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
-        if self.confirmed:
-            self.taken = taken
-            again = [
-                message
-                for origin in self.members
-                for message in self._messages(origin, taken[origin] + 1, self.delivered[origin])
-            ]
-            if again:
-                turn.said.append(Replay(tuple(again)))
+        self.committed = (self.safe[self.me], self.stable[self.me])
+        if again := self._delivered_since(self._done()):
+            turn.said.append(Replay(tuple(again)))
         turn.touched |= dict.fromkeys(self.members)
 
     def _reject(self, member: str, reason: str, turn: Turn) -> None:
@@ -717,58 +594,3 @@ class Frontier(Log):
         elif not wanted and name in self.timers:
             self.timers.discard(name)
             turn.timers.append(CancelTimer(name))
-
-    # --- explaining
-
-    def why(self, message: MessageId) -> str:
-        origin, seq = message
-        if origin not in self.held:
-            return f"{origin} is not a member"
-        if seq <= self.delivered[origin]:
-            return f"{self.me} has delivered {message}"
-        if seq > self.held[origin]:
-            return self._why_not_held(message)
-        reasons = []
-        if seq > self.safe[origin]:
-            holders = [self.me, *(p for p in self.others if self.known[p][origin] >= seq)]
-            rest = [member for member in self.members if member not in holders]
-            missing = self.quorum - len(holders)
-            reasons.append(f"{missing} more of {_named(rest)} to be known to hold it")
-        if seq > self.delivered[origin] + 1:
-            reasons.append(f"{MessageId(origin, seq - 1)} to be delivered first")
-        causes = self._missing_causes(self.causes[origin].get(seq, NOTHING))
-        reasons += [f"its cause {cause}" for cause in causes]
-        return f"{message} waits at {self.me} for " + ", and for ".join(reasons)
-
-    def _why_not_held(self, message: MessageId) -> str:
-        origin, seq = message
-        holders = [peer for peer in self.others if self.known[peer][origin] >= seq]
-        who = f"{_named(holders)} could supply it" if holders else "nobody is known to hold it"
-        if seq in self.early[origin]:
-            first = MessageId(origin, self.held[origin] + 1)
-            return f"{message} waits at {self.me} for {first} to arrive first"
-        return f"{self.me} does not hold {message}; {who}"
-
-    def check(self, group: Mapping[str, Process]) -> None:
-        """Assert what must be true of this process among the others, crashed ones included."""
-        counts = {name: one.held for name, one in group.items() if isinstance(one, Frontier)}
-        for origin in self.members:
-            held = self.held[origin]
-            safe, stable, delivered = (
-                counted[origin] for counted in (self.safe, self.stable, self.delivered)
-            )
-            everywhere = [counts[member][origin] for member in self.members]
-            for peer in self.others:
-                known = self.known[peer][origin]
-                assert known <= counts[peer][origin], f"{self.me} overrates {peer}: {known}"
-            holders = sum(count >= safe for count in everywhere)
-            assert holders >= self.quorum, f"{holders} hold {origin}#{safe}, safe at {self.me}"
-            assert stable <= min(everywhere), f"{origin}#{stable} is not stable"
-            assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"
-            kept = range(max(self.forgotten[origin], self.spilled[origin]) + 1, held + 1)
-            assert self.texts[origin].keys() == set(kept), f"{self.me} keeps too much or too little"
-            assert self.forgotten[origin] == self._needless()[origin]
-
-
-def _named(names: Any) -> str:
-    return ", ".join(sorted(names))

@@ -6,10 +6,10 @@ holds it, it is delivered here, and the application is done with it. What only o
 need is on disk; when there is too much of it, everything below ``spilled`` is there alone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidings.core import Choose, Members, Message, MessageId, Process, take_first
+from tidings.core import Checkpoint, Choose, Members, Message, MessageId, Process, take_first
 from tidings.protocols.frontier_packets import (
     NOTHING,
     Batch,
@@ -48,16 +48,31 @@ def batched(
 
 
 class Log(Process):
-    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+    def __init__(
+        self, me: str, members: Members, choose: Choose = take_first, *, confirmed: bool = False
+    ) -> None:
         super().__init__(me, members, choose)
+        self.confirmed = confirmed
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
+        self.taken = dict.fromkeys(members, 0) if confirmed else {}
+        """What the application has taken to heart, if it says so."""
         self.forgotten = dict.fromkeys(members, 0)
         self.spilled = dict.fromkeys(members, 0)
         self.texts: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
         self.pinned: dict[str, int] = {}
+
+    def _done(self) -> dict[str, int]:
+        """Up to where this process itself needs nothing any more."""
+        return self.taken if self.confirmed else self.delivered
+
+    def _vector(self, counts: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(counts[member] for member in self.members)
+
+    def _counts(self, vector: Sequence[int]) -> dict[str, int]:
+        return dict(zip(self.members, vector, strict=True))
 
     # --- holding
 
@@ -136,10 +151,11 @@ class Log(Process):
 
     def _causes_are_delivered(self, origin: str, last: int) -> int:
         """Up to which message of the origin, and at most the last, nothing waits for a cause."""
-        seq, causes = self.delivered[origin], self.causes[origin]
-        while seq < last and not (causes and self._missing_causes(causes.get(seq + 1, NOTHING))):
-            seq += 1
-        return seq
+        causes = self.causes[origin]
+        for seq in range(self.delivered[origin] + 1, last + 1):
+            if seq in causes and self._missing_causes(causes[seq]):
+                return seq - 1
+        return last
 
     def _missing_causes(self, causes: Upto) -> list[MessageId]:
         return [
@@ -151,6 +167,13 @@ class Log(Process):
     def _messages(self, origin: str, first: int, last: int) -> list[Message]:
         texts = self.texts[origin]
         return [Message(MessageId(origin, seq), texts[seq]) for seq in range(first, last + 1)]
+
+    def _delivered_since(self, before: dict[str, int]) -> list[Message]:
+        """What was delivered since then, once more, in an order in which it might have been."""
+        now, self.delivered = self.delivered, dict(before)
+        again = self._deliver_up_to(now)
+        assert self.delivered == now, f"{self.me} delivered {now}, and {self.delivered} again"
+        return again
 
     # --- forgetting
 
@@ -190,31 +213,41 @@ class Log(Process):
                 case Pinned(member):
                     cursors["pinned", member] = record
                 case Forgotten(upto):
-                    forgotten = dict(zip(self.members, upto, strict=True))
+                    forgotten = self._counts(upto)
                     cursors["forgotten", ""] = record
                 case _:
                     cursors[type(record).__name__, ""] = record
         kept = [one for one in sorted(stored) if one.seq > forgotten.get(one.origin, 0)]
         return (*(cursors[key] for key in sorted(cursors)), *(stored[one] for one in kept))
 
-    def _restore(self, records: Iterable[Record]) -> dict[str, int]:
-        """What earlier lives wrote down; returns how far the application had come."""
+    def checkpoint(self) -> Checkpoint:
+        cursors: list[Record] = [
+            Forgotten(self._vector(self.forgotten)),
+            Delivered(self._vector(self.delivered)),
+        ]
+        if self.confirmed:
+            cursors.append(Taken(self._vector(self.taken)))
+        pins = (Pinned(member, incarnation) for member, incarnation in self.pinned.items())
+        return Checkpoint((*cursors, *pins), dict(self.forgotten))
+
+    def _restore(self, records: Iterable[Record]) -> None:
+        """What earlier lives wrote down."""
         stored: dict[str, list[Batch]] = {member: [] for member in self.members}
-        taken = dict.fromkeys(self.members, 0)
         for record in records:
             match record:
                 case Stored(batch):
                     stored[batch.id.origin].append(batch)
                 case Delivered(upto):
-                    self.delivered = dict(zip(self.members, upto, strict=True))
-                case Taken(upto):
-                    taken = dict(zip(self.members, upto, strict=True))
+                    self.delivered = self._counts(upto)
+                case Taken(upto) if self.confirmed:
+                    self.taken = self._counts(upto)
                 case Forgotten(upto):
-                    self.forgotten = dict(zip(self.members, upto, strict=True))
+                    self.forgotten = self._counts(upto)
                 case Pinned(member, incarnation):
                     self.pinned[member] = incarnation
         for origin, forgotten in self.forgotten.items():
             self.held[origin] = forgotten
+            if self.confirmed:
+                self.taken[origin] = max(self.taken[origin], forgotten)
             for batch in stored[origin]:
                 self._store(batch)
-        return taken

@@ -1,0 +1,196 @@
+"""What a frontier process knows of everybody: who holds how much, what is safe, what is stable.
+
+``held`` (of this process), ``known`` (of the others), ``safe`` and ``stable`` only grow, and each
+of them is a fact: a packet is merged by taking the larger numbers, whenever and however often it
+arrives.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidings.core import (
+    Choose,
+    Deliver,
+    Effect,
+    Held,
+    Members,
+    Message,
+    MessageId,
+    Persist,
+    Process,
+    Stable,
+    quorum,
+    take_first,
+)
+from tidings.protocols.frontier_log import Log
+from tidings.protocols.frontier_packets import NOTHING, Batch, Record, Upto
+
+
+class Turn:
+    """What one step comes to, sorted into the order in which it has to happen.
+
+    First what must survive is written: all that is said relies on it. What may be thrown away is
+    written last, since nothing waits for that.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.answer: list[Effect] = []
+        self.held: list[MessageId] = []
+        self.delivered: list[Message] = []
+        self.said: list[Effect] = []
+        self.timers: list[Effect] = []
+        self.stable: dict[str, int] = {}
+        self.late_records: list[Record] = []
+        # What the rules need to know about this step:
+        self.data: Batch | None = None
+        """Messages just broadcast."""
+        self.grown: dict[str, None] = {}
+        """Origins of which more is held than before."""
+        self.touched: dict[str, None] = {}
+        """Origins of which anything is known that was not."""
+        self.asked: dict[str, str] = {}
+        """Of what is still missing after a PUSH: who was asked to go on."""
+        self.commit = False
+        self.lost_disk = False
+
+    def effects(self) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.records:
+            effects.append(Persist(tuple(self.records)))
+        effects += self.answer
+        if self.held:
+            effects.append(Held(tuple(self.held)))
+        if self.delivered:
+            effects.append(Deliver(tuple(self.delivered)))
+        effects += self.said
+        effects += self.timers
+        if self.stable:
+            effects.append(Stable(self.stable))
+        if self.late_records:
+            effects.append(Persist(tuple(self.late_records)))
+        return effects
+
+
+class Knowledge(Log):
+    def __init__(
+        self, me: str, members: Members, choose: Choose = take_first, *, confirmed: bool = False
+    ) -> None:
+        super().__init__(me, members, choose, confirmed=confirmed)
+        nothing = dict.fromkeys(members, 0)
+        self.quorum = quorum(len(members))
+        self.known = {member: dict(nothing) for member in self.others}
+        """What each of the others is known to hold, of each origin."""
+        self.safe = dict(nothing)
+        self.stable = dict(nothing)
+        self.refused: set[str] = set()
+        """Who came back as somebody else, and counts no more."""
+
+    def _know(self, member: str, origin: str, count: int, turn: Turn) -> None:
+        """The member holds so many; and so does their origin, which held them before anybody."""
+        for holder in (member, origin):
+            if holder != self.me and count > self.known[holder][origin]:
+                self.known[holder][origin] = count
+                turn.touched[origin] = None
+        # Nobody holds what its origin does not, unless the origin has lost it.
+        turn.lost_disk |= origin == self.me and count > self.held[origin]
+
+    def _know_all(self, member: str, counts: Upto, turn: Turn) -> None:
+        for origin, count in counts.of(self.members):
+            self._know(member, origin, count, turn)
+
+    def _commit(self, origin: str, safe: int, stable: int, turn: Turn) -> None:
+        """Somebody knows so many to be safe and stable, so now we do."""
+        self._know(origin, origin, safe, turn)
+        if safe > self.safe[origin]:
+            self.safe[origin] = safe
+            turn.touched[origin] = None
+        if stable > self.stable[origin]:
+            turn.lost_disk |= stable > self.held[origin]
+            for counts in self.known.values():
+                counts[origin] = max(counts[origin], stable)
+            turn.touched[origin] = None
+
+    def _count(self, turn: Turn) -> None:
+        """What Q members hold is safe, what all hold is stable."""
+        for origin in turn.touched:
+            known = [counts[origin] for counts in self.known.values()]
+            counts = sorted((*known, self.held[origin]))
+            self.safe[origin] = max(self.safe[origin], counts[-self.quorum])
+            if counts[0] > self.stable[origin]:
+                self.stable[origin] = turn.stable[origin] = counts[0]
+
+    def _needless(self) -> dict[str, int]:
+        """Up to where nobody needs anything: all hold it, and here it is over and done with."""
+        done = self._done()
+        return {origin: min(self.stable[origin], done[origin]) for origin in self.members}
+
+    def _missing(self) -> list[str]:
+        """Origins of which somebody holds more; then the origin itself does."""
+        return [origin for origin in self.others if self.known[origin][origin] > self.held[origin]]
+
+    # --- explaining
+
+    def why(self, message: MessageId) -> str:
+        origin, seq = message
+        if origin not in self.held:
+            return f"{origin} is not a member"
+        if seq <= self.delivered[origin]:
+            return f"{self.me} has delivered {message}"
+        if seq > self.held[origin]:
+            return self._why_not_held(message)
+        reasons = []
+        if seq > self.safe[origin]:
+            holders = [self.me, *(p for p in self.others if self.known[p][origin] >= seq)]
+            rest = [member for member in self.members if member not in holders]
+            missing = self.quorum - len(holders)
+            reasons.append(f"{missing} more of {named(rest)} to be known to hold it")
+        if seq > self.delivered[origin] + 1:
+            reasons.append(f"{MessageId(origin, seq - 1)} to be delivered first")
+        causes = self._missing_causes(self.causes[origin].get(seq, NOTHING))
+        reasons += [f"its cause {cause}" for cause in causes]
+        return f"{message} waits at {self.me} for " + ", and for ".join(reasons)
+
+    def _why_not_held(self, message: MessageId) -> str:
+        origin, seq = message
+        holders = [peer for peer in self.others if self.known[peer][origin] >= seq]
+        who = f"{named(holders)} could supply it" if holders else "nobody is known to hold it"
+        if seq in self.early[origin]:
+            first = MessageId(origin, self.held[origin] + 1)
+            return f"{message} waits at {self.me} for {first} to arrive first"
+        return f"{self.me} does not hold {message}; {who}"
+
+    def describe(self) -> dict[str, Any]:
+        """The state, and what the next message of each origin waits for."""
+        following = [MessageId(origin, count + 1) for origin, count in self.delivered.items()]
+        waiting = [one for one in following if one.seq <= self.held[one.origin]]
+        return super().describe() | {"waiting": [self.why(one) for one in waiting]}
+
+    # --- checking
+
+    def check(self, group: Mapping[str, Process]) -> None:
+        """Assert what must be true of this process among the others, crashed ones included."""
+        # Whoever was refused has lost what it held; that is why.
+        counts = {
+            name: one.held
+            for name, one in group.items()
+            if isinstance(one, Knowledge) and name not in self.refused
+        }
+        for origin in self.members:
+            held, delivered = self.held[origin], self.delivered[origin]
+            safe, stable = self.safe[origin], self.stable[origin]
+            everywhere = [count[origin] for count in counts.values()]
+            for peer in counts.keys() - {self.me}:
+                known = self.known[peer][origin]
+                assert known <= counts[peer][origin], f"{self.me} overrates {peer}: {known}"
+            holders = sum(count >= safe for count in everywhere) + len(self.refused)
+            assert holders >= self.quorum, f"{holders} hold {origin}#{safe}, safe at {self.me}"
+            assert stable <= min(everywhere), f"{origin}#{stable} is not stable"
+            assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"
+            kept = range(max(self.forgotten[origin], self.spilled[origin]) + 1, held + 1)
+            assert self.texts[origin].keys() == set(kept), f"{self.me} keeps too much or too little"
+            assert self.forgotten[origin] == self._needless()[origin]
+
+
+def named(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
