@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_what_was_committed_is_there_again(log: Log, tmp_path: Path) -> None:
-    log.commit((stored(1), Pinned("p2", 5)), b"block", {"p1": 1}, messages=1)
+    log.commit((stored(1), Pinned("p2", 5)), b"block", {"p1": (1, 1)}, messages=1)
     log.commit((Delivered((1, 0)),))
     log.close()
     found = recovered(tmp_path)
@@ -84,7 +84,9 @@ def three_commits(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list
     log.begin_segment((), index=0)
     sizes = [log.size]
     for seq in (1, 2, 3):
-        log.commit((stored(seq, os.urandom(20)),), b"block %d" % seq, {"p1": seq}, messages=1)
+        log.commit(
+            (stored(seq, os.urandom(20)),), b"block %d" % seq, {"p1": (seq, seq)}, messages=1
+        )
         sizes.append(log.size)
     log.close()
     data = (folder / "00000001.log").read_bytes()
@@ -259,7 +261,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> None:
     for seq in (2, 4, 6):
-        log.commit((stored(seq - 1), stored(seq)), b"", {"p1": seq}, messages=2)
+        log.commit((stored(seq - 1), stored(seq)), b"", {"p1": (seq - 1, seq)}, messages=2)
         log.begin_segment((Delivered((seq, 0)),), index=seq)
     log.forget({"p1": 3}, KEEP_NOTHING)
     assert len(list(tmp_path.glob("*.log"))) == 3
@@ -277,7 +279,7 @@ def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> 
 
 
 def test_the_segment_being_written_is_never_forgotten(log: Log) -> None:
-    log.commit((stored(1),), b"", {"p1": 1}, messages=1)
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     size = log.size
     log.forget({"p1": 1}, KEEP_NOTHING)
     assert log.size == size
@@ -300,7 +302,37 @@ def test_retention_keeps_what_any_of_its_settings_asks_for(
     log: Log, tmp_path: Path, retention: Retention, kept: int
 ) -> None:
     for seq in (2, 4, 6):
-        log.commit((stored(seq),), b"", {"p1": seq}, messages=2)
+        log.commit((stored(seq),), b"", {"p1": (seq - 1, seq)}, messages=2)
         log.begin_segment((), index=0)
     log.forget({"p1": 6}, retention)
     assert len(list(tmp_path.glob("*.log"))) == kept
+
+
+def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) -> None:
+    texts = {seq: os.urandom(100_000) for seq in range(1, 13)}
+    for seq, text in texts.items():
+        log.commit((stored(seq, text), Delivered((seq, 0))), b"", {"p1": (seq, seq)}, messages=1)
+        if seq == 6:
+            log.begin_segment((), index=0)
+    for again in range(2):
+        for first in (1, 5, 12):
+            read = [one.batch for one in log.recall("p1", first, 12) if isinstance(one, Stored)]
+            found = {batch.id.seq: batch.texts[0] for batch in read}
+            expected = range(first, min(first + 8, 13))
+            assert {seq: found[seq] for seq in expected} == {seq: texts[seq] for seq in expected}
+            assert sum(map(len, found.values())) < 2_000_000
+        assert log.recall("p2", 1, 100) == ()
+        if not again:
+            log.close()
+            log, _ = opened(tmp_path)
+    log.close()
+
+
+def test_what_is_read_back_and_was_damaged_meanwhile_is_noticed(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
+    file = tmp_path / "00000001.log"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DataError, match="damaged at byte"):
+        log.recall("p1", 1, 1)

@@ -43,8 +43,14 @@ PUSH_ROOM = MIB
 """Room in a frame, for each member, beside a longest text: answers to questions carry several."""
 
 
-SET_ELSEWHERE = {"window": "limits.window", "confirmed": "durable"}
+SET_ELSEWHERE = {
+    "window": "limits.window",
+    "confirmed": "durable",
+    "memory": "limits.memory_messages",
+    "log_limit": "limits.log_bytes",
+}
 """Options that follow from other settings."""
+NO_LIMIT = 2**53
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +68,9 @@ class Limits(_Section, frozen=True):
     """How much may wait for the application; beyond, nothing more is read from the network."""
     window: Positive = 10_000
     """How many of one's own messages may be under way; beyond, ``broadcast`` waits."""
+    memory_messages: Positive = 100_000
+    """How many messages a durable member keeps in memory for those who may still ask for them;
+    the others it reads back from its disk."""
     log_bytes: Positive = 10 * GIB
     """How long the log may grow while a member is away; beyond, broadcasts are refused."""
     segment_bytes: Positive = 64 * MIB
@@ -140,11 +149,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     links: Links
     trace: Tracing
 
-    def process(self, name: str, choose: Choose) -> Process:
-        """The process of this member; what the node decides for it is not left to ``options``."""
+    def check_member(self, name: str) -> None:
         if name not in self.members:
             raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
+
+    def process(self, name: str, choose: Choose) -> Process:
+        """The process of this member; what the node decides for it is not left to ``options``."""
+        self.check_member(name)
         ours = {"window": self.limits.window, "confirmed": self.durable}
+        if self.durable:
+            # What is kept is limited in bytes, on disk, and not by number.
+            ours |= {"memory": self.limits.memory_messages, "log_limit": NO_LIMIT}
         possible = signature(factory(self.protocol)).parameters
         given = {option: value for option, value in ours.items() if option in possible}
         return factory(self.protocol, self.options | given)(name, self.members, choose)

@@ -32,7 +32,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,12 @@ _HEAD = struct.Struct("!4sQIQ")
 _HEAD_CHECK = struct.Struct("!I")
 _ENTRY = _HEAD.size + _HEAD_CHECK.size
 _SECTOR = 512
+_PAGE = 256 * 1024
+RECALL_BYTES = 1024 * 1024
+"""About how much is read back at a time."""
+
+Ranges = dict[str, tuple[int, int]]
+"""Of each origin a first and a last message."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -98,47 +104,89 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit"):
     records: msgspec.Raw
     block: bytes
     """The trace of what follows: once this is on disk, it has happened."""
-    held: dict[str, int]
-    """Of each origin the last message in the records, and how many there are of all."""
+    held: Ranges
+    """Of each origin the first and the last message in the records."""
     messages: int
 
 
+class Page(msgspec.Struct):
+    """A stretch of a file, and which messages stand in it: read whole, or not at all."""
+
+    start: int
+    end: int
+    held: Ranges
+
+    def has(self, origin: str, first: int, last: int) -> bool:
+        low, high = self.held.get(origin, (1, 0))
+        return low <= last and first <= high
+
+
 class Segment(msgspec.Struct):
-    """One file, and what it takes to throw it away."""
+    """One file, where what stands in it, and what it takes to throw it away."""
 
     path: Path
     bytes: int = 0
     messages: int = 0
-    held: dict[str, int] = {}
+    held: Ranges = {}
+    pages: list[Page] = []
     written_s: float = 0.0
 
     def is_needless(self, forgotten: Mapping[str, int]) -> bool:
-        return all(seq <= forgotten.get(origin, 0) for origin, seq in self.held.items())
+        return all(last <= forgotten.get(origin, 0) for origin, (_, last) in self.held.items())
 
-    def count(self, held: Mapping[str, int], messages: int) -> None:
+    def add(self, size: int, held: Ranges, messages: int) -> None:
+        """One more entry at the end."""
+        if not self.pages or self.pages[-1].end - self.pages[-1].start >= _PAGE:
+            self.pages.append(Page(self.bytes, self.bytes, {}))
+        self.bytes += size
         self.messages += messages
-        for origin, seq in held.items():
-            self.held[origin] = max(seq, self.held.get(origin, 0))
+        self.pages[-1].end = self.bytes
+        merge(self.held, held)
+        merge(self.pages[-1].held, held)
+
+
+def merge(into: Ranges, more: Ranges) -> None:
+    for origin, (first, last) in more.items():
+        low, high = into.get(origin, (first, last))
+        into[origin] = (min(low, first), max(high, last))
+
+
+class Decoders:
+    """Entries, and the records of one protocol."""
+
+    def __init__(self, kind: type[Process]) -> None:
+        self.entry = msgspec.msgpack.Decoder(Beginning | Commit).decode
+        self.records = msgspec.msgpack.Decoder(tuple[record_type(kind), ...]).decode  # type: ignore[misc]
+
+
+def record_type(kind: type[Process]) -> Any:
+    """What a process of this class persists: the ``Record`` of its module, or of a base's."""
+    modules = [sys.modules[each.__module__] for each in kind.__mro__]
+    return next((vars(module)["Record"] for module in modules if "Record" in vars(module)), None)
 
 
 class Log:
     """Made by ``open_log``; every failure to write is final, since nothing is known after it."""
 
     def __init__(
-        self, folder: Path, about: About, identity: Identity, segments: list[Segment], number: int
+        self,
+        folder: Path,
+        about: About,
+        identity: Identity,
+        segments: list[Segment],
+        number: int,
+        decode: Decoders,
     ) -> None:
         self.about = about
         self.identity = identity
+        self.size = sum(segment.bytes for segment in segments)
+        """In bytes."""
         self._folder = folder
         self._segments = segments
         self._number = number
+        self._decode = decode
         self._file = -1
         self._lock = -1
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return sum(segment.bytes for segment in self._segments)
 
     @property
     def segment_size(self) -> int:
@@ -149,13 +197,11 @@ class Log:
         self,
         records: tuple[Any, ...],
         block: bytes = b"",
-        held: Mapping[str, int] | None = None,
+        held: Ranges | None = None,
         messages: int = 0,
     ) -> None:
         """Write, and return when it is on disk."""
-        held = held or {}
-        self._append(Commit(msgspec.Raw(_encode(records)), block, dict(held), messages))
-        self._segments[-1].count(held, messages)
+        self._append(Commit(msgspec.Raw(_encode(records)), block, held or {}, messages))
 
     def begin_segment(self, records: tuple[Any, ...], index: int) -> None:
         """Go on in a new file; the records stand for all before them, except the messages."""
@@ -166,6 +212,7 @@ class Log:
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             os.write(self._file, _FIRST_LINE)
         self._segments.append(Segment(path, bytes=len(_FIRST_LINE)))
+        self.size += len(_FIRST_LINE)
         raw = msgspec.Raw(_encode(records))
         self._append(Beginning(self.about, self.identity, index, raw))
         with _told(path):
@@ -178,8 +225,37 @@ class Log:
             _write_all(self._file, data)
             os.fdatasync(self._file)
         self._number += 1
-        segment.bytes += len(data)
+        self.size += len(data)
         segment.written_s = time.time()
+        if isinstance(entry, Commit):
+            segment.add(len(data), entry.held, entry.messages)
+        else:
+            segment.bytes += len(data)
+
+    def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
+        """The records about these messages, or the first of them if they are many."""
+        records: list[Any] = []
+        size = 0
+        for segment in self._segments:
+            for page in segment.pages:
+                if page.has(origin, first, last) and size < RECALL_BYTES:
+                    size += page.end - page.start
+                    records += self._read_page(segment, page)
+        return tuple(records)
+
+    def _read_page(self, segment: Segment, page: Page) -> Iterator[Any]:
+        with _told(segment.path), segment.path.open("rb") as file:
+            file.seek(page.start)
+            data = file.read(page.end - page.start)
+        start = 0
+        while start < len(data):
+            try:
+                _, body = _parse(data, start, place=page.start + start)
+            except _Bad as bad:
+                at = page.start + start
+                raise DataError(f"{segment.path}: damaged at byte {at:,}: {bad}") from None
+            yield from self._decode.records(self._decode.entry(body).records)
+            start += _ENTRY + len(body)
 
     def forget(self, forgotten: Mapping[str, int], retention: Retention) -> None:
         """Throw away the oldest segments, as long as nobody needs them and retention allows."""
@@ -199,6 +275,7 @@ class Log:
             with _told(oldest.path):
                 oldest.path.unlink()
             del self._segments[0]
+            self.size = size
 
     def close_file(self) -> None:
         if self._file >= 0:
@@ -230,14 +307,9 @@ def open_log(
         identity = Identity(incarnation)
     else:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    log = Log(folder, about, identity, reader.segments, reader.number)
+    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode)
     log._lock = lock
     return log, found
-
-
-def record_type(kind: type[Process]) -> Any:
-    """What a process of this class persists: the ``Record`` of its module."""
-    return getattr(sys.modules[kind.__module__], "Record", None)
 
 
 # --- reading
@@ -253,8 +325,7 @@ class _Reader:
         self.records: list[Any] = []
         self.blocks: list[bytes] = []
         self.index = 0
-        self._decode_entry = msgspec.msgpack.Decoder(Beginning | Commit).decode
-        self._decode_records = msgspec.msgpack.Decoder(tuple[record_type(kind), ...]).decode  # type: ignore[misc]
+        self.decode = Decoders(kind)
 
     def read(self) -> Recovered | None:
         for path in self.paths:
@@ -279,7 +350,6 @@ class _Reader:
                         "lost, so this member must join anew"
                     ) from None
                 break
-            segment.bytes += _ENTRY + len(body)
         self._keep_or_repair(segment, len(data))
 
     def _keep_or_repair(self, segment: Segment, size: int) -> None:
@@ -294,8 +364,8 @@ class _Reader:
 
     def _take(self, segment: Segment, path: Path, number: int, body: memoryview) -> None:
         try:
-            entry = self._decode_entry(body)
-            records = self._decode_records(entry.records)
+            entry = self.decode.entry(body)
+            records = self.decode.records(entry.records)
         except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
             raise DataError(f"{path}: made by another tidings: {fault}") from None
         is_first = segment.bytes == len(_FIRST_LINE)
@@ -303,10 +373,11 @@ class _Reader:
             raise _Bad("an entry that does not belong there")
         if isinstance(entry, Beginning):
             self._begin(path, number, entry)
+            segment.bytes += _ENTRY + len(body)
         else:
             if number != self.number:
                 raise _Bad(f"entry {number} where {self.number} comes next")
-            segment.count(entry.held, entry.messages)
+            segment.add(_ENTRY + len(body), entry.held, entry.messages)
             if entry.block:
                 self.blocks.append(entry.block)
         self.records += records
@@ -342,8 +413,8 @@ def _check_first_line(path: Path, data: bytes, is_last: bool) -> int:
     raise DataError(f"{path}: not a log of tidings")
 
 
-def _parse(data: bytes, start: int) -> tuple[int, memoryview]:
-    """The number and the body of the entry that begins here."""
+def _parse(data: bytes, start: int, place: int | None = None) -> tuple[int, memoryview]:
+    """The number and the body of the entry that begins here, and in its file at this place."""
     end = start + _ENTRY
     if end > len(data):
         raise _Bad("the file ends within an entry")
@@ -354,7 +425,7 @@ def _parse(data: bytes, start: int) -> tuple[int, memoryview]:
     if end + length > len(data):
         raise _Bad("the file ends within an entry")
     body = memoryview(data)[end : end + length]
-    if check != xxhash.xxh64_intdigest(body, seed=start):
+    if check != xxhash.xxh64_intdigest(body, seed=start if place is None else place):
         raise _Bad("an entry's body is wrong")
     return number, body
 

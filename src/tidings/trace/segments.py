@@ -238,6 +238,16 @@ def _checked(block: Block) -> Block:
     return block
 
 
+def blocks_in(data: bytes) -> Iterator[tuple[Block, bytes]]:
+    """Blocks as ``encoded`` made them, one after the other: each, and its bytes."""
+    start = 0
+    while start < len(data):
+        length, _ = _HEAD.unpack_from(data, start)
+        end = start + _BLOCK + length
+        yield _decode_block(data[start + _BLOCK : end]), data[start:end]
+        start = end
+
+
 def read_rows(path: Path, into: Histories) -> None:
     into.begin_file()
     for row in Reader(path).rows():

@@ -1,0 +1,521 @@
+"""Holds one process: hands it events, performs its effects, in order and never too early.
+
+A tick takes everything that has come in since the last one, steps the process through it, and
+gathers the effects. What must survive is committed first, in a thread, while the next ticks go on;
+only then does anything of the tick leave: its trace to the kernel, its packets to the network, its
+messages to the application, in this order. All ticks that wait while the disk is busy share the
+next commit.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from tidings.core import (
+    Accept,
+    Broadcast,
+    CancelTimer,
+    Checkpoint,
+    Deliver,
+    Event,
+    Exit,
+    Halt,
+    Held,
+    Install,
+    LinkDown,
+    LinkUp,
+    Message,
+    MessageId,
+    Packet,
+    Persist,
+    Process,
+    Processed,
+    Recall,
+    Recalled,
+    Receive,
+    Refuse,
+    Reject,
+    Replay,
+    Send,
+    SetTimer,
+    Stable,
+    TidingsError,
+    Timeout,
+)
+from tidings.node.config import Config
+from tidings.node.log import Log, Ranges, merge
+from tidings.node.logs import get_logger
+from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
+from tidings.node.transport import Transport
+from tidings.node.wire import FRAME_OVERHEAD, body_of
+from tidings.trace.segments import Packets, Span
+
+BATCH_BYTES = 1 << 20
+"""About how much text one Broadcast event carries."""
+MOST_WAITING = 1_000
+"""How many ticks may wait for the disk before nothing more is read from the network."""
+
+
+class Halted(TidingsError):  # noqa: N818 - reads as what happened
+    """The member cannot go on under its name; the text says why."""
+
+    status = Exit.ENVIRONMENT
+
+
+class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
+    """The process raised something, and is in no state to go on."""
+
+
+def _blamed(event: Event, fault: Exception) -> str:
+    said = f"a {event.packet.kind} of {event.sender}" if isinstance(event, Receive) else event
+    over = said if isinstance(said, str) else type(said).__name__
+    return f"the process failed over {over}: {type(fault).__name__}: {fault}"
+
+
+class Application(Protocol):
+    """Who broadcasts, and is handed what is delivered."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has more to read than it should."""
+
+    def accepted(self, first: MessageId) -> None: ...
+    def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None: ...
+    def replayed(self, messages: Sequence[Message]) -> None: ...
+    def stable(self, upto: Mapping[str, int]) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
+    def taken(self) -> Mapping[str, int] | None: ...
+
+
+class Tick:
+    """What one tick comes to; everything in it waits until its records are on disk."""
+
+    __slots__ = (
+        "after",
+        "block",
+        "checkpoint",
+        "frames",
+        "held",
+        "index",
+        "items",
+        "messages",
+        "packets",
+        "records",
+    )
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.held: Ranges = {}
+        self.messages = 0
+        self.items: list[Any] = []
+        """Of the trace; a packet that is sent keeps its place with None until it has a number."""
+        self.packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
+        """By addressees: packets, encoded, and their places in ``items``."""
+        self.frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
+        self.after: list[tuple[Callable[[Any], None], Any]] = []
+        self.block = b""
+        self.checkpoint: Checkpoint | None = None
+        self.index = 0
+        """Where in the history of the member the checkpoint was taken."""
+
+
+class Engine:
+    def __init__(
+        self,
+        process: Process,
+        config: Config,
+        application: Application,
+        *,
+        log: Log | None,
+        tracer: Tracer | None,
+    ) -> None:
+        self.process = process
+        self.me = process.me
+        self.config = config
+        self.application = application
+        self.log = log
+        self.tracer = tracer
+        self.transport: Transport  # set by who makes both, before the first event
+        self.logger = get_logger(member=self.me)
+        self.texts: deque[bytes] = deque()
+        """What the application has broadcast and the process has not been handed yet."""
+        self.refusal = ""
+        """Why the process takes no broadcast at the moment, if so."""
+        self.error: BaseException | None = None
+        self.ticks = 0
+        self.commits = 0
+        self._loop = asyncio.get_running_loop()
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._inbox: list[Any] = []
+        self._is_scheduled = False
+        self._pending: list[Tick] = []
+        self._is_committing = False
+        self._work = asyncio.Event()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._to_self = 0
+        self._is_rotating = False
+        self._is_stopped = False
+        self._moved = asyncio.Event()
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix=f"{self.me}-disk")
+        self._perform: dict[type, Callable[[Any, Event, Tick], None]] = {
+            Persist: self._persist,
+            Recall: self._recall,
+            Send: self._send,
+            Deliver: self._deliver,
+            Replay: self._replay,
+            Held: self._held,
+            Accept: self._accept,
+            Refuse: self._refuse,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Stable: self._stable,
+            Reject: self._reject,
+            Halt: self._halt,
+            Install: self._install,
+        }
+
+    # --- what comes in
+
+    def post(self, event: Any) -> None:
+        """Something has happened; the next tick takes it."""
+        self._inbox.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._tick)
+
+    def link_up(self, peer: str, incarnation: int) -> None:
+        self.post(LinkUp(peer, incarnation))
+
+    def link_down(self, peer: str) -> None:
+        self.post(LinkDown(peer))
+
+    def received(self, peer: str, number: int, packets: list[tuple[Packet, int]]) -> None:
+        self.post((peer, number, packets))
+
+    def cast_out(self, reason: str) -> None:
+        self.fail(Halted(reason))
+
+    def _ring(self, name: str) -> None:
+        self.post(_Alarm(name, self._timers[name]))
+
+    # --- one tick
+
+    def _tick(self) -> None:
+        self._is_scheduled = False
+        if self.error is not None or self._is_stopped:
+            return
+        self.ticks += 1
+        inbox, self._inbox = self._inbox, []
+        tick = Tick()
+        try:
+            for event in inbox:
+                self._take(event, tick)
+            self._take_texts(tick, something_new=bool(inbox))
+            taken = self.application.taken()
+            if taken:
+                self._step(Processed(taken), tick)
+            self._seal(tick)
+        except Exception as error:
+            self.fail(error)
+        self._moved.set()
+
+    def _take(self, event: Any, tick: Tick) -> None:
+        if type(event) is tuple:
+            peer, number, packets = event
+            for packet, size in packets:
+                if self.tracer is not None:
+                    came = ((peer, number),)
+                    about = packet.about or ()
+                    tick.items.append(Packets("receive", came, packet.kind, size, *about))
+                self._step(Receive(peer, packet), tick)
+                number += 1
+        elif type(event) is _Alarm:
+            if self._timers.get(event.name) is event.handle:
+                del self._timers[event.name]
+                self._step(Timeout(event.name), tick)
+        else:
+            self._step(event, tick)
+
+    def _take_texts(self, tick: Tick, something_new: bool) -> None:
+        """Hand over what the application broadcasts; a refusal stands until something happens."""
+        if self.refusal and not something_new:
+            return
+        self.refusal = ""
+        while self.texts and not self.refusal:
+            size, batch = 0, []
+            while self.texts and size < BATCH_BYTES:
+                batch.append(self.texts.popleft())
+                size += len(batch[-1])
+            self._step(Broadcast(tuple(batch)), tick)
+
+    def _step(self, event: Event, tick: Tick) -> None:
+        try:
+            effects = self.process.step(event)
+        except Exception as fault:
+            raise ProcessFailed(_blamed(event, fault)) from fault
+        for effect in effects:
+            self._perform[type(effect)](effect, event, tick)
+
+    # --- effects
+
+    def _persist(self, effect: Persist, event: Event, tick: Tick) -> None:
+        if self.log is not None:
+            tick.records += effect.records
+
+    def _recall(self, effect: Recall, event: Event, tick: Tick) -> None:
+        tick.after.append((self._read_back, effect))
+
+    def _read_back(self, wanted: Recall) -> None:
+        """In the thread of the disk, after what it has to write; the answer is an event."""
+        log = self.log
+        assert log is not None, "there is no disk to read from"
+
+        def read() -> None:
+            try:
+                origin, first = wanted.first
+                answer: Any = log.recall(origin, first, wanted.last)
+            except Exception as error:
+                self._loop.call_soon_threadsafe(self.fail, error)
+                return
+            event = Recalled(wanted.peer, wanted.first, wanted.last, answer)
+            self._loop.call_soon_threadsafe(self.post, event)
+
+        self._disk.submit(read)
+
+    def _send(self, effect: Send, event: Event, tick: Tick) -> None:
+        to = effect.to
+        encoded = self._encode(effect.packet)
+        if self.me in to:
+            self._send_to_self(effect.packet, len(encoded), tick)
+            to = tuple(peer for peer in to if peer != self.me)
+        if to:
+            tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
+            if self.tracer is not None:
+                tick.items.append(None)
+
+    def _send_to_self(self, packet: Packet, size: int, tick: Tick) -> None:
+        self._to_self += 1
+        if self.tracer is not None:
+            to = ((self.me, self._to_self),)
+            tick.items.append(Packets("send", to, packet.kind, size, *(packet.about or ())))
+        self.received(self.me, self._to_self, [(packet, size)])
+
+    def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
+        messages = effect.messages
+        told = stretches([message.id for message in messages])
+        if self.tracer is not None:
+            start = 0
+            for origin, first, count in told:
+                texts = [message.text for message in messages[start : start + count]]
+                tick.items.append(Span("deliver", origin, first, count, digests(texts)))
+                start += count
+        tick.after.append((self._hand_over, (messages, told)))
+
+    def _hand_over(self, delivered: tuple[Sequence[Message], Sequence[Stretch]]) -> None:
+        self.application.delivered(*delivered)
+
+    def _replay(self, effect: Replay, event: Event, tick: Tick) -> None:
+        # Before anything new: it came before.
+        tick.after.insert(0, (self.application.replayed, effect.messages))
+
+    def _held(self, effect: Held, event: Event, tick: Tick) -> None:
+        for origin, first, count in stretches(effect.ids):
+            if self.tracer is not None:
+                tick.items.append(Span("held", origin, first, count))
+            merge(tick.held, {origin: (first, first + count - 1)})
+            tick.messages += count
+
+    def _accept(self, effect: Accept, event: Event, tick: Tick) -> None:
+        assert isinstance(event, Broadcast), f"{self.me} accepts what nobody broadcast"
+        if self.tracer is not None:
+            start = 0
+            for origin, first, count in stretches(effect.ids):
+                texts = event.texts[start : start + count]
+                tick.items.append(Span("broadcast", origin, first, count, digests(texts), VIEW))
+                start += count
+        if effect.ids:
+            tick.after.append((self.application.accepted, effect.ids[0]))
+
+    def _refuse(self, effect: Refuse, event: Event, tick: Tick) -> None:
+        assert isinstance(event, Broadcast), f"{self.me} refuses what nobody broadcast"
+        self.texts.extendleft(reversed(event.texts))
+        self.refusal = effect.reason
+
+    def _set_timer(self, effect: SetTimer, event: Event, tick: Tick) -> None:
+        self._cancel_timer(effect, event, tick)
+        delay_s = effect.delay_ms / 1e3
+        self._timers[effect.name] = self._loop.call_later(delay_s, self._ring, effect.name)
+
+    def _cancel_timer(self, effect: SetTimer | CancelTimer, event: Event, tick: Tick) -> None:
+        handle = self._timers.pop(effect.name, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _stable(self, effect: Stable, event: Event, tick: Tick) -> None:
+        tick.after.append((self.application.stable, effect.upto))
+
+    def _reject(self, effect: Reject, event: Event, tick: Tick) -> None:
+        self.logger.warning("rejected", peer=effect.peer, reason=effect.reason)
+
+    def _halt(self, effect: Halt, event: Event, tick: Tick) -> None:
+        tick.after.append((self.fail, Halted(effect.reason)))
+
+    def _install(self, effect: Install, event: Event, tick: Tick) -> None:
+        assert effect.view == self.process.members, "a group on a real network cannot change yet"
+
+    # --- the end of a tick
+
+    def _seal(self, tick: Tick) -> None:
+        for to, packets in tick.packets.items():
+            self._pack(to, packets, tick)
+        if self.tracer is not None and tick.items:
+            tick.block = self.tracer.block(tick.items)
+        if self.log is not None and self._must_rotate(self.log):
+            tick.checkpoint = self.process.checkpoint()
+            tick.index = self.tracer.index if self.tracer is not None else 0
+            self._is_rotating = tick.checkpoint is not None
+        if tick.records or self._pending or self._is_committing:
+            self._pending.append(tick)
+            self._work.set()
+        else:
+            self._finish([tick])
+
+    def _pack(
+        self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick
+    ) -> None:
+        """Into as few frames as the limit allows, most often one; and number what is in them."""
+        limit = self.config.limits.frame_bytes - FRAME_OVERHEAD
+        while packets:
+            size, count = 0, 0
+            while count < len(packets) and (count == 0 or size + len(packets[count][1]) <= limit):
+                size += len(packets[count][1])
+                count += 1
+            frame, packets = packets[:count], packets[count:]
+            firsts = [(peer, self.transport.number(peer, count)) for peer in to]
+            tick.frames.append((firsts, body_of([encoded for _, encoded, _ in frame]), count))
+            if self.tracer is not None:
+                for offset, (packet, encoded, place) in enumerate(frame):
+                    peers = tuple((peer, first + offset) for peer, first in firsts)
+                    about = packet.about or ()
+                    sent = Packets("send", peers, packet.kind, len(encoded), *about)
+                    tick.items[place] = sent
+
+    def _must_rotate(self, log: Log) -> bool:
+        return not self._is_rotating and log.segment_size > self.config.limits.segment_bytes
+
+    def _finish(self, ticks: Sequence[Tick]) -> None:
+        """What the ticks rely on is on disk: trace, send, hand over."""
+        if self.tracer is not None and (blocks := b"".join([tick.block for tick in ticks])):
+            self.tracer.write(blocks)
+        for tick in ticks:
+            for to, body, count in tick.frames:
+                self.transport.send(to, body, count)
+        for tick in ticks:
+            for perform, what in tick.after:
+                perform(what)
+        self.balance()
+        self._moved.set()
+
+    def balance(self) -> None:
+        """Read from the network only as fast as the disk and the application can follow."""
+        is_busy = len(self._pending) > MOST_WAITING or self.application.is_full
+        self.transport.read(not is_busy)
+
+    # --- the disk
+
+    async def commit_forever(self) -> None:
+        """Write what ticks wait for: all that have gathered while the disk was busy, at once."""
+        while self.error is None:
+            await self._work.wait()
+            self._work.clear()
+            while self._pending and self.error is None:
+                ticks, self._pending = self._pending, []
+                self._is_committing = True
+                try:
+                    await self._loop.run_in_executor(self._disk, self._commit, ticks)
+                    self._is_committing = False
+                    self._finish(ticks)
+                except Exception as error:
+                    self.fail(error)
+
+    def _commit(self, ticks: Sequence[Tick]) -> None:
+        """In the thread of the disk. A segment begins exactly where its checkpoint was taken."""
+        part: list[Tick] = []
+        for tick in ticks:
+            part.append(tick)
+            if tick.checkpoint is not None:
+                self._write(part)
+                self._rotate(tick.checkpoint, tick.index)
+                part = []
+        if part:
+            self._write(part)
+
+    def _write(self, ticks: Sequence[Tick]) -> None:
+        assert self.log is not None, "there is no disk"
+        held: Ranges = {}
+        for tick in ticks:
+            merge(held, tick.held)
+        self.log.commit(
+            tuple([record for tick in ticks for record in tick.records]),
+            b"".join([tick.block for tick in ticks]),
+            held,
+            sum(tick.messages for tick in ticks),
+        )
+        self.commits += 1
+
+    def _rotate(self, checkpoint: Checkpoint, index: int) -> None:
+        assert self.log is not None, "there is no disk"
+        self.log.begin_segment(checkpoint.records, index)
+        self.log.forget(checkpoint.forgotten, self.config.retention)
+        self._is_rotating = False
+
+    # --- the end
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more happens here: what is not on disk and not sent will never be."""
+        if self.error is None:
+            self.error = error
+            for handle in self._timers.values():
+                handle.cancel()
+            self._work.set()
+            self._moved.set()
+            self.application.failed(error)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something that was taken in has not yet gone out."""
+        return bool(self.texts or self._inbox or self._pending or self._is_committing)
+
+    async def drain(self) -> None:
+        """Return when everything that was taken in has gone out, or nothing can any more."""
+        while self.is_busy and self.error is None:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def stop(self) -> None:
+        """Take no more notice of anything."""
+        self._is_stopped = True
+        for handle in self._timers.values():
+            handle.cancel()
+
+    def close(self) -> None:
+        self.stop()
+        self._disk.shutdown()
+        if self.tracer is not None:
+            self.tracer.close()
+        if self.log is not None:
+            self.log.close()
+
+
+class _Alarm(NamedTuple):
+    """A timer ran out; unless it was set again or cancelled since."""
+
+    name: str
+    handle: asyncio.TimerHandle

@@ -1,0 +1,523 @@
+"""What a program sees of its group.
+
+    async with tidings.join("p1", group="group.toml") as group:
+        receipt = await group.broadcast(b"hello")
+        await receipt.delivered()   # half of the members hold it: it survives any minority
+        await receipt.stable()      # every member holds it
+        async for message in group:
+            ...
+
+``broadcast`` returns as soon as the text is queued, and waits only while too many of one's own
+messages are under way. docs/node.md says exactly what a durable member is handed again after a
+restart.
+"""
+
+import asyncio
+import random
+import secrets
+from asyncio import TaskGroup, timeout
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from heapq import heappop, heappush
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import msgspec
+
+from tidings.core import (
+    Exit,
+    Members,
+    Message,
+    MessageId,
+    Start,
+    TidingsError,
+    UsageError,
+)
+from tidings.node import tracing
+from tidings.node.config import Config, read_config
+from tidings.node.engine import Engine
+from tidings.node.log import About, Log, Recovered, open_log
+from tidings.node.logs import get_logger
+from tidings.node.tracing import Stretch, Tracer
+from tidings.node.transport import Transport
+from tidings.node.wire import Codec, Hello
+
+Acknowledge = Literal["next", "explicitly"]
+"""When a message counts as processed: when the next one is asked for, or when the program says."""
+
+
+class Closed(TidingsError):  # noqa: N818 - reads as what happened
+    """The program has left the group, or never entered it."""
+
+    status = Exit.USAGE
+
+
+class LogFull(TidingsError):  # noqa: N818 - reads as what happened
+    """The log has reached its limit, because somebody is away; nothing is lost."""
+
+    status = Exit.ENVIRONMENT
+
+
+class Replayed(Message, frozen=True, array_like=True):
+    """A message that was handed over before a restart, or was just about to be."""
+
+
+class Receipt:
+    """What becomes of one broadcast."""
+
+    __slots__ = ("_group", "_number")
+
+    def __init__(self, group: "Group", number: int) -> None:
+        self._group = group
+        self._number = number
+
+    @property
+    def id(self) -> MessageId | None:
+        """The message's name; None until the process has taken it."""
+        return self._group._name_of(self._number)
+
+    async def delivered(self) -> MessageId:
+        """Return when half of the members hold it, and it is delivered here: it cannot be lost."""
+        await self._group._delivered.reach(self._number)
+        return self._group._known_name_of(self._number)
+
+    async def stable(self) -> MessageId:
+        """Return when every member holds it."""
+        self._group._check_tells_stability()
+        await self._group._stable.reach(self._number)
+        return self._group._known_name_of(self._number)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a member is doing."""
+
+    member: str
+    members: Members
+    linked: Members
+    """Whose links are up."""
+    broadcast: int
+    """How many of one's own messages were accepted in this life."""
+    waiting: int
+    """How many are not yet known to be held by half of the members."""
+    delivered: dict[str, int]
+    """Of each origin the last message delivered in this life."""
+    stable: dict[str, int]
+    unread: int
+    """How many wait for the program."""
+    log_bytes: int
+    refusal: str
+    """Why no broadcast is taken at the moment, if so."""
+
+
+class _Milestones:
+    """A number that grows, and those who wait for it to reach theirs."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = 0
+        self._error: BaseException | None = None
+
+    async def reach(self, number: int) -> None:
+        if number > self.reached:
+            if self._error is not None:
+                raise self._error
+            future = asyncio.get_running_loop().create_future()
+            self._count += 1
+            heappush(self._waiting, (number, self._count, future))
+            await future
+
+    def advance(self, number: int) -> None:
+        self.reached = max(self.reached, number)
+        while self._waiting and self._waiting[0][0] <= self.reached:
+            future = heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(error)
+        self._waiting.clear()
+
+
+class Group:
+    """One member's view of its group; made by ``join``."""
+
+    def __init__(self, name: str, config: Config, acknowledge: Acknowledge, listen: bool) -> None:
+        self.name = name
+        self.config = config
+        self._acknowledge_next = config.durable and acknowledge == "next"
+        self._listen = listen
+        self._window = config.limits.window
+        self._engine: Engine | None = None
+        self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
+        self._logger = get_logger(member=name)
+        # Own messages are counted as they are broadcast; the first accepted one tells how the
+        # process counts them.
+        self._count = 0
+        self._offset: int | None = None
+        self._delivered = _Milestones()
+        self._stable = _Milestones()
+        self._room: deque[asyncio.Future[None]] = deque()
+        # What is delivered waits here until the program asks for it.
+        self._unread: deque[Message] = deque()
+        self._news: asyncio.Future[None] | None = None
+        self._reader: asyncio.Task[object] | None = None
+        self._is_reader_waiting = False
+        self._last: Message | None = None
+        self._taken: dict[str, int] = {}
+        self._delivered_upto: dict[str, int] = {}
+        self._stable_upto: dict[str, int] = {}
+
+    # --- joining and leaving
+
+    async def __aenter__(self) -> Self:
+        if self._engine is not None:
+            raise UsageError(f"{self.name} has joined already")
+        self._tasks = TaskGroup()
+        await self._tasks.__aenter__()
+        try:
+            await self._start()
+        except BaseException as error:
+            with suppress(BaseException):
+                await self._tasks.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def _start(self) -> None:
+        process = self.config.process(self.name, _choose)
+        incarnation = secrets.randbits(62) + 1
+        log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
+        try:
+            tracer = _begun_trace(self.config, self.name, log, recovered)
+            engine = Engine(process, self.config, self, log=log, tracer=tracer)
+        except BaseException:
+            if log is not None:
+                log.close()
+            raise
+        identity = log.identity if log is not None else None
+        hello = Hello(
+            name=self.name,
+            to=self.name,
+            group=self.config.name,
+            members=self.config.members,
+            protocol=self.config.protocol,
+            options=self.config.options,
+            incarnation=identity.incarnation if identity is not None else incarnation,
+        )
+        engine.transport = self._transport = Transport(
+            hello,
+            identity.life if identity is not None else 0,
+            self.config,
+            Codec(type(process)),
+            engine,
+            resends=not process.recovers,
+        )
+        self._engine, self._error = engine, None
+        self._commits = self._tasks.create_task(engine.commit_forever())
+        records = recovered.records if recovered is not None else None
+        engine.post(Start(hello.incarnation, records))
+        try:
+            await self._transport.start(self._tasks)
+        except BaseException:
+            self._commits.cancel()
+            engine.close()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        engine = self._engine
+        assert engine is not None, "left without having entered"
+        try:
+            await self._leave(engine)
+        finally:
+            self._commits.cancel()
+            try:
+                await self._tasks.__aexit__(kind, error, trace)
+            finally:
+                engine.close()
+                self.failed(Closed(f"{self.name} has left the group"))
+        if error is None and engine.error is not None:
+            raise engine.error
+
+    async def _leave(self, engine: Engine) -> None:
+        """Take nothing more in, and let everything out."""
+        self._error = self._error or Closed(f"{self.name} is leaving the group")
+        try:
+            async with timeout(self.config.links.close_ms / 1e3):
+                await engine.drain()
+        except TimeoutError:
+            waits = f"{len(engine.texts)} broadcasts were not taken: {engine.refusal}"
+            self._logger.warning("left in haste", reason=waits)
+        engine.stop()
+        await self._transport.close()
+
+    # --- broadcasting
+
+    async def broadcast(self, text: bytes) -> Receipt:
+        """Queue a text for everybody; waits while too many of our own are under way.
+
+        Cancelled, it has not broadcast; returned, it has.
+        """
+        if self._count - self._delivered.reached >= self._window:
+            await self._wait_for_room()
+        engine = self._engine
+        if self._error is not None or engine is None:
+            raise self._error or Closed(f"{self.name} has not joined")
+        if type(text) is not bytes or len(text) > self.config.limits.text_bytes:
+            raise self._bad_text(text)
+        if engine.log is not None and engine.log.size > self.config.limits.log_bytes:
+            raise self._full_log(engine.log)
+        self._count += 1
+        engine.texts.append(text)
+        engine.wake()
+        return Receipt(self, self._count)
+
+    async def _wait_for_room(self) -> None:
+        self._is_reader_waiting = asyncio.current_task() is self._reader
+        try:
+            while self._error is None and self._count - self._delivered.reached >= self._window:
+                if self._is_reader_waiting and self._engine is not None:
+                    # It cannot read while it waits: what it waits for must come all the same.
+                    self._engine.balance()
+                future = asyncio.get_running_loop().create_future()
+                self._room.append(future)
+                try:
+                    await future
+                except BaseException:
+                    self._make_room()  # perhaps it was our turn: then it is the next one's
+                    raise
+        finally:
+            self._is_reader_waiting = False
+
+    def _make_room(self) -> None:
+        room = self._window - (self._count - self._delivered.reached)
+        while room > 0 and self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+                room -= 1
+
+    def _bad_text(self, text: object) -> UsageError:
+        if not isinstance(text, bytes):
+            return UsageError(f"a text is bytes, not {type(text).__name__}")
+        limit = self.config.limits.text_bytes
+        return UsageError(f"a text of {len(text):,} bytes; {limit:,} is the limit (text_bytes)")
+
+    def _full_log(self, log: Log) -> LogFull:
+        silent = [name for name, peer in self._transport.peers.items() if peer.link is None]
+        waits_for = ", ".join(silent) or "the slowest member"
+        return LogFull(
+            f"the log of {self.name} is full: {log.size:,} bytes are kept until {waits_for} has "
+            "them too"
+        )
+
+    # --- reading
+
+    def __aiter__(self) -> Self:
+        self._reader = asyncio.current_task()
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message; asking for it says that the one before is processed.
+
+        Cancelled, it has taken nothing.
+        """
+        last = self._last
+        if last is not None:
+            self._taken[last.id.origin] = last.id.seq
+            self._last = None
+        unread = self._unread
+        if not unread:
+            await self._wait_for_news()
+        message = unread.popleft()
+        if self._acknowledge_next:
+            self._last = message
+        return message
+
+    async def _wait_for_news(self) -> None:
+        if self._engine is not None:
+            if self._taken:
+                self._engine.wake()
+            self._engine.balance()
+        while not self._unread:
+            if self._error is not None:
+                if isinstance(self._error, Closed):
+                    raise StopAsyncIteration
+                raise self._error
+            self._news = self._news or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._news)
+
+    def processed(self, message: Message) -> None:
+        """This message, and every one of its origin before it, need not be handed over again."""
+        origin, seq = message.id
+        if seq > self._taken.get(origin, 0):
+            self._taken[origin] = seq
+            if self._engine is not None:
+                self._engine.wake()
+
+    # --- asking
+
+    def why(self, message: MessageId | str) -> str:
+        """What a message waits for here, in words."""
+        asked = MessageId.parse(message) if isinstance(message, str) else message
+        if self._engine is None:
+            raise Closed(f"{self.name} has not joined; write: async with")
+        return self._engine.process.why(asked)
+
+    def status(self) -> Status:
+        engine = self._engine
+        if engine is None:
+            raise Closed(f"{self.name} has not joined; write: async with")
+        peers = self._transport.peers
+        return Status(
+            member=self.name,
+            members=self.config.members,
+            linked=tuple(one for one in self.config.members if one in peers and peers[one].link),
+            broadcast=self._count - len(engine.texts),
+            waiting=self._count - self._delivered.reached,
+            delivered=dict(self._delivered_upto),
+            stable=dict(self._stable_upto),
+            unread=len(self._unread),
+            log_bytes=engine.log.size if engine.log is not None else 0,
+            refusal=engine.refusal,
+        )
+
+    # --- what the engine tells
+
+    @property
+    def is_full(self) -> bool:
+        too_much = len(self._unread) > self.config.limits.unread_messages
+        return too_much and not self._is_reader_waiting
+
+    def accepted(self, first: MessageId) -> None:
+        if self._offset is None:
+            self._offset = first.seq - 1
+
+    def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None:
+        for origin, first, count in told:
+            self._delivered_upto[origin] = first + count - 1
+            if origin == self.name:
+                self._advance(self._delivered, first + count - 1)
+                self._make_room()
+        if self._listen:
+            self._unread.extend(messages)
+            self._tell_news()
+        else:
+            for origin, first, count in told:
+                self._taken[origin] = first + count - 1
+
+    def replayed(self, messages: Sequence[Message]) -> None:
+        if self._listen:
+            self._unread.extend(Replayed(message.id, message.text) for message in messages)
+            self._tell_news()
+        else:
+            for message in messages:
+                self.processed(message)
+
+    def stable(self, upto: Mapping[str, int]) -> None:
+        self._stable_upto.update(upto)
+        if self.name in upto:
+            self._advance(self._stable, upto[self.name])
+
+    def taken(self) -> Mapping[str, int] | None:
+        """What was processed since the engine last asked."""
+        if not self._taken:
+            return None
+        taken, self._taken = self._taken, {}
+        return taken if self.config.durable else None
+
+    def failed(self, error: BaseException) -> None:
+        if self._error is None or isinstance(self._error, Closed):
+            self._error = error
+        for milestones in (self._delivered, self._stable):
+            milestones.fail(error)
+        while self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+        self._tell_news()
+
+    def _tell_news(self) -> None:
+        if self._news is not None:
+            if not self._news.done():
+                self._news.set_result(None)
+            self._news = None
+
+    # --- how the process counts our messages, and how we do
+
+    def _advance(self, milestones: _Milestones, seq: int) -> None:
+        """Messages of an earlier life may still become safe: those have no receipts here."""
+        if self._offset is not None:
+            milestones.advance(seq - self._offset)
+
+    def _name_of(self, number: int) -> MessageId | None:
+        engine = self._engine
+        if self._offset is None or engine is None or number > self._count - len(engine.texts):
+            return None
+        return MessageId(self.name, self._offset + number)
+
+    def _known_name_of(self, number: int) -> MessageId:
+        assert self._offset is not None, f"{number} was delivered and never accepted"
+        return MessageId(self.name, self._offset + number)
+
+    def _check_tells_stability(self) -> None:
+        if self._engine is not None and not self._engine.process.recovers:
+            raise UsageError(f"{self.config.protocol} does not tell when a message is stable")
+
+
+def join(
+    name: str,
+    group: str | Path | Config = "group.toml",
+    *,
+    acknowledge: Acknowledge = "next",
+    listen: bool = True,
+) -> Group:
+    """Take part in a group as this member: ``async with tidings.join("p1") as group``.
+
+    ``acknowledge``: in a durable group a message counts as processed when the next one is asked
+    for, or only when ``group.processed`` says so. ``listen=False`` is for programs that only
+    broadcast: nothing is handed over, and everything counts as processed.
+    """
+    config = group if isinstance(group, Config) else read_config(Path(group))
+    config.check_member(name)
+    return Group(name, config, acknowledge, listen)
+
+
+def _choose(label: str, weights: Sequence[int]) -> int:
+    return random.choices(range(len(weights)), weights)[0]
+
+
+def _opened_log(
+    config: Config, name: str, kind: type, incarnation: int
+) -> tuple[Log | None, Recovered | None]:
+    if not config.durable:
+        return None, None
+    about = About(config.name, name, config.members, config.protocol, config.trace.on)
+    return open_log(config.data / name, about, kind, incarnation)
+
+
+def _begun_trace(
+    config: Config, name: str, log: Log | None, recovered: Recovered | None
+) -> Tracer | None:
+    """Begin the log of this life and its trace; what is on disk already comes first."""
+    tracer: Tracer | None = None
+    index = recovered.index if recovered is not None else 0
+    if config.trace.on:
+        if recovered is None or log is None:
+            tracer = tracing.begin(config, name)
+        else:
+            life = log.identity.life
+            tracer = tracing.resume(config, name, life, index, recovered.blocks)
+        index = tracer.index
+    if log is not None:
+        log.begin_segment((), index)
+    return tracer

@@ -1,0 +1,472 @@
+"""Links to the other members: one TCP connection per pair, made again whenever it breaks.
+
+Of two members the one that comes first in the group calls the other. Both say who they are before
+a single packet counts. While a connection lasts it loses nothing and keeps the order; what was on
+the way when it broke may be gone. Protocols that can live with that (those that recover) are told
+of links going down and coming up. For all others the transport numbers packets, keeps them until
+the other side has said that they arrived, and sends them again after a reconnect; a member that
+would need more than may be kept counts as crashed, for good.
+
+Nothing here waits for a slow member: what does not fit into its queue costs it the connection.
+"""
+
+import asyncio
+import random
+from asyncio import TaskGroup, timeout
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from tidings.core import EnvironmentMissing, Packet
+from tidings.node.config import Address, Config
+from tidings.node.logs import get_logger
+from tidings.node.wire import (
+    GREETING,
+    Codec,
+    Frame,
+    FrameReader,
+    Hello,
+    Kind,
+    WireFault,
+    bye_frame,
+    framed,
+    head_of_packets,
+    hello_frame,
+    read_bye,
+    read_hello,
+)
+
+MOST_STRANGERS = 64
+"""How many connections may be open that have not yet said who they are."""
+LIFE_SHIFT = 40
+"""A packet's number begins with the life of its sender, so that no life repeats another's."""
+
+
+class Holder(Protocol):
+    """Who is told what the links bring."""
+
+    def link_up(self, peer: str, incarnation: int) -> None: ...
+    def link_down(self, peer: str) -> None: ...
+    def received(self, peer: str, number: int, packets: list[tuple[Packet, int]]) -> None: ...
+    def cast_out(self, reason: str) -> None: ...
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A frame that the other side has not yet said to have."""
+
+    last: int
+    frame: bytes
+
+
+class Peer:
+    """Another member, over all connections with it."""
+
+    def __init__(self, name: str, address: Address, first_number: int) -> None:
+        self.name = name
+        self.address = address
+        self.link: Connection | None = None
+        self.incarnation: int | None = None
+        self.sent = first_number
+        self.received = 0
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.kept: deque[Kept] = deque()
+        self.kept_bytes = 0
+        self.crashed = ""
+        """Why it counts as crashed, if it does."""
+
+    def keep(self, last: int, frame: bytes) -> None:
+        self.kept.append(Kept(last, frame))
+        self.kept_bytes += len(frame)
+
+    def forget_up_to(self, number: int) -> None:
+        while self.kept and self.kept[0].last <= number:
+            self.kept_bytes -= len(self.kept.popleft().frame)
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection, from the first byte to the last."""
+
+    def __init__(self, owner: "Transport", peer: Peer | None) -> None:
+        self.owner = owner
+        self.peer = peer
+        """Whom we called; for a caller of ours, known once it has said who it is."""
+        self.is_ours = peer is not None
+        self.is_up = False
+        self.loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = self.loop.create_future()
+        self.greeted: asyncio.Future[None] = self.loop.create_future()
+        """Done when the link is up, or when there is none to come; never fails."""
+        self.reader = FrameReader()
+        self.heard_s = self.said_s = self.loop.time()
+        self.unconfirmed = 0
+        """Bytes that came since we last said what we have."""
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.where = _where(transport)
+        if self.peer is not None:
+            self.write(GREETING + hello_frame(self.owner.hello_to(self.peer)))
+        else:
+            self.owner.meet(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_s = self.loop.time()
+        self.unconfirmed += len(data)
+        if self.peer is not None:
+            self.peer.bytes_received += len(data)
+        try:
+            for frame in self.reader.feed(data):
+                self._take(frame)
+        except WireFault as fault:
+            self.owner.refuse(self, str(fault))
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        self.owner.lost(self, fault)
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if not self.greeted.done():
+            self.greeted.set_result(None)
+
+    # --- frames
+
+    def _take(self, frame: Frame) -> None:
+        if self.transport.is_closing():
+            return
+        if frame.kind == Kind.BYE:
+            self.owner.bye(self, read_bye(frame), is_final=frame.number == 1)
+        elif not self.is_up:
+            self.owner.greet(self, read_hello(frame))
+        elif frame.kind == Kind.PACKETS:
+            self.owner.packets(self, frame)
+        elif frame.kind == Kind.ALIVE:
+            self.owner.alive(self, frame.number)
+        else:
+            raise WireFault(f"a frame of kind {frame.kind}")
+
+    def write(self, data: bytes) -> None:
+        self.said_s = self.loop.time()
+        self.transport.write(data)
+        if self.peer is not None:
+            self.peer.bytes_sent += len(data)
+
+    def hang_up(self, frame: bytes) -> None:
+        """Say a last word and close when it has left."""
+        self.write(frame)
+        self.transport.close()
+
+
+def _where(transport: asyncio.Transport) -> str:
+    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+    return str(Address(host, port))
+
+
+class Transport:
+    def __init__(
+        self, hello: Hello, life: int, config: Config, codec: Codec, holder: Holder, resends: bool
+    ) -> None:
+        self.me = hello.name
+        self.config = config
+        self.resends = resends
+        self.log = get_logger(member=self.me)
+        self.peers = {
+            name: Peer(name, address, life << LIFE_SHIFT)
+            for name, address in config.addresses.items()
+            if name != self.me
+        }
+        self._hello = hello
+        self._codec = codec
+        self._holder = holder
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._strangers: set[Connection] = set()
+        self._complaints: dict[str, str] = {}
+        self._is_reading = True
+        self._is_closing = False
+
+    # --- starting and ending
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Listen, and call those who come after us in the group."""
+        address = self.config.addresses[self.me]
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self, None), address.host, address.port
+            )
+        except OSError as fault:
+            raise EnvironmentMissing(
+                f"{self.me} cannot listen on {address}: {fault.strerror}"
+            ) from None
+        members = self.config.members
+        for name in members[members.index(self.me) + 1 :]:
+            self._tasks.append(tasks.create_task(self._call(self.peers[name])))
+        self._tasks.append(tasks.create_task(self._keep_alive()))
+
+    async def close(self) -> None:
+        """Say good-bye, and wait until everything that was said has left, or for so long."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        for stranger in self._strangers:
+            stranger.transport.abort()
+        links = [peer.link for peer in self.peers.values() if peer.link is not None]
+        for link in links:
+            link.transport.resume_reading()
+            link.write(bye_frame(f"{self.me} leaves"))
+            with suppress(OSError):
+                # The other side reads to the end, then closes. Were we to close first, what it
+                # has sent and we have not read would make the kernel drop what we have sent.
+                link.transport.write_eof()
+        if links:
+            await asyncio.wait(
+                [link.lost for link in links], timeout=self.config.links.close_ms / 1e3
+            )
+        for link in links:
+            link.transport.abort()
+
+    # --- calling and being called
+
+    async def _call(self, peer: Peer) -> None:
+        """Keep a connection to this member as long as it does not count as crashed."""
+        links = self.config.links
+        loop = asyncio.get_running_loop()
+        back_off_ms = links.back_off_ms_min
+        while not peer.crashed:
+            connection: Connection | None = None
+            try:
+                async with timeout(links.hello_ms / 1e3):
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(self, peer), *peer.address
+                    )
+                    await connection.greeted
+            except TimeoutError:
+                self._complain(peer.name, "cannot be reached: no answer")
+            except OSError as fault:
+                self._complain(peer.name, f"cannot be reached: {fault.strerror or fault}")
+            if connection is not None and connection.is_up:
+                back_off_ms = links.back_off_ms_min
+                await connection.lost
+            elif connection is not None:
+                connection.transport.abort()
+            await asyncio.sleep(back_off_ms * random.uniform(0.5, 1.0) / 1e3)
+            back_off_ms = min(2 * back_off_ms, links.back_off_ms_max)
+
+    def meet(self, connection: Connection) -> None:
+        """Somebody calls; it has to say who it is before long, and not too many at once."""
+        if self._is_closing or len(self._strangers) >= MOST_STRANGERS:
+            connection.transport.abort()
+            return
+        self._strangers.add(connection)
+        connection.loop.call_later(
+            self.config.links.hello_ms / 1e3, self._lose_patience, connection
+        )
+
+    def _lose_patience(self, connection: Connection) -> None:
+        if connection in self._strangers:
+            self.refuse(connection, "it does not say who it is")
+
+    def hello_to(self, peer: Peer) -> Hello:
+        return msgspec.structs.replace(
+            self._hello, to=peer.name, received=peer.received, received_from=peer.incarnation or 0
+        )
+
+    def greet(self, connection: Connection, theirs: Hello) -> None:
+        """The other side has said who it is: the link is up, unless something is wrong."""
+        called = connection.peer
+        if called is not None and theirs.name != called.name:
+            raise WireFault(f"it is {theirs.name}, and not {called.name}")
+        if quarrel := self._hello.quarrel(theirs):
+            raise WireFault(quarrel)
+        peer = self.peers[theirs.name]
+        connection.peer = peer
+        if self.resends and self._is_dead_to_us(peer, theirs):
+            self._cast_out(connection, peer)
+            return
+        if not connection.is_ours:
+            connection.write(GREETING + hello_frame(self.hello_to(peer)))
+            self._strangers.discard(connection)
+        self._put_up(connection, peer, theirs)
+
+    def _put_up(self, connection: Connection, peer: Peer, theirs: Hello) -> None:
+        if peer.link is not None:
+            self._take_down(peer, "it called again")
+        connection.is_up = True
+        connection.reader.limit = self.config.limits.frame_bytes
+        peer.link = connection
+        peer.incarnation = theirs.incarnation
+        self._complaints.pop(peer.name, None)
+        if not self._is_reading:
+            connection.transport.pause_reading()
+        if not connection.greeted.done():
+            connection.greeted.set_result(None)
+        self.log.info("link up", peer=peer.name)
+        if self.resends:
+            peer.forget_up_to(theirs.received)
+            for kept in peer.kept:
+                connection.write(kept.frame)
+        self._holder.link_up(peer.name, theirs.incarnation)
+
+    def _take_down(self, peer: Peer, reason: str) -> None:
+        """The link is gone; what was queued on it is lost, or will be sent again."""
+        link, peer.link = peer.link, None
+        assert link is not None, f"{peer.name} has no link to take down"
+        link.transport.abort()
+        self.log.info("link down", peer=peer.name, reason=reason)
+        self._holder.link_down(peer.name)
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """One line here, one line there, and the connection is over."""
+        who = connection.peer.name if connection.peer is not None else connection.where
+        self._complain(who, reason)
+        if not connection.transport.is_closing():
+            greeting = b"" if connection.is_ours or connection.is_up else GREETING
+            connection.hang_up(greeting + bye_frame(f"{self.me}: {reason}"))
+        self.lost(connection, None)
+
+    def lost(self, connection: Connection, fault: Exception | None) -> None:
+        self._strangers.discard(connection)
+        peer = connection.peer
+        if peer is not None and peer.link is connection:
+            peer.link = None
+            if not self._is_closing:
+                self.log.info("link down", peer=peer.name, reason=str(fault or "closed"))
+                self._holder.link_down(peer.name)
+
+    def bye(self, connection: Connection, reason: str, is_final: bool) -> None:
+        who = connection.peer.name if connection.peer is not None else connection.where
+        if is_final:
+            self._holder.cast_out(reason)
+        elif connection.is_up:
+            self.log.info("farewell", peer=who, reason=reason)
+        else:
+            self._complain(who, f"refuses us: {reason}")
+        connection.transport.close()
+
+    def _complain(self, who: str, reason: str) -> None:
+        """Once, not at every try."""
+        if self._complaints.get(who) != reason and not self._is_closing:
+            self._complaints[who] = reason
+            self.log.warning("no link", peer=who, reason=reason)
+        while len(self._complaints) > MOST_STRANGERS:
+            del self._complaints[next(iter(self._complaints))]
+
+    # --- packets
+
+    def number(self, peer: str, count: int) -> int:
+        """The number of the first of so many packets that will be sent to this member next."""
+        state = self.peers[peer]
+        first = state.sent + 1
+        state.sent += count
+        return first
+
+    def send(self, to: Sequence[tuple[str, int]], body: bytes, count: int) -> None:
+        """The same packets to many, numbered for each; what cannot leave now is lost or kept."""
+        for name, number in to:
+            peer = self.peers[name]
+            if peer.link is None and not self.resends:
+                continue
+            frame = head_of_packets(number, body) + body
+            if self.resends and not self._can_keep(peer, number + count - 1, frame):
+                continue
+            if peer.link is not None:
+                self._write(peer, peer.link, frame)
+
+    def _write(self, peer: Peer, link: Connection, frame: bytes) -> None:
+        waiting = link.transport.get_write_buffer_size() + len(frame)
+        if waiting > self.config.limits.queue_bytes:
+            self._take_down(peer, f"{waiting:,} bytes wait for it")
+        else:
+            link.write(frame)
+
+    def packets(self, connection: Connection, frame: Frame) -> None:
+        peer = connection.peer
+        assert peer is not None, "packets from nobody"
+        if peer.link is not connection:
+            return
+        packets = self._codec.decode(frame.body)
+        if not packets:
+            raise WireFault("a frame without packets")
+        last = frame.number + len(packets) - 1
+        if self.resends:
+            if last <= peer.received:
+                return  # sent again, though it had come
+            if peer.received and frame.number != peer.received + 1:
+                raise WireFault(f"packet {frame.number} where {peer.received + 1} comes next")
+        peer.received = last
+        self._holder.received(peer.name, frame.number, packets)
+        if self.resends and connection.unconfirmed > self.config.links.resend_bytes // 8:
+            self._confirm(connection, peer)
+
+    # --- for protocols that mend no links
+
+    def _is_dead_to_us(self, peer: Peer, theirs: Hello) -> bool:
+        if peer.incarnation is not None and peer.incarnation != theirs.incarnation:
+            peer.crashed = peer.crashed or "it kept nothing of its earlier life"
+        return bool(peer.crashed)
+
+    def _can_keep(self, peer: Peer, last: int, frame: bytes) -> bool:
+        if peer.crashed:
+            return False
+        if peer.kept_bytes + len(frame) > self.config.links.resend_bytes:
+            peer.crashed = f"it has missed more than {peer.kept_bytes:,} bytes"
+            self.log.warning("counts as crashed", peer=peer.name, reason=peer.crashed)
+            peer.kept.clear()
+            peer.kept_bytes = 0
+            if peer.link is not None:
+                self._take_down(peer, "it counts as crashed")
+            return False
+        peer.keep(last, frame)
+        return True
+
+    def _cast_out(self, connection: Connection, peer: Peer) -> None:
+        self._complain(peer.name, f"counts as crashed: {peer.crashed}")
+        greeting = b"" if connection.is_ours else GREETING
+        reason = f"{peer.name} counts as crashed: {peer.crashed}; it must join anew"
+        connection.hang_up(greeting + bye_frame(reason, is_final=True))
+
+    def alive(self, connection: Connection, received: int) -> None:
+        if self.resends and connection.peer is not None:
+            connection.peer.forget_up_to(received)
+
+    def _confirm(self, connection: Connection, peer: Peer) -> None:
+        connection.unconfirmed = 0
+        connection.write(framed(Kind.ALIVE, peer.received))
+
+    # --- staying alive, and not drowning
+
+    async def _keep_alive(self) -> None:
+        links = self.config.links
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(links.alive_ms / 2e3)
+            for peer in self.peers.values():
+                link = peer.link
+                if link is None:
+                    continue
+                silence_ms = (loop.time() - link.heard_s) * 1e3
+                if self._is_reading and silence_ms > links.silence_ms:
+                    self._take_down(peer, f"silent for {silence_ms:,.0f} ms")
+                elif link.unconfirmed or (loop.time() - link.said_s) * 1e3 >= links.alive_ms / 2:
+                    self._confirm(link, peer)
+
+    def read(self, on: bool) -> None:
+        """Whether to go on reading: off while the application, or the disk, cannot keep up."""
+        if on == self._is_reading:
+            return
+        self._is_reading = on
+        for peer in self.peers.values():
+            if peer.link is not None and not peer.link.transport.is_closing():
+                if on:
+                    peer.link.heard_s = peer.link.loop.time()
+                    peer.link.transport.resume_reading()
+                else:
+                    peer.link.transport.pause_reading()
