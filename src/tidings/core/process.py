@@ -61,6 +61,9 @@ class Process(ABC):
         """How to begin a new log; None if there is no shorter way than all records."""
         return None
 
+    def check(self, group: Mapping[str, "Process"]) -> None:  # noqa: B027 - many have nothing to say
+        """Assert what must be true of this process among all, which only a simulator can see."""
+
     def why(self, message: MessageId) -> str:
         """What the message waits for here, in words, from the state alone."""
         return f"{self.me} cannot tell what {message} waits for"

@@ -169,7 +169,6 @@ class Knowledge(Log):
     # --- checking
 
     def check(self, group: Mapping[str, Process]) -> None:
-        """Assert what must be true of this process among the others, crashed ones included."""
         # Whoever was refused has lost what it held; that is why.
         counts = {
             name: one.held

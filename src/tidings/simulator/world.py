@@ -206,6 +206,7 @@ class World:
                     self._sample(process)
             case choices.Settle():
                 for process in self.up:
+                    self.processes[process].check(self.processes)
                     self._note(process, "settle")
 
     def _living(self, process: str) -> str:
