@@ -48,6 +48,9 @@ def simulate(
         "retrying"
     ),
     partitions: Annotated[int, typer.Option(help="How often the group is cut in two.")] = 0,
+    restarts: Annotated[
+        int, typer.Option(help="How often somebody crashes and comes back (frontier).")
+    ] = 0,
     joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this new folder.")] = None,
     story: Annotated[
@@ -78,6 +81,7 @@ def simulate(
         duplicated=duplicated,
         lost=lost,
         partitions=partitions,
+        restarts=restarts,
         joiners=joiners,
     )
     if file is None:

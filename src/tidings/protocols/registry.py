@@ -150,5 +150,7 @@ def _known(name: str) -> type[Process]:
 def _check(option: str, annotation: Any, value: Any) -> None:
     if annotation in (bool, "bool") and not isinstance(value, bool):
         raise UsageError(f"{option} is yes or no, not {value!r}")
+    if annotation in (int, "int") and type(value) is not int:
+        raise UsageError(f"{option} is a number, not {value!r}")
     if get_origin(annotation) is Literal and value not in get_args(annotation):
         raise UsageError(f"{option} is {' or '.join(get_args(annotation))}, not {value!r}")
