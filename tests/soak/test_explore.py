@@ -43,8 +43,7 @@ def test_each_flaw_is_found_within_a_minute_with_a_story(name: str, tidings) -> 
     answer = tidings(*words)
     assert time.monotonic() - started < 60
     assert answer.status == Exit.VIOLATED
-    (folder,) = {path.parent for path in Path("runs").rglob("story.md")} or {None}
-    assert folder is not None
+    assert list(Path("runs").glob("*/story.md"))
     print(f"\n{name}: {answer.out.splitlines()[1]}")
 
 
