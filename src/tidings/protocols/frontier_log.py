@@ -179,12 +179,11 @@ class Log(Process):
 
     def _forget_up_to(self, limit: dict[str, int]) -> bool:
         """Drop what nobody needs any more; True if there was any."""
-        dropped = False
-        for origin, upto in limit.items():
+        needless = {one: upto for one, upto in limit.items() if upto > self.forgotten[one]}
+        for origin, upto in needless.items():
             self._drop(origin, upto)
-            dropped |= upto > self.forgotten[origin]
-            self.forgotten[origin] = max(self.forgotten[origin], upto)
-        return dropped
+            self.forgotten[origin] = upto
+        return bool(needless)
 
     def _spill_up_to(self, limit: dict[str, int]) -> None:
         """Keep in memory only what is above: the rest is on disk, should anybody ask for it."""

@@ -113,11 +113,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def walk(
-    plan: Plan, seed: int, *, factory: Factory | None = None, weigh: Weigh = as_msgpack
+    plan: Plan,
+    seed: int,
+    *,
+    factory: Factory | None = None,
+    weigh: Weigh = as_msgpack,
+    world: type[World] = World,
 ) -> Run:
     """The run that this plan and this seed determine, down to the last byte of its trace.
 
-    ``factory`` makes the processes instead of the plan's protocol.
+    ``factory`` makes the processes instead of the plan's protocol; ``world`` may watch them.
     """
     plan.check()
     if seed < 0:
@@ -125,7 +130,7 @@ def walk(
     plan = _plainly(plan)
     make = factory or protocols.factory(plan.protocol, plan.options)
     name = plan.protocol if factory is None else getattr(factory, "__name__", "unnamed")
-    return _Walk(plan, name, seed, make, weigh).run()
+    return _Walk(plan, name, seed, make, weigh, world).run()
 
 
 def _plainly(plan: Plan) -> Plan:
@@ -147,7 +152,13 @@ Pick = Callable[[], Choice | None]
 
 class _Walk:
     def __init__(
-        self, plan: Plan, protocol: str, seed: int, factory: Factory, weigh: Weigh
+        self,
+        plan: Plan,
+        protocol: str,
+        seed: int,
+        factory: Factory,
+        weigh: Weigh,
+        world: type[World],
     ) -> None:
         self.plan = plan
         self.protocol = protocol
@@ -164,7 +175,7 @@ class _Walk:
         self.calm = False
         """Whether links that lose packets have stopped doing so."""
         identity = msgspec.json.encode((plan, seed), order="deterministic")
-        self.world = World(
+        self.world = world(
             run=digest(identity)[:8],
             members=tuple(f"p{number}" for number in range(1, plan.processes + 1)),
             factory=factory,

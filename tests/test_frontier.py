@@ -1,0 +1,901 @@
+"""frontier, the protocol Tidings runs: rule by rule, then what it costs, then in bad company."""
+
+from typing import Any
+
+import pytest
+
+from frontier_runs import CheckedWorld, hold_all_guarantees
+from tidings.core import (
+    Accept,
+    Broadcast,
+    CancelTimer,
+    Deliver,
+    Effect,
+    Event,
+    Halt,
+    Held,
+    LinkDown,
+    LinkUp,
+    MessageId,
+    Packet,
+    Persist,
+    Processed,
+    Recall,
+    Recalled,
+    Receive,
+    Refuse,
+    Reject,
+    Replay,
+    Send,
+    SetTimer,
+    Stable,
+    Start,
+    Timeout,
+    UsageError,
+    take_first,
+)
+from tidings.lab.compare import Contender, measure
+from tidings.protocols import factory
+from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
+from tidings.protocols.frontier_log import PUSH_BYTES
+from tidings.protocols.frontier_packets import (
+    Asking,
+    Batch,
+    Commit,
+    Data,
+    Delivered,
+    Forgotten,
+    Holding,
+    Known,
+    Pinned,
+    Pull,
+    Push,
+    Range,
+    Refusal,
+    State,
+    Stored,
+    Upto,
+    upto,
+)
+from tidings.simulator import Plan, World, choices, until_quiet, walk
+from tidings.simulator.script import Script
+from tidings.spec import Value, judge
+
+
+def process(me: str, size: int, **options: Any) -> Frontier:
+    members = tuple(f"p{number}" for number in range(1, size + 1))
+    made = factory("frontier", options)(me, members, take_first)
+    assert isinstance(made, Frontier)
+    made.step(Start())
+    return made
+
+
+def ids(*names: str) -> tuple[MessageId, ...]:
+    return tuple(map(MessageId.parse, names))
+
+
+def some(*names: str) -> Upto:
+    return Upto(some=ids(*names))
+
+
+def data(first: str, *texts: str, causes: Upto | None = None, held: Upto | None = None) -> Data:
+    batch = Batch(MessageId.parse(first), tuple(text.encode() for text in texts), causes or Upto())
+    return Data(batch, held or Upto())
+
+
+def sent(effects: list[Effect]) -> list[tuple[tuple[str, ...], Packet]]:
+    return [(effect.to, effect.packet) for effect in effects if isinstance(effect, Send)]
+
+
+def delivered(effects: list[Effect]) -> list[str]:
+    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
+
+
+def persisted(effects: list[Effect]) -> list[Any]:
+    return [record for e in effects if isinstance(e, Persist) for record in e.records]
+
+
+def timers(effects: list[Effect]) -> dict[str, float | None]:
+    """Timers set, with their delays, and timers cancelled."""
+    told: dict[str, float | None] = {}
+    for effect in effects:
+        if isinstance(effect, SetTimer):
+            told[effect.name] = effect.delay_ms
+        elif isinstance(effect, CancelTimer):
+            told[effect.name] = None
+    return told
+
+
+def the_only(kind: type, effects: list[Effect]) -> Any:
+    (found,) = [effect for effect in effects if isinstance(effect, kind)]
+    return found
+
+
+# --- broadcasting and holding
+
+
+def test_one_process_alone_delivers_at_once() -> None:
+    assert delivered(process("p1", 1).step(Broadcast((b"a", b"a")))) == ["p1#1", "p1#2"]
+
+
+def test_many_messages_leave_in_one_packet_and_are_acknowledged_by_one_number() -> None:
+    p1, p2 = process("p1", 3), process("p2", 3)
+    ((to, packet),) = sent(p1.step(Broadcast((b"a", b"b", b"c"))))
+    assert to == ("p2", "p3")
+    assert packet == data("p1#1", "a", "b", "c")
+    ((to, packet),) = sent(p2.step(Receive("p1", packet)))
+    assert to == ("p1", "p3")
+    assert packet == Holding(some("p1#3"))
+
+
+def test_an_acknowledgement_rides_on_the_next_message() -> None:
+    p2 = process("p2", 5)
+    p2.step(Receive("p1", data("p1#1", "a")))
+    assert sent(p2.step(Receive("p1", data("p1#2", "b")))) == [], "the window is open"
+    ((_, packet),) = sent(p2.step(Broadcast((b"x",))))
+    assert packet == data("p2#1", "x", held=some("p1#2"))
+    assert sent(p2.step(Timeout("batch"))) == [], "it has been told"
+
+
+def test_acknowledgements_within_a_window_leave_together_when_it_ends() -> None:
+    p2 = process("p2", 5, batch_ms=7)
+    assert timers(p2.step(Receive("p1", data("p1#1", "a")))) == {"batch": 7}
+    p2.step(Receive("p1", data("p1#2", "b")))
+    p2.step(Receive("p3", data("p3#1", "c")))
+    effects = p2.step(Timeout("batch"))
+    ((_, packet),) = sent(effects)
+    assert packet == Holding(Upto(all=(2, 0, 1, 0, 0)))
+    assert timers(effects) == {"batch": 7}
+    assert p2.step(Timeout("batch")) == []
+
+
+def test_only_what_has_no_gap_before_it_is_acknowledged() -> None:
+    p2 = process("p2", 3, batch_ms=0)
+    early = p2.step(Receive("p1", data("p1#2", "b")))
+    assert the_only(Held, early).ids == ids("p1#2")
+    assert persisted(early) == [Stored(Batch(MessageId("p1", 2), (b"b",)))]
+    assert sent(early) == []
+    assert p2.why(MessageId("p1", 2)) == "p1#2 waits at p2 for p1#1 to arrive first"
+    late = p2.step(Receive("p1", data("p1#1", "a")))
+    assert sent(late) == [(("p1", "p3"), Holding(some("p1#2")))]
+    assert delivered(late) == ["p1#1", "p1#2"]
+
+
+def test_what_arrives_twice_is_held_once() -> None:
+    p2 = process("p2", 3)
+    p2.step(Receive("p1", data("p1#1", "a", "b")))
+    assert p2.step(Receive("p1", data("p1#1", "a", "b"))) == []
+    again = p2.step(Receive("p1", data("p1#2", "b", "c")))
+    assert the_only(Held, again).ids == ids("p1#3")
+
+
+def test_a_message_names_what_its_origin_has_delivered_since_its_last_one() -> None:
+    p2 = process("p2", 5)
+    p2.step(Receive("p1", data("p1#1", "a")))
+    p2.step(Receive("p3", Holding(some("p1#1"))))
+    ((_, first),) = sent(p2.step(Broadcast((b"x", b"y"))))
+    assert first.batch.causes == some("p1#1")
+    ((_, second),) = sent(p2.step(Broadcast((b"z",))))
+    assert second.batch.causes == Upto(), "nothing was delivered in between"
+
+
+def test_few_changes_are_named_and_many_are_a_vector() -> None:
+    counts = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6"), 7)
+    assert upto(["p2", "p1"], counts) == some("p1#7", "p2#7")
+    assert upto(["p1", "p2", "p3"], counts) == Upto(all=(7,) * 6)
+    assert not upto([], counts)
+    assert dict(upto(["p1", "p2", "p3"], counts).of(tuple(counts))) == counts
+
+
+@pytest.mark.parametrize(("size", "mode"), [(1, "all"), (7, "all"), (8, "origin"), (20, "origin")])
+def test_the_mode_follows_from_the_size_of_the_group_unless_it_is_set(size: int, mode: str) -> None:
+    assert process("p1", size).mode == mode
+    assert process("p1", size, mode="origin").mode == "origin"
+
+
+# --- delivering and forgetting
+
+
+def test_a_message_is_delivered_when_half_of_the_members_hold_it() -> None:
+    p1 = process("p1", 5)
+    p1.step(Broadcast((b"a",)))
+    assert delivered(p1.step(Receive("p2", Holding(some("p1#1"))))) == []
+    assert delivered(p1.step(Receive("p2", Holding(some("p1#1"))))) == [], "counted twice"
+    assert delivered(p1.step(Receive("p3", Holding(some("p1#1"))))) == ["p1#1"]
+
+
+def test_an_answer_waits_for_its_question() -> None:
+    p3 = process("p3", 3)
+    answer = data("p2#1", "that way", causes=some("p1#1"))
+    assert delivered(p3.step(Receive("p2", answer))) == []
+    assert p3.why(MessageId("p2", 1)) == "p2#1 waits at p3 for its cause p1#1"
+    assert p3.describe()["waiting"] == ["p2#1 waits at p3 for its cause p1#1"]
+    assert delivered(p3.step(Receive("p1", data("p1#1", "which?")))) == ["p1#1", "p2#1"]
+
+
+def test_what_everybody_holds_is_forgotten() -> None:
+    p1 = process("p1", 3)
+    p1.step(Broadcast((b"a", b"b")))
+    p1.step(Receive("p2", Holding(some("p1#2"))))
+    assert list(p1.texts["p1"]) == [1, 2]
+    effects = p1.step(Receive("p3", Holding(some("p1#1"))))
+    assert the_only(Stable, effects).upto == {"p1": 1}
+    assert list(p1.texts["p1"]) == [2]
+    assert persisted(effects) == [Forgotten((1, 0, 0))]
+    assert isinstance(effects[-1], Persist), "nothing waits for it"
+
+
+def test_a_step_writes_first_then_delivers_then_speaks() -> None:
+    p2 = process("p2", 3)
+    kinds = [type(effect) for effect in p2.step(Receive("p1", data("p1#1", "a")))]
+    assert kinds == [Persist, Held, Deliver, Send, SetTimer]
+    kinds = [type(effect) for effect in process("p1", 2).step(Broadcast((b"a",)))]
+    assert kinds == [Persist, Accept, Held, Deliver, Send]
+
+
+def test_what_is_delivered_is_on_disk_before_it_is_handed_over() -> None:
+    effects = process("p2", 3).step(Receive("p1", data("p1#1", "a")))
+    assert persisted(effects) == [
+        Stored(Batch(MessageId("p1", 1), (b"a",))),
+        Delivered((1, 0, 0)),
+    ]
+
+
+# --- fetching
+
+
+def missing_two(size: int = 5) -> Frontier:
+    """p5, who knows that p2 holds two messages of p1."""
+    p5 = process(f"p{size}", size)
+    assert timers(p5.step(Receive("p2", Holding(some("p1#2"))))) == {"pull": 100}
+    return p5
+
+
+def test_what_another_holds_is_given_time_to_come_by_itself() -> None:
+    p5 = missing_two()
+    assert p5.why(MessageId("p1", 2)) == "p5 does not hold p1#2; p1, p2 could supply it"
+    effects = p5.step(Receive("p1", data("p1#1", "a", "b")))
+    assert timers(effects)["pull"] is None
+
+
+def test_holders_are_asked_one_after_the_other_and_the_origin_last() -> None:
+    p5 = missing_two()
+    p5.step(Receive("p3", Holding(some("p1#1"))))
+    first = p5.step(Timeout("pull"))
+    assert sent(first) == [(("p2",), Pull((Range("p1", 1, 2),)))]
+    assert timers(first) == {"pull": 100}
+    assert sent(p5.step(Timeout("pull"))) == [(("p3",), Pull((Range("p1", 1, 1),)))]
+    last = p5.step(Timeout("pull"))
+    assert sent(last) == [(("p1",), Pull((Range("p1", 1, 2),)))]
+    assert timers(last) == {}, "nobody is left to be asked"
+
+
+def test_of_several_who_could_help_any_is_drawn() -> None:
+    drawn = []
+
+    def choose(label: str, weights: Any) -> int:
+        drawn.append((label, len(weights)))
+        return 1
+
+    p5 = missing_two()
+    p5.choose = choose
+    p5.step(Receive("p3", Holding(some("p1#2"))))
+    ((to, _),) = sent(p5.step(Timeout("pull")))
+    assert to == ("p3",)
+    assert drawn == [("holder", 2)]
+
+
+def test_one_who_was_asked_for_one_message_is_asked_for_the_next_too() -> None:
+    p5 = missing_two()
+    p5.step(Timeout("pull"))
+    p5.step(Receive("p1", data("p1#1", "a")))
+    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Range("p1", 2, 2),)))]
+
+
+def test_only_the_gap_is_asked_for() -> None:
+    p5 = missing_two()
+    p5.step(Receive("p1", data("p1#2", "b")))
+    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Range("p1", 1, 1),)))]
+
+
+def test_what_is_asked_for_is_given_as_its_origin_broadcast_it() -> None:
+    p2 = process("p2", 5)
+    p2.step(Receive("p1", data("p1#1", "a", "b")))
+    p2.step(Receive("p1", data("p1#3", "c", causes=some("p4#1"))))
+    ((to, push),) = sent(p2.step(Receive("p5", Pull((Range("p1", 2, 9),)))))
+    assert to == ("p5",)
+    assert push == Push(
+        (
+            Batch(MessageId("p1", 2), (b"b",)),
+            Batch(MessageId("p1", 3), (b"c",), some("p4#1")),
+        )
+    )
+
+
+def test_what_is_forgotten_is_asked_for_by_nobody_but_late_packets() -> None:
+    p1 = process("p1", 2)
+    p1.step(Broadcast((b"a",)))
+    p1.step(Receive("p2", Holding(some("p1#1"))))
+    assert p1.step(Receive("p2", Pull((Range("p1", 1, 1),)))) == []
+
+
+def test_a_long_history_is_fetched_in_pieces_one_at_a_time() -> None:
+    p1, p2 = process("p1", 3), process("p2", 3)
+    p1.step(Broadcast((b"x" * (PUSH_BYTES // 2),) * 5))
+    p2.step(Receive("p3", Holding(some("p1#5"))))
+    p2.step(Timeout("pull"))
+    ((to, packet),) = sent(p2.step(Timeout("pull")))
+    pushes = 0
+    while isinstance(packet, Pull):
+        assert to == ("p1",)
+        ((_, push),) = sent(p1.step(Receive("p2", packet)))
+        pushes += 1
+        answers = sent(p2.step(Receive("p1", push)))
+        ((to, packet),) = [one for one in answers if isinstance(one[1], Pull)] or [((), None)]
+    assert pushes == 3
+    assert p2.held["p1"] == 5
+
+
+# --- mode origin
+
+
+def test_a_holder_tells_the_origin_and_the_origin_tells_everybody() -> None:
+    p1, p2, p3 = (process(f"p{number}", 3, mode="origin") for number in (1, 2, 3))
+    ((_, packet),) = sent(p1.step(Broadcast((b"a",))))
+    assert sent(p2.step(Receive("p1", packet))) == [(("p1",), Holding(some("p1#1")))]
+    first = p1.step(Receive("p2", Holding(some("p1#1"))))
+    assert sent(first) == []
+    assert timers(first) == {"commit": 5}, "the rest may be here in a moment"
+    p3.step(Receive("p1", packet))
+    second = p1.step(Receive("p3", Holding(some("p1#1"))))
+    commit = Commit((Known("p1", 1, 1),))
+    assert sent(second) == [(("p2", "p3"), commit)]
+    assert timers(second) == {"commit": None}
+    assert timers(p2.step(Receive("p1", commit))) == {"ask": None}
+
+
+def test_an_origin_with_a_majority_does_not_wait_for_the_rest() -> None:
+    p1 = process("p1", 3, mode="origin")
+    p1.step(Broadcast((b"a",)))
+    p1.step(Receive("p2", Holding(some("p1#1"))))
+    assert sent(p1.step(Timeout("commit"))) == [(("p2", "p3"), Commit((Known("p1", 1, 0),)))]
+
+
+def test_what_is_safe_rides_on_the_next_message() -> None:
+    p1 = process("p1", 3, mode="origin")
+    p1.step(Broadcast((b"a",)))
+    p1.step(Receive("p2", Holding(some("p1#1"))))
+    effects = p1.step(Broadcast((b"b",)))
+    ((_, packet),) = sent(effects)
+    assert packet.commit == (1, 0)
+    assert timers(effects) == {"commit": None}
+
+
+def asked_by_p2(size: int = 5) -> Frontier:
+    """p3, who holds a message of p1 and hears p2 ask about it."""
+    p3 = process("p3", size, mode="origin")
+    p3.step(Receive("p1", data("p1#1", "a")))
+    assert sent(p3.step(Receive("p2", Asking(some("p1#1"))))) == []
+    return p3
+
+
+def test_who_is_not_told_in_time_asks_everybody() -> None:
+    p3 = process("p3", 5, mode="origin")
+    assert timers(p3.step(Receive("p1", data("p1#1", "a")))) == {"ask": 200}
+    assert sent(p3.step(Timeout("ask"))) == [(("p1", "p2", "p4", "p5"), Asking(some("p1#1")))]
+    assert p3.timers == set()
+
+
+def test_who_knows_that_it_is_stable_says_so() -> None:
+    p3 = process("p3", 5, mode="origin")
+    p3.step(Receive("p1", data("p1#1", "a")))
+    p3.step(Receive("p1", Commit((Known("p1", 1, 1),))))
+    answer = sent(p3.step(Receive("p2", Asking(some("p1#1")))))
+    assert answer == [(("p2",), Commit((Known("p1", 1, 1),)))]
+
+
+def test_who_was_asked_too_early_asks_everybody_although_it_is_told() -> None:
+    p3 = asked_by_p2()
+    assert timers(p3.step(Receive("p1", Commit((Known("p1", 1, 1),))))) == {}
+    ((_, packet),) = sent(p3.step(Timeout("ask")))
+    assert packet == Asking(some("p1#1"))
+    assert p3.heard == {}
+
+
+def test_a_question_is_not_answered_by_holding_less() -> None:
+    p3 = process("p3", 5, mode="origin")
+    p3.step(Receive("p1", data("p1#1", "a")))
+    p3.step(Receive("p2", Asking(some("p1#2"))))
+    p3.step(Timeout("ask"))
+    assert p3.heard == {"p1": 2}
+    p3.step(Receive("p1", data("p1#2", "b")))
+    p3.step(Receive("p1", Commit((Known("p1", 2, 2),))))
+    assert "ask" in p3.timers, "p2 waits to hear that two are held here"
+
+
+# --- links
+
+
+def test_a_link_that_comes_up_is_told_everything_and_answers_what_is_lacking() -> None:
+    p1, p2 = process("p1", 3), process("p2", 3)
+    p1.step(Broadcast((b"a",)))
+    p1.step(Receive("p3", Holding(some("p1#1"))))
+    ((to, state),) = sent(p1.step(LinkUp("p2", 0)))
+    assert to == ("p2",)
+    assert state == State(held=(1, 0, 0), safe=(1, 0, 0), stable=(0, 0, 0), yours=(0, 0, 0))
+    assert timers(p2.step(Receive("p1", state))) == {"pull": 100}
+    ((_, state),) = sent(p2.step(LinkUp("p1", 0)))
+    assert sent(p1.step(Receive("p2", state))) == [], "p2 was told all of it"
+    behind = State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0))
+    assert sent(p1.step(Receive("p2", behind))) == [
+        (("p2",), Holding(some("p1#1"))),
+        (("p2",), Commit((Known("p1", 1, 0),))),
+    ]
+
+
+def test_who_was_asked_before_the_link_broke_is_asked_again() -> None:
+    p5 = missing_two()
+    p5.step(Timeout("pull"))
+    p5.step(LinkDown("p2"))
+    p5.step(Timeout("pull"))
+    assert timers(p5.step(LinkUp("p2", 0))) == {"pull": 100}
+    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Range("p1", 1, 2),)))]
+
+
+def on_lossy_links(me: str, size: int, **options: Any) -> Frontier:
+    made = process(me, size, **options)
+    made.step(Start(lossy=True))
+    return made
+
+
+def test_on_lossy_links_state_is_repeated_less_and_less_often() -> None:
+    p1 = on_lossy_links("p1", 3)
+    delays = [timers(p1.step(Broadcast((b"a",))))["repeat"]]
+    p1.step(Receive("p2", Holding(some("p1#1"))))
+    for _ in range(MOST_DOUBLINGS + 2):
+        effects = p1.step(Timeout("repeat"))
+        ((to, packet),) = sent(effects)
+        assert to == ("p3",), "p2 is known to hold the same"
+        assert packet.kind == "state"
+        delays.append(timers(effects)["repeat"])
+    assert delays == [REPEAT_MS * 2**n for n in (0, 1, 2, 3, 4, 5, 5, 5)]
+    assert timers(p1.step(Receive("p3", Holding(some("p1#1"))))) == {"repeat": None}
+    assert p1.doublings == 0
+
+
+def test_links_that_are_down_are_not_probed() -> None:
+    p1 = on_lossy_links("p1", 3)
+    p1.step(Broadcast((b"a",)))
+    p1.step(LinkDown("p2"))
+    assert [to for to, _ in sent(p1.step(Timeout("repeat")))] == [("p3",)]
+    assert timers(p1.step(LinkDown("p3"))) == {"repeat": None}
+
+
+def test_news_brings_the_repetitions_forward() -> None:
+    p1 = on_lossy_links("p1", 3)
+    p1.step(Broadcast((b"a",)))
+    for _ in range(4):
+        p1.step(Timeout("repeat"))
+    assert timers(p1.step(Broadcast((b"b",))))["repeat"] == REPEAT_MS
+
+
+def test_on_links_that_lose_nothing_nothing_is_repeated() -> None:
+    p1 = process("p1", 3)
+    assert timers(p1.step(Broadcast((b"a",)))) == {}
+
+
+# --- coming back
+
+
+def reborn(records: list[Any], me: str = "p2", size: int = 3, **options: Any):
+    members = tuple(f"p{number}" for number in range(1, size + 1))
+    made = factory("frontier", options)(me, members, take_first)
+    return made, made.step(Start(recovered=tuple(records)))
+
+
+def life(one: Frontier, *events: Event) -> list[Any]:
+    """What the process persisted, step by step."""
+    return [record for event in events for record in persisted(one.step(event))]
+
+
+EVENTS = (
+    Receive("p1", data("p1#1", "a", "b")),
+    Broadcast((b"x",)),
+    Receive("p1", Holding(some("p2#1"))),
+    Receive("p3", data("p3#2", "early")),
+    Receive("p3", Holding(some("p1#1"))),
+)
+
+
+def test_a_restart_continues_where_the_disk_says() -> None:
+    before = process("p2", 3)
+    after, effects = reborn(life(before, *EVENTS))
+    assert effects == []
+    for name in ("held", "delivered", "texts", "early", "causes", "forgotten"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert before.forgotten == {"p1": 1, "p2": 0, "p3": 0}
+    ((_, packet),) = sent(after.step(Broadcast((b"y",))))
+    assert packet.batch.id == MessageId("p2", 2)
+    assert packet.batch.causes == some("p1#2"), "all of it: who knows what was said before"
+
+
+def test_few_records_stand_for_all_of_them() -> None:
+    before = process("p2", 3)
+    records = life(before, *EVENTS)
+    long, _ = reborn(records)
+    short, _ = reborn(list(before.compacted(records)))
+    assert short == long
+    assert len(before.compacted(records * 3)) == len(before.compacted(records))
+
+
+def test_a_checkpoint_and_the_messages_it_still_needs_stand_for_all_records() -> None:
+    before = process("p2", 3, confirmed=True)
+    records = life(before, *EVENTS, Processed({"p1": 1}), LinkUp("p1", 0))
+    checkpoint = before.checkpoint()
+    kept = [
+        record
+        for record in records
+        if isinstance(record, Stored)
+        and record.batch.last > checkpoint.forgotten[record.batch.id.origin]
+    ]
+    long, _ = reborn(records, confirmed=True)
+    short, _ = reborn([*kept, *checkpoint.records], confirmed=True)
+    assert short == long
+
+
+def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> None:
+    before = process("p2", 3, confirmed=True)
+    records = life(
+        before,
+        Receive("p1", data("p1#1", "which way?")),
+        Broadcast((b"that way",)),
+        Receive("p1", data("p1#2", "thanks", causes=some("p2#1"))),
+        Receive("p1", Holding(some("p2#1"))),
+        Receive("p3", Holding(Upto(all=(2, 1, 0)))),
+    )
+    assert before.delivered == {"p1": 2, "p2": 1, "p3": 0}
+    assert len(before.texts["p1"]) == 2, "stable, and still needed here"
+    _, effects = reborn(records, confirmed=True)
+    again = [str(message.id) for message in the_only(Replay, effects).messages]
+    assert again == ["p1#1", "p2#1", "p1#2"], "in causal order"
+    assert delivered(effects) == []
+    records += life(before, Processed({"p1": 1}))
+    assert before.forgotten["p1"] == 1
+    after, effects = reborn(records, confirmed=True)
+    assert [str(m.id) for m in the_only(Replay, effects).messages] == ["p2#1", "p1#2"]
+    records += life(after, Processed({"p1": 2, "p2": 7}))
+    after, effects = reborn(records, confirmed=True)
+    assert effects == [], "more cannot be taken than was handed over"
+    assert after.taken == {"p1": 2, "p2": 1, "p3": 0}
+
+
+def test_an_application_that_says_nothing_has_taken_everything() -> None:
+    before = process("p2", 3)
+    _, effects = reborn(life(before, Receive("p1", data("p1#1", "a")), Processed({"p1": 1})))
+    assert effects == []
+
+
+def test_what_was_acknowledged_is_still_held_after_a_crash_at_any_write() -> None:
+    """Cut the life of p2 at every write: what it had said by then, it can still give."""
+    for writes in range(1, 6):
+        p2 = process("p2", 3, batch_ms=0)
+        records: list[Any] = []
+        acknowledged = 0
+        for seq in range(1, 5):
+            for effect in p2.step(Receive("p1", data(f"p1#{seq}", "x"))):
+                if isinstance(effect, Persist):
+                    writes -= 1
+                    if writes == 0:
+                        break
+                    records += effect.records
+                elif isinstance(effect, Send):
+                    acknowledged = dict(effect.packet.held.of(p2.members))["p1"]
+            if writes == 0:
+                break
+        after, _ = reborn(records)
+        assert after.held["p1"] >= acknowledged
+
+
+def test_who_comes_back_without_its_disk_is_refused_and_told_so() -> None:
+    p1 = process("p1", 3)
+    effects = p1.step(LinkUp("p2", 1))
+    reason = "p2 lost its disk; it must join anew"
+    assert the_only(Reject, effects) == Reject("p2", reason)
+    assert sent(effects) == [(("p2",), Refusal("p2", reason))]
+    assert p1.step(Receive("p2", Holding(some("p3#9")))) == [], "nothing it says counts"
+    p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    p2.step(Start(incarnation=1))
+    assert the_only(Halt, p2.step(Receive("p1", Refusal("p2", reason)))) == Halt(reason)
+
+
+def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
+    p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    p2.step(Start(incarnation=77))
+    nothing = State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0))
+    assert persisted(p2.step(LinkUp("p1", 5))) == [Pinned("p1", 5)]
+    p2.step(Receive("p1", nothing))
+    refused = the_only(Refuse, p2.step(Broadcast((b"x",))))
+    assert refused.reason == "p2 starts with nothing and has yet to meet p3"
+    p2.step(LinkUp("p3", 6))
+    p2.step(Receive("p3", nothing))
+    assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
+
+
+def test_who_somebody_is_survives_a_restart() -> None:
+    p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    p2.step(Start(incarnation=77))
+    records = persisted(p2.step(LinkUp("p1", 5)))
+    again = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    again.step(Start(incarnation=77, recovered=tuple(records)))
+    assert the_only(Reject, again.step(LinkUp("p1", 6))).peer == "p1"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        State((0, 0, 0), (0, 0, 0), (0, 0, 0), (1, 0, 0)),
+        State((0, 1, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
+        Commit((Known("p1", 1, 1),)),
+        Holding(some("p2#1")),
+    ],
+)
+def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: Packet) -> None:
+    """An old copy of the disk was put back: the name is right, but something is gone."""
+    p2 = process("p2", 3)
+    effects = p2.step(Receive("p1", claim))
+    reason = "p2 lost its disk; it must join anew"
+    assert effects == [Send(("p1", "p3"), Refusal("p2", reason)), Halt(reason)]
+    p1 = process("p1", 3)
+    assert p1.step(Receive("p2", Refusal("p2", reason))) == [Reject("p2", reason)]
+
+
+# --- limits
+
+
+def test_too_many_messages_of_ones_own_that_are_not_safe_are_refused() -> None:
+    p1 = process("p1", 5, window=2)
+    p1.step(Broadcast((b"a", b"b")))
+    refused = the_only(Refuse, p1.step(Broadcast((b"c",))))
+    assert refused.reason == (
+        "p1 has 2 messages that 3 members are not known to hold yet, and 2 is the limit"
+    )
+    p1.step(Receive("p2", Holding(some("p1#2"))))
+    p1.step(Receive("p3", Holding(some("p1#1"))))
+    assert the_only(Accept, p1.step(Broadcast((b"c",)))).ids == ids("p1#3")
+    assert p1.why_not(), "and again it is full"
+
+
+def test_a_full_log_refuses_and_says_for_whom_it_waits() -> None:
+    p1 = process("p1", 3, log_limit=2)
+    p1.step(Broadcast((b"a", b"b")))
+    p1.step(Receive("p2", Holding(some("p1#2"))))
+    refused = the_only(Refuse, p1.step(Broadcast((b"c",))))
+    assert refused.reason == "the log of p1 is full: it keeps 2 messages until p3 has them too"
+    held = p1.step(Receive("p2", data("p2#1", "x")))
+    assert delivered(held) == ["p2#1"], "what others say is never turned away"
+    p1.step(Receive("p3", Holding(some("p1#2"))))
+    assert the_only(Accept, p1.step(Broadcast((b"c",)))).ids == ids("p1#3")
+
+
+def test_what_is_done_with_here_can_be_left_to_the_disk_and_read_back() -> None:
+    p1 = process("p1", 3, memory=2)
+    records = life(p1, Broadcast((b"a", b"b")), Broadcast((b"c",)))
+    assert list(p1.texts["p1"]) == [1, 2, 3], "not yet delivered"
+    records += life(p1, Receive("p2", Holding(some("p1#3"))))
+    assert p1.texts["p1"] == {}
+    recall = the_only(Recall, p1.step(Receive("p3", Pull((Range("p1", 2, 3),)))))
+    assert recall == Recall("p3", MessageId("p1", 2), 3)
+    ((to, push),) = sent(p1.step(Recalled(*astuple(recall), tuple(records))))
+    assert to == ("p3",)
+    assert push == Push((Batch(MessageId("p1", 2), (b"b", b"c")),))
+    p1.step(Receive("p3", Holding(some("p1#3"))))
+    assert p1.forgotten["p1"] == 3
+
+
+def astuple(recall: Recall) -> tuple[str, MessageId, int]:
+    return (recall.peer, recall.first, recall.last)
+
+
+@pytest.mark.parametrize("wrong", [{"window": 0}, {"log_limit": 0}, {"memory": -1}])
+def test_impossible_limits_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="1 or more"):
+        process("p1", 3, **wrong)
+
+
+@pytest.mark.parametrize("mode", ["all", "origin"])
+def test_a_dead_minority_does_not_slow_the_rest(mode: str) -> None:
+    """With a window of three, ten times three are taken, although two of five never answer."""
+    members = ("p1", "p2", "p3", "p4", "p5")
+    world = World("test", members, factory("frontier", {"mode": mode, "window": 3}))
+    world.apply(choices.Crash("p4"))
+    world.apply(choices.Crash("p5"))
+    rows = []
+    for _ in range(10):
+        for _ in range(3):
+            rows += world.apply(choices.Broadcast("p1", b"x"))
+        for choice in until_quiet(world):
+            rows += world.apply(choice)
+    assert sum(row.kind == "broadcast" for row in rows) == 30
+    assert sum(row.kind == "deliver" for row in rows) == 3 * 30
+
+
+# --- why
+
+
+def test_why_says_who_is_missing_and_who_could_help() -> None:
+    p3 = process("p3", 5)
+    p3.step(Receive("p2", data("p2#1", "b", "c", causes=some("p1#1"))))
+    assert p3.why(MessageId("p2", 2)) == (
+        "p2#2 waits at p3 for 1 more of p1, p4, p5 to be known to hold it, "
+        "and for p2#1 to be delivered first"
+    )
+    assert "its cause p1#1" in p3.why(MessageId("p2", 1))
+    assert p3.why(MessageId("p1", 1)) == "p3 does not hold p1#1; nobody is known to hold it"
+    assert p3.why(MessageId("p9", 1)) == "p9 is not a member"
+    alone = process("p1", 1)
+    alone.step(Broadcast((b"x",)))
+    assert alone.why(MessageId("p1", 1)) == "p1 has delivered p1#1"
+
+
+# --- what it costs
+
+SIZES = (1, 2, 3, 5, 10, 20, 50)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_mode_all_takes_a_packet_from_everyone_to_everyone_and_two_delays(size: int) -> None:
+    cost = measure(Contender("frontier", {"mode": "all"}), "one", size, 1)
+    assert cost.packets == size * (size - 1)
+    assert cost.delays == min(2, size - 1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_mode_origin_takes_three_packets_for_every_other_member_and_three_delays(size: int) -> None:
+    cost = measure(Contender("frontier", {"mode": "origin"}), "one", size, 1)
+    assert cost.packets == 3 * (size - 1)
+    assert cost.delays == min(3, size - 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "packets", "json_bytes"), [("all", 40, 6500), ("origin", 65, 4500)]
+)
+def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
+    mode: str, packets: int, json_bytes: int
+) -> None:
+    """Fifty messages from each of twenty; of fewer, as much is left."""
+    contender = Contender("frontier", {"mode": mode})
+    stream = measure(contender, "stream", 20, 1000)
+    assert not stream.cut
+    assert stream.packets <= packets
+    assert stream.json_bytes <= json_bytes
+    assert stream.bytes <= 0.65 * stream.json_bytes
+    assert stream.kept_bytes == measure(contender, "stream", 20, 100).kept_bytes
+
+
+def test_only_numbers_are_left_of_what_is_stable() -> None:
+    run = walk(Plan(protocol="frontier", processes=3, broadcasts=40), 1)
+    assert {row.value for row in run.rows if row.kind == "state" and row.name == "texts"} == {0}
+
+
+# --- in bad company
+
+
+def test_two_thousand_adversarial_runs_hold_all_guarantees() -> None:
+    happened = hold_all_guarantees(range(2000))
+    for what, least in {
+        "packets lost": 5000,
+        "packets duplicated": 2000,
+        "partitions": 500,
+        "crashes in mid-broadcast": 200,
+        "restarts in mid-broadcast": 100,
+        "crashes at a write": 500,
+        "recover": 2000,
+        "pull packets": 500,
+        "push packets": 500,
+        "asking packets": 500,
+        "state packets": 5000,
+    }.items():
+        assert happened[what] >= least, f"{what}: {happened}"
+
+
+def test_what_processes_believe_is_true_after_every_step() -> None:
+    hold_all_guarantees(range(10_000, 10_100), CheckedWorld)
+
+
+def test_a_belief_that_is_not_true_is_found() -> None:
+    world = World("test", ("p1", "p2", "p3"), factory("frontier"))
+    world.apply(choices.Broadcast("p1", b"x"))
+    p2 = world.processes["p2"]
+    assert isinstance(p2, Frontier)
+    p2.step(Receive("p3", Holding(some("p1#1"))))
+    with pytest.raises(AssertionError, match="p2 overrates p3"):
+        p2.check(world.processes)
+
+
+class KeptWorld(World):
+    """Remembers how it ended."""
+
+    last: World
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        KeptWorld.last = self
+
+
+@pytest.mark.parametrize("mode", ["all", "origin"])
+@pytest.mark.parametrize("seed", range(15))
+def test_once_all_is_stable_nothing_is_sent_and_no_timer_runs(mode: str, seed: int) -> None:
+    plan = Plan(
+        protocol="frontier",
+        options={"mode": mode},
+        links="lossy",
+        lost=0.2,
+        partitions=1,
+        restarts=seed % 3,
+    )
+    assert all(verdict.value is Value.HOLDS for verdict in judge(walk(plan, seed, world=KeptWorld)))
+    world = KeptWorld.last
+    assert world.in_flight == {}
+    assert world.timers == {}
+    for one in world.processes.values():
+        assert isinstance(one, Frontier)
+        assert one.stable == one.held
+
+
+def test_with_a_member_down_only_that_member_is_probed() -> None:
+    script = Script("test")
+    for line in ("group p1 p2 p3", "protocol frontier", "links lossy", "crash p3"):
+        script.command(line)
+    script.command("broadcast p1 hello")
+    script.command("settle")
+    before = len(script.rows)
+    script.command("timeout p1 repeat")
+    script.command("timeout p2 repeat")
+    probes = [(row.process, row.peer, row.packet_kind) for row in script.rows[before:]]
+    assert probes == [("p1", "p3", "state"), ("p2", "p3", "state")]
+
+
+# --- a disk that is lost
+
+
+def test_one_who_lost_its_disk_is_stopped_and_the_others_go_on() -> None:
+    script = Script("test")
+    for line in (
+        "group p1 p2 p3",
+        "protocol frontier",
+        "broadcast p2 before",
+        "receive all",
+        "crash p2",
+        "recover p2 without its disk",
+        "broadcast p2 under an old name",
+        "broadcast p1 after",
+        "settle",
+    ):
+        script.command(line)
+    run = script.run()
+    assert [row.kind for row in run.histories["p2"]][-1] == "crash"
+    assert sum(row.kind == "broadcast" for row in run.histories["p2"]) == 1, "it was refused"
+    assert all(verdict.value is Value.HOLDS for verdict in judge(run))
+    assert "p1#1" in [str(r.message) for r in run.histories["p3"] if r.kind == "deliver"]
+
+
+def test_everybody_dies_at_once_and_nothing_that_was_delivered_is_lost() -> None:
+    script = Script("test")
+    for line in (
+        "group p1 p2 p3",
+        "protocol frontier",
+        "broadcast p1 hello",
+        "receive p1->p2",
+        "crash p1",
+        "crash p2",
+        "crash p3",
+        "recover p3",
+        "recover p2",
+        "recover p1",
+        "settle",
+    ):
+        script.command(line)
+    run = script.run()
+    assert all(verdict.value is Value.HOLDS for verdict in judge(run))
+    for history in run.histories.values():
+        assert [str(row.message) for row in history if row.kind == "deliver"] == ["p1#1"]
