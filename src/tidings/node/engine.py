@@ -157,6 +157,8 @@ class Engine:
         self._work = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._to_self = 0
+        self._accepted = 0
+        """How many texts of the Broadcast in hand: a process may take them one by one."""
         self._is_rotating = False
         self._is_stopped = False
         self._moved = asyncio.Event()
@@ -253,6 +255,7 @@ class Engine:
             while self.texts and size < BATCH_BYTES:
                 batch.append(self.texts.popleft())
                 size += len(batch[-1])
+            self._accepted = 0
             self._step(Broadcast(tuple(batch)), tick)
 
     def _step(self, event: Event, tick: Tick) -> None:
@@ -335,11 +338,10 @@ class Engine:
     def _accept(self, effect: Accept, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} accepts what nobody broadcast"
         if self.tracer is not None:
-            start = 0
             for origin, first, count in stretches(effect.ids):
-                texts = event.texts[start : start + count]
+                texts = event.texts[self._accepted : self._accepted + count]
                 tick.items.append(Span("broadcast", origin, first, count, digests(texts), VIEW))
-                start += count
+                self._accepted += count
         if effect.ids:
             tick.after.append((self.application.accepted, effect.ids[0]))
 
@@ -377,15 +379,25 @@ class Engine:
             self._pack(to, packets, tick)
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
-        if self.log is not None and self._must_rotate(self.log):
-            tick.checkpoint = self.process.checkpoint()
-            tick.index = self.tracer.index if self.tracer is not None else 0
-            self._is_rotating = tick.checkpoint is not None
         if tick.records or self._pending or self._is_committing:
+            self._rotate_in_time(tick)
             self._pending.append(tick)
             self._work.set()
         else:
             self._finish([tick])
+
+    def _rotate_in_time(self, tick: Tick) -> None:
+        """Begin a new segment when this one is long, or the log is full and could be shorter."""
+        log, limits = self.log, self.config.limits
+        assert log is not None, "there is no disk"
+        is_long = log.segment_size > limits.segment_bytes
+        if self._is_rotating or not (is_long or log.size > limits.log_bytes):
+            return
+        checkpoint = self.process.checkpoint()
+        if checkpoint is not None and (is_long or log.can_forget(checkpoint.forgotten)):
+            tick.checkpoint = checkpoint
+            tick.index = self.tracer.index if self.tracer is not None else 0
+            self._is_rotating = True
 
     def _pack(
         self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick
@@ -406,9 +418,6 @@ class Engine:
                     about = packet.about or ()
                     sent = Packets("send", peers, packet.kind, len(encoded), *about)
                     tick.items[place] = sent
-
-    def _must_rotate(self, log: Log) -> bool:
-        return not self._is_rotating and log.segment_size > self.config.limits.segment_bytes
 
     def _finish(self, ticks: Sequence[Tick]) -> None:
         """What the ticks rely on is on disk: trace, send, hand over."""
@@ -491,10 +500,12 @@ class Engine:
     @property
     def is_busy(self) -> bool:
         """Whether something that was taken in has not yet gone out."""
-        return bool(self.texts or self._inbox or self._pending or self._is_committing)
+        waiting = self.texts or self._inbox or self._pending
+        return bool(waiting or self._is_scheduled or self._is_committing)
 
     async def drain(self) -> None:
         """Return when everything that was taken in has gone out, or nothing can any more."""
+        self.wake()  # what was processed last has not been told yet
         while self.is_busy and self.error is None:
             self._moved.clear()
             await self._moved.wait()

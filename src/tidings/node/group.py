@@ -241,7 +241,9 @@ class Group:
         finally:
             self._commits.cancel()
             try:
-                await self._tasks.__aexit__(kind, error, trace)
+                # An error of the body is the caller's, and not one of our tasks'.
+                is_ours = isinstance(error, asyncio.CancelledError)
+                await self._tasks.__aexit__(*((kind, error, trace) if is_ours else (None,) * 3))
             finally:
                 engine.close()
                 self.failed(Closed(f"{self.name} has left the group"))
@@ -335,6 +337,8 @@ class Group:
         if last is not None:
             self._taken[last.id.origin] = last.id.seq
             self._last = None
+        if self._reader is None:
+            self._reader = asyncio.current_task()
         unread = self._unread
         if not unread:
             await self._wait_for_news()

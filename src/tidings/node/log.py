@@ -257,6 +257,10 @@ class Log:
             yield from self._decode.records(self._decode.entry(body).records)
             start += _ENTRY + len(body)
 
+    def can_forget(self, forgotten: Mapping[str, int]) -> bool:
+        """Whether nobody needs the oldest segment."""
+        return self._segments[0].is_needless(forgotten)
+
     def forget(self, forgotten: Mapping[str, int], retention: Retention) -> None:
         """Throw away the oldest segments, as long as nobody needs them and retention allows."""
         messages = sum(segment.messages for segment in self._segments)

@@ -41,6 +41,8 @@ from tidings.node.wire import (
 
 MOST_STRANGERS = 64
 """How many connections may be open that have not yet said who they are."""
+MOST_COMPLAINTS = 256
+"""How many of our own complaints are remembered, so as not to be repeated."""
 LIFE_SHIFT = 40
 """A packet's number begins with the life of its sender, so that no life repeats another's."""
 
@@ -163,8 +165,9 @@ class Connection(asyncio.Protocol):
 
 
 def _where(transport: asyncio.Transport) -> str:
-    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-    return str(Address(host, port))
+    """The host; the port of a caller says nothing, and is another one at every call."""
+    host, *_ = transport.get_extra_info("peername") or ("?",)
+    return str(host)
 
 
 class Transport:
@@ -186,7 +189,7 @@ class Transport:
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._strangers: set[Connection] = set()
-        self._complaints: dict[str, str] = {}
+        self._complaints: dict[tuple[str, str], None] = {}
         self._is_reading = True
         self._is_closing = False
 
@@ -303,7 +306,8 @@ class Transport:
         connection.reader.limit = self.config.limits.frame_bytes
         peer.link = connection
         peer.incarnation = theirs.incarnation
-        self._complaints.pop(peer.name, None)
+        for who, reason in [one for one in self._complaints if one[0] == peer.name]:
+            del self._complaints[who, reason]
         if not self._is_reading:
             connection.transport.pause_reading()
         if not connection.greeted.done():
@@ -353,11 +357,11 @@ class Transport:
 
     def _complain(self, who: str, reason: str) -> None:
         """Once, not at every try."""
-        if self._complaints.get(who) != reason and not self._is_closing:
-            self._complaints[who] = reason
+        if (who, reason) not in self._complaints and not self._is_closing:
+            self._complaints[who, reason] = None
             self.log.warning("no link", peer=who, reason=reason)
-        while len(self._complaints) > MOST_STRANGERS:
-            del self._complaints[next(iter(self._complaints))]
+            if len(self._complaints) > MOST_COMPLAINTS:
+                del self._complaints[next(iter(self._complaints))]
 
     # --- packets
 

@@ -1,0 +1,520 @@
+"""Groups on loopback, all members in this process: what a program sees of them."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from real_groups import (
+    assert_all_hold,
+    everywhere_delivered,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    traced,
+    until,
+)
+
+import tidings
+from tidings.core import EnvironmentMissing, Message, MessageId, UsageError
+from tidings.node.config import Config
+from tidings.node.engine import Halted
+from tidings.node.group import Closed, Group, LogFull, Replayed
+
+SETTINGS = {
+    "durable": "durable = true",
+    "memory": "durable = false",
+    "origin": 'options.mode = "origin"',
+    "relay": 'durable = false\nprotocol = "majority-relay"',
+    "two-phase": 'durable = false\nprotocol = "two-phase"',
+}
+
+
+async def talk(groups: dict[str, Group], rounds: int) -> dict[str, list[Message]]:
+    """Everybody says something, and answers what it hears; what each was handed."""
+    heard: dict[str, list[Message]] = {name: [] for name in groups}
+
+    async def listen(group: Group) -> None:
+        answers = 0
+        while len(heard[group.name]) < 2 * rounds * len(groups):
+            message = await anext(group)
+            heard[group.name].append(message)
+            if answers < rounds:
+                answers += 1
+                await group.broadcast(b"%s answers %s" % (group.name.encode(), message.text))
+
+    async with asyncio.TaskGroup() as tasks:
+        for group in groups.values():
+            tasks.create_task(listen(group))
+            for number in range(rounds):
+                await group.broadcast(b"%s says %d" % (group.name.encode(), number))
+    return heard
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_everybody_is_handed_everything_once_and_answers_after_questions(
+    settings: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 3, settings)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            heard = await talk(groups, rounds=20)
+        for name, messages in heard.items():
+            assert len({message.id for message in messages}) == len(messages) == 120, name
+            texts = [message.text for message in messages]
+            for text in texts:
+                _, is_answer, question = text.partition(b" answers ")
+                if is_answer:
+                    assert texts.index(question) < texts.index(text)
+
+    go(scenario())
+    assert_all_hold(traced(config))
+
+
+def test_a_receipt_tells_what_becomes_of_a_broadcast(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined(group_file(tmp_path)) as groups:
+            receipt = await groups["p1"].broadcast(b"hello")
+            assert await receipt.delivered() == MessageId("p1", 1)
+            assert await receipt.stable() == MessageId("p1", 1)
+            assert receipt.id == MessageId("p1", 1)
+            assert groups["p1"].why("p1#1") == "p1 has delivered p1#1"
+            status = groups["p1"].status()
+            assert (status.linked, status.broadcast, status.waiting) == (("p2", "p3"), 1, 0)
+            assert status.delivered == status.stable == {"p1": 1}
+
+    go(scenario())
+
+
+def test_half_of_the_members_are_enough_and_stability_waits_for_the_last(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            async with joined(config, "p3") as one:
+                await linked(two | one)
+                # Everybody has met everybody.
+                await (await two["p1"].broadcast(b"first")).stable()
+            receipt = await two["p1"].broadcast(b"second")
+            await receipt.delivered()
+            stable = asyncio.create_task(receipt.stable())
+            await asyncio.wait([stable], timeout=0.05)
+            assert not stable.done()
+            async with joined(config, "p3") as one:
+                await stable
+                texts = [message.text for message in await take(one["p3"], 2)]
+                assert texts == [b"first", b"second"]
+
+    go(scenario())
+
+
+def test_a_member_that_comes_back_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            async with joined(config, "p3") as one:
+                await (await one["p3"].broadcast(b"from the first life")).stable()
+                assert [type(message) for message in await take(one["p3"], 1)] == [Message]
+            await (await two["p1"].broadcast(b"while it was away")).delivered()
+            async with joined(config, "p3") as one:
+                # It asked for nothing after the first message, so that one may not be processed.
+                first, second = await take(one["p3"], 2)
+                assert first == Replayed(MessageId("p3", 1), b"from the first life")
+                assert (type(second), second.text) == (Message, b"while it was away")
+                receipt = await one["p3"].broadcast(b"from the second life")
+                assert await receipt.stable() == MessageId("p3", 2)
+                (third,) = await take(one["p3"], 1)
+                assert third.id == MessageId("p3", 2)
+
+    go(scenario())
+    assert_all_hold(traced(config))
+
+
+def test_what_was_processed_is_not_handed_over_again(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            async with joined(config, "p3", acknowledge="explicitly") as one:
+                for number in range(5):
+                    await (await two["p1"].broadcast(b"%d" % number)).stable()
+                messages = await take(one["p3"], 5)
+                one["p3"].processed(messages[2])
+            async with joined(config, "p3", acknowledge="explicitly") as one:
+                again = await take(one["p3"], 2)
+                assert again == [Replayed(message.id, message.text) for message in messages[3:]]
+                one["p3"].processed(again[-1])
+            async with joined(config, "p3") as one:
+                await linked(two | one)
+                await two["p1"].broadcast(b"new")
+                assert [message.text for message in await take(one["p3"], 1)] == [b"new"]
+
+    go(scenario())
+
+
+def test_a_whole_group_that_stopped_comes_back(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        for life in range(3):
+            async with joined(config) as groups:
+                for group in groups.values():
+                    receipt = await group.broadcast(b"life %d" % life)
+                    assert await receipt.delivered() == MessageId(group.name, life + 1)
+                if life == 2:
+                    await everywhere_delivered(groups, dict.fromkeys(groups, 3))
+
+    go(scenario())
+    assert_all_hold(traced(config))
+
+
+def test_who_only_broadcasts_is_handed_nothing(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, "limits.unread_messages = 5")
+
+    async def scenario() -> None:
+        async with joined(config, listen=False) as groups:
+            receipts = [await groups["p1"].broadcast(b"%d" % number) for number in range(100)]
+            await receipts[-1].stable()
+            assert groups["p2"].status().unread == 0
+        async with joined(config) as groups:
+            await (await groups["p1"].broadcast(b"new")).delivered()
+            assert [message.text for message in await take(groups["p1"], 1)] == [b"new"]
+
+    go(scenario())
+
+
+def test_broadcast_waits_while_too_many_are_under_way_and_can_be_cancelled(
+    tmp_path: Path,
+) -> None:
+    config = group_file(tmp_path, 3, "limits.window = 10", "durable = false")
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            receipts = [await one["p1"].broadcast(b"%d" % number) for number in range(10)]
+            waiting = [asyncio.create_task(one["p1"].broadcast(b"late")) for _ in range(3)]
+            await asyncio.wait(waiting, timeout=0.05)
+            assert not any(task.done() for task in waiting)
+            assert one["p1"].status().refusal.startswith("p1 starts with nothing and has yet to")
+            waiting[0].cancel()
+            async with joined(config, "p2", "p3") as two:
+                await asyncio.gather(*(receipt.delivered() for receipt in receipts))
+                for task in waiting[1:]:
+                    await (await task).delivered()
+                assert waiting[0].cancelled()
+                texts = [message.text for message in await take(two["p2"], 12)]
+                assert texts == [b"%d" % number for number in range(10)] + [b"late"] * 2
+
+    go(scenario())
+
+
+def test_a_reader_that_answers_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """Nobody reads while it waits for room: what makes room must come all the same."""
+    lines = ("limits.window = 10", "limits.unread_messages = 20", "durable = false")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def flood(group: Group) -> None:
+        for number in range(500):
+            await group.broadcast(b"%d" % number)
+
+    async def answer(group: Group) -> None:
+        for _ in range(1_000):
+            await anext(group)
+            await group.broadcast(b"answer")
+
+    async def drain(group: Group) -> None:
+        await take(group, 2_000)
+
+    async def scenario() -> None:
+        async with joined(config) as groups, asyncio.TaskGroup() as tasks:
+            tasks.create_task(flood(groups["p1"]))
+            tasks.create_task(flood(groups["p2"]))
+            tasks.create_task(answer(groups["p3"]))
+            tasks.create_task(drain(groups["p1"]))
+            tasks.create_task(drain(groups["p2"]))
+
+    go(scenario())
+
+
+def test_who_does_not_read_stops_being_sent_to_and_loses_nothing(tmp_path: Path) -> None:
+    lines = ("limits.unread_messages = 50", "limits.window = 20")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1, p2, p3 = groups.values()
+            reading = asyncio.create_task(take(p2, 2_000))
+            own = asyncio.create_task(take(p1, 2_000))
+            for number in range(2_000):
+                await p1.broadcast(b"%d" % number)
+            await reading
+            assert p3.status().unread < 1_000
+            texts = [message.text for message in await take(p3, 2_000)]
+            assert texts == [b"%d" % number for number in range(2_000)]
+            await own
+
+    go(scenario())
+
+
+def test_leaving_leaves_nothing_unsent(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, "durable = false")
+
+    async def scenario() -> None:
+        async with joined(config, "p2", "p3") as two:
+            async with joined(config, "p1") as one:
+                await linked(two | one)
+                for number in range(5_000):
+                    await one["p1"].broadcast(b"%d" % number)
+            for group in two.values():
+                texts = [message.text for message in await take(group, 5_000)]
+                assert texts == [b"%d" % number for number in range(5_000)]
+
+    go(scenario())
+
+
+def test_after_leaving_nothing_works_and_reading_ends(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        group = tidings.join("p1", config)
+        with pytest.raises(Closed, match="has not joined"):
+            await group.broadcast(b"too early")
+        async with group:
+            receipt = await group.broadcast(b"hello")
+            await receipt.stable()
+            reading = asyncio.create_task(_all_of(group))
+        assert [message.text for message in await reading] == [b"hello"]
+        with pytest.raises(Closed, match="p1 has left the group"):
+            await group.broadcast(b"too late")
+        with pytest.raises(UsageError, match="joined already"):
+            await group.__aenter__()
+
+    go(scenario())
+
+
+async def _all_of(group: Group) -> list[Message]:
+    return [message async for message in group]
+
+
+def test_a_text_is_bytes_and_not_too_long(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "limits.text_bytes = 10")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            with pytest.raises(UsageError, match="a text is bytes, not str"):
+                await groups["p1"].broadcast("hello")  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="a text of 11 bytes; 10 is the limit"):
+                await groups["p1"].broadcast(b"hello world")
+
+    go(scenario())
+
+
+def test_relays_do_not_tell_stability(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "durable = false", 'protocol = "majority-relay"')
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            receipt = await groups["p1"].broadcast(b"hello")
+            await receipt.delivered()
+            with pytest.raises(UsageError, match="majority-relay does not tell when"):
+                await receipt.stable()
+
+    go(scenario())
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize("protocol", ["frontier", "majority-relay"])
+def test_a_member_that_kept_nothing_cannot_return(protocol: str, tmp_path: Path) -> None:
+    lines = ("durable = false", f'protocol = "{protocol}"', "trace.on = false")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            async with joined(config, "p3") as one:
+                await linked(two | one)
+                await (await one["p3"].broadcast(b"hello")).delivered()
+            with pytest.raises(Halted, match=r"p3 .*; it must join anew"):
+                async with joined(config, "p3") as one:
+                    await anext(one["p3"])
+            # The others do not mind.
+            await (await two["p1"].broadcast(b"still here")).delivered()
+
+    go(scenario())
+
+
+def test_a_trace_of_an_earlier_life_in_memory_is_not_continued(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "durable = false")
+
+    async def scenario() -> None:
+        async with joined(config):
+            pass
+        with pytest.raises(UsageError, match="trace of an earlier p1, which kept nothing else"):
+            async with joined(config):
+                pass
+
+    go(scenario())
+
+
+def test_a_member_that_lost_its_disk_is_refused_on_both_sides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 3, "trace.on = false")
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            async with joined(config, "p3") as one:
+                await (await one["p3"].broadcast(b"hello")).stable()
+            for file in (tmp_path / "data" / "p3").iterdir():
+                file.unlink()
+            with pytest.raises(Halted, match="p3 lost its disk; it must join anew"):
+                async with joined(config, "p3") as one:
+                    await anext(one["p3"])
+            await (await two["p2"].broadcast(b"still here")).delivered()
+
+    go(scenario())
+    assert "p1: rejected: peer p3, reason p3 lost its disk; it must join anew" in caplog.messages
+
+
+def test_an_older_disk_than_was_acknowledged_is_refused(tmp_path: Path) -> None:
+    """A log that is whole and too short: only the others can tell."""
+    config = group_file(tmp_path, 3, "trace.on = false")
+    folder = tmp_path / "data" / "p3"
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            async with joined(config, "p3") as one:
+                await (await one["p3"].broadcast(b"one")).stable()
+            backup = {file.name: file.read_bytes() for file in folder.glob("*.log")}
+            async with joined(config, "p3") as one:
+                await (await one["p3"].broadcast(b"two")).stable()
+            for file in folder.glob("*.log"):
+                file.unlink()
+            for name, data in backup.items():
+                (folder / name).write_bytes(data)
+            with pytest.raises(Halted, match="p3 lost its disk; it must join anew"):
+                async with joined(config, "p3") as one:
+                    await _all_of(one["p3"])
+            await (await two["p1"].broadcast(b"still here")).delivered()
+
+    go(scenario())
+
+
+def test_a_full_disk_stops_the_member_and_loses_nothing(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def fill_the_disk() -> None:
+        async with joined(config, "p3") as one:
+            await (await one["p3"].broadcast(b"before")).stable()
+            engine = one["p3"]._engine
+            assert engine is not None
+            assert engine.log is not None
+            engine.log.close_file()
+            engine.log._file = os.open("/dev/full", os.O_WRONLY)
+            receipt = await one["p3"].broadcast(b"into the void")
+            await receipt.delivered()
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            with pytest.raises(EnvironmentMissing, match="No space left on device; nothing that"):
+                await fill_the_disk()
+            await (await two["p1"].broadcast(b"meanwhile")).delivered()
+            async with joined(config, "p3") as one:
+                receipt = await one["p3"].broadcast(b"after")
+                assert await receipt.stable() == MessageId("p3", 2)
+                for group in (two | one).values():
+                    texts = [message.text for message in await take(group, 3)]
+                    assert texts == [b"before", b"meanwhile", b"after"]
+
+    go(scenario())
+    assert_all_hold(traced(config))
+
+
+def test_a_full_log_refuses_and_names_the_silent_member(tmp_path: Path) -> None:
+    lines = ("limits.log_bytes = 8000", "limits.segment_bytes = 2000", "limits.window = 10")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def fill(group: Group) -> None:
+        for _ in range(100):
+            await (await group.broadcast(bytes(100))).delivered()
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", listen=False) as two:
+            async with joined(config, "p3", listen=False) as one:
+                # As long as everybody is there, the log is forgotten as it grows.
+                await fill(two["p1"])
+                await linked(two | one)
+            full = "the log of p1 is full: .* bytes are kept until p3 has them too"
+            with pytest.raises(LogFull, match=full):
+                await fill(two["p1"])
+            async with joined(config, "p3", listen=False):
+                receipt = None
+                while receipt is None:
+                    try:
+                        receipt = await two["p1"].broadcast(bytes(100))
+                    except LogFull:
+                        await (await two["p2"].broadcast(b"moves things on")).stable()
+                await receipt.stable()
+
+    go(scenario())
+
+
+def test_an_address_in_use_is_told(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "durable = false", "trace.on = false")
+
+    async def scenario() -> None:
+        async with joined(config):
+            with pytest.raises(EnvironmentMissing, match=r"p1 cannot listen on 127\.0\.0\.1:"):
+                async with joined(config):
+                    pass
+
+    go(scenario())
+
+
+def test_one_member_runs_once(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            with pytest.raises(EnvironmentMissing, match=f"in use by process {os.getpid()}"):
+                async with joined(config):
+                    pass
+            await (await groups["p1"].broadcast(b"not disturbed")).stable()
+
+    go(scenario())
+
+
+def test_a_stranger_is_not_a_member(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2)
+    with pytest.raises(UsageError, match="p9 is not in the group; its members: p1, p2"):
+        tidings.join("p9", config)
+
+
+def test_a_body_that_raises_is_not_hidden_by_leaving(tmp_path: Path) -> None:
+    async def scenario(config: Config) -> None:
+        async with joined(config) as groups:
+            await groups["p1"].broadcast(b"hello")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        go(scenario(group_file(tmp_path, 2, "links.close_ms = 50")))
+
+
+def test_reading_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            group = groups["p1"]
+            reading = asyncio.create_task(take(group, 1))
+            await until(lambda: group._news is not None)
+            reading.cancel()
+            await asyncio.wait([reading])
+            await group.broadcast(b"hello")
+            assert [message.text for message in await take(group, 1)] == [b"hello"]
+
+    go(scenario())

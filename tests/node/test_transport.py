@@ -1,0 +1,383 @@
+"""Links: who is let in, what survives a broken connection, and who counts as crashed."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from real_groups import free_ports, go, group_file, joined, linked, take, until
+
+from tidings.core import Message, Packet
+from tidings.node.config import Config
+from tidings.node.group import Group
+from tidings.node.transport import MOST_STRANGERS, Transport
+from tidings.node.wire import (
+    GREETING,
+    Codec,
+    FrameReader,
+    Hello,
+    Kind,
+    body_of,
+    framed,
+    hello_frame,
+    read_bye,
+)
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier_packets import Commit, Known
+
+MEMORY = ("durable = false", "trace.on = false")
+
+
+def hello_of(config: Config, name: str, to: str) -> Hello:
+    return Hello(name, to, config.name, config.members, config.protocol, config.options, 77)
+
+
+async def say(config: Config, data: bytes, to: str = "p1") -> str:
+    """Call a member, say this, and return the words with which it hangs up."""
+    reader, writer = await asyncio.open_connection(*config.addresses[to])
+    writer.write(data)
+    answer = await reader.read()
+    writer.close()
+    frames = FrameReader().feed(answer)
+    return read_bye(frames[-1]) if frames and frames[-1].kind == Kind.BYE else ""
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it does not speak our language"),
+        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 1"),
+        (GREETING + b"\xff\xff\xff\xff" + bytes(20), "a frame of 4,294,967,295 bytes"),
+        (GREETING + framed(Kind.PACKETS, 1, b"\x90"), "a frame of kind 2 instead of a hello"),
+        (GREETING + framed(Kind.HELLO, 1, b"\xc1\xc1"), "its hello makes no sense"),
+    ],
+)
+def test_a_stranger_gets_one_line_and_nothing_else_happens(
+    said: bytes, complaint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            assert complaint in await say(config, said)
+            await (await groups["p1"].broadcast(b"not disturbed")).stable()
+
+    go(scenario())
+    lines = [line for line in caplog.messages if "127.0.0.1" in line and complaint in line]
+    assert len(lines) == 1
+    assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"group": "talk"}, "p2 is in group 'talk', p1 in 'chat'"),
+        ({"name": "p9"}, "p9 is no other member of 'chat'"),
+        ({"members": ("p1", "p2", "p3")}, "the group of p2 is p1, p2, p3; that of p1 is p1, p2"),
+        ({"options": {"mode": "all"}}, "p2 runs frontier mode=all, p1 frontier"),
+    ],
+)
+def test_who_means_another_group_is_told_so(
+    change: dict[str, object], complaint: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    hello = msgspec.structs.replace(hello_of(config, "p2", "p1"), **change)
+
+    async def scenario() -> None:
+        async with joined(config, "p1"):
+            assert complaint in await say(config, GREETING + hello_frame(hello))
+
+    go(scenario())
+
+
+def test_two_members_that_mean_different_groups_both_say_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    other = msgspec.structs.replace(config, options={"mode": "origin"})
+
+    async def scenario() -> None:
+        async with joined(config, "p1"), joined(other, "p2") as two:
+            await until(lambda: len(_about(caplog, "frontier mode=origin")) >= 2)
+            # It is tried again and again, and not said again.
+            met = two["p2"]._transport.meet
+            calls = []
+            two["p2"]._transport.meet = lambda caller: (calls.append(caller), met(caller))
+            await until(lambda: len(calls) == 5)
+
+    go(scenario())
+    assert len(_about(caplog, "frontier mode=origin")) == 2
+
+
+def _about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [line for line in caplog.messages if words in line]
+
+
+@pytest.mark.parametrize(
+    ("frame", "complaint"),
+    [
+        (framed(Kind.PACKETS, 1, b"\xc1"), "a frame that makes no sense"),
+        (framed(Kind.PACKETS, 1, body_of([])), "a frame without packets"),
+        (framed(Kind.PACKETS, 1, body_of([b"\x91\xa1x"])), "a frame that makes no sense"),
+        (framed(Kind.HELLO, 1, b""), "a frame of kind 1"),
+        (b"\x7f\xff\xff\xff" + bytes(20), "a frame of 2,147,483,647 bytes"),
+    ],
+)
+def test_a_member_that_talks_nonsense_is_hung_up_on(
+    frame: bytes, complaint: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    hello = GREETING + hello_frame(hello_of(config, "p2", "p1"))
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            assert complaint in await say(config, hello + frame)
+            assert one["p1"].status().linked == ()
+
+    go(scenario())
+
+
+def test_who_does_not_say_who_it_is_is_not_waited_for(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, "links.hello_ms = 50")
+
+    async def scenario() -> None:
+        async with joined(config, "p1"):
+            assert "it does not say who it is" in await say(config, b"")
+
+    go(scenario())
+
+
+def test_too_many_strangers_at_once_are_hung_up_on(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            strangers = [
+                await asyncio.open_connection(*config.addresses["p1"])
+                for _ in range(MOST_STRANGERS)
+            ]
+            await until(lambda: len(groups["p1"]._transport._strangers) == MOST_STRANGERS)
+            reader, writer = await asyncio.open_connection(*config.addresses["p1"])
+            assert await reader.read() == b""
+            writer.close()
+            await (await groups["p1"].broadcast(b"not disturbed")).stable()
+            for _, one in strangers:
+                one.close()
+
+    go(scenario())
+
+
+# --- broken connections
+
+
+async def _break_all(groups: dict[str, Group]) -> None:
+    """Reset every connection, whatever is on the way."""
+    for group in groups.values():
+        for peer in group._transport.peers.values():
+            if peer.link is not None:
+                peer.link.transport.abort()
+
+
+@pytest.mark.parametrize("protocol", ["frontier", "majority-relay", "history-sets"])
+def test_broken_connections_lose_nothing(protocol: str, tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, f'protocol = "{protocol}"', "limits.window = 50")
+
+    async def publish(group: Group) -> None:
+        for number in range(200):
+            await group.broadcast(b"%d" % number)
+
+    async def read(group: Group) -> list[Message]:
+        return await take(group, 600)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            readers = [asyncio.create_task(read(group)) for group in groups.values()]
+            async with asyncio.TaskGroup() as tasks:
+                for group in groups.values():
+                    tasks.create_task(publish(group))
+                for _ in range(5):
+                    await linked(groups)
+                    await _break_all(groups)
+            for reader in readers:
+                messages = await reader
+                assert len({message.id for message in messages}) == 600
+                for name in groups:
+                    own = [message.text for message in messages if message.id.origin == name]
+                    assert own == [b"%d" % number for number in range(200)]
+
+    go(scenario())
+
+
+def test_a_member_that_missed_too_much_counts_as_crashed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = (*MEMORY, 'protocol = "majority-relay"', "links.resend_bytes = 5000")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            for _ in range(100):
+                await (await two["p1"].broadcast(bytes(100))).delivered()
+            await until(lambda: bool(two["p1"]._transport.peers["p3"].crashed))
+            assert two["p1"]._transport.peers["p3"].kept_bytes == 0
+
+    go(scenario())
+    assert any("counts as crashed: peer p3" in line for line in caplog.messages)
+
+
+def test_a_silent_link_is_dropped_and_made_again(tmp_path: Path) -> None:
+    """A member that is stopped says nothing, though its kernel goes on listening."""
+    config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 20", "links.silence_ms = 100")
+    (port,) = free_ports(1)
+    silent = socket.create_server(("127.0.0.1", port))
+
+    async def greet_and_fall_silent(reader: object, writer: asyncio.StreamWriter) -> None:
+        writer.write(GREETING + hello_frame(hello_of(config, "p2", "p1")))
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(greet_and_fall_silent, *config.addresses["p2"])
+        async with server, joined(config, "p1") as one:
+            await until(lambda: bool(one["p1"].status().linked))
+            await until(lambda: not one["p1"].status().linked)
+            await until(lambda: bool(one["p1"].status().linked))
+
+    go(scenario())
+    silent.close()
+
+
+def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    lines = ("limits.text_bytes = 1000", "limits.frame_bytes = 4000000")
+    config = group_file(tmp_path, 3, *MEMORY, *lines, "limits.queue_bytes = 4000000")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1, p2, p3 = groups.values()
+            await linked(groups)
+            # As if its process were stopped: nothing is read, and the kernel's buffers fill up.
+            for peer in p3._transport.peers.values():
+                assert peer.link is not None
+                peer.link.transport.pause_reading()
+            reading = [asyncio.create_task(take(group, 20_000)) for group in (p1, p2, p3)]
+            for _ in range(20_000):
+                await p1.broadcast(bytes(1_000))
+            for messages in await asyncio.gather(*reading):
+                assert [message.id.seq for message in messages] == list(range(1, 20_001))
+
+    go(scenario())
+    assert any("link down: peer p3" in line and "bytes wait" in line for line in caplog.messages)
+
+
+# --- the transport alone
+
+
+class Ear:
+    """A holder that only listens."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, Packet]] = []
+        self.links: list[str] = []
+        self.farewell = ""
+
+    def link_up(self, peer: str, incarnation: int) -> None:
+        self.links.append(f"up {incarnation}")
+
+    def link_down(self, peer: str) -> None:
+        self.links.append("down")
+
+    def received(self, peer: str, number: int, packets: list[tuple[Packet, int]]) -> None:
+        self.heard += [(number + place, packet) for place, (packet, _) in enumerate(packets)]
+
+    def cast_out(self, reason: str) -> None:
+        self.farewell = reason
+
+
+@asynccontextmanager
+async def transport(
+    config: Config, name: str, incarnation: int, *, resends: bool = True
+) -> AsyncIterator[tuple[Transport, Ear]]:
+    hello = msgspec.structs.replace(hello_of(config, name, name), incarnation=incarnation)
+    ear = Ear()
+    made = Transport(hello, 0, config, Codec(Frontier), ear, resends)
+    async with asyncio.TaskGroup() as tasks:
+        await made.start(tasks)
+        try:
+            yield made, ear
+        finally:
+            await made.close()
+
+
+def packet(number: int) -> Commit:
+    return Commit((Known("p1", number, 0),))
+
+
+def send(sender: Transport, to: str, number: int) -> None:
+    first = sender.number(to, 1)
+    sender.send([(to, first)], body_of([msgspec.msgpack.encode(packet(number))]), 1)
+
+
+def test_what_was_sent_before_the_link_came_up_is_sent_when_it_does(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with transport(config, "p1", 1) as (p1, _):
+            for number in (1, 2):
+                send(p1, "p2", number)
+            async with transport(config, "p2", 2) as (_, heard):
+                await until(lambda: len(heard.heard) == 2)
+                assert heard.heard == [(1, packet(1)), (2, packet(2))]
+                assert heard.links == ["up 1"]
+
+    go(scenario())
+
+
+def test_what_is_confirmed_is_not_kept(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 10")
+
+    async def scenario() -> None:
+        async with transport(config, "p1", 1) as (p1, _), transport(config, "p2", 2):
+            send(p1, "p2", 1)
+            assert p1.peers["p2"].kept_bytes > 0
+            await until(lambda: p1.peers["p2"].kept_bytes == 0)
+
+    go(scenario())
+
+
+def test_who_comes_back_as_somebody_else_is_cast_out(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with transport(config, "p1", 1) as (_, ear):
+            async with transport(config, "p2", 2):
+                await until(lambda: "up 2" in ear.links)
+            async with transport(config, "p2", 3) as (_, other):
+                await until(lambda: bool(other.farewell))
+                assert other.farewell.startswith("p2 counts as crashed: it kept nothing")
+            assert ear.links == ["up 2", "down"]
+
+    go(scenario())
+
+
+def test_without_resending_what_is_sent_to_nobody_is_gone(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with transport(config, "p1", 1, resends=False) as (p1, ear):
+            send(p1, "p2", 1)
+            async with transport(config, "p2", 2, resends=False) as (_, heard):
+                await until(lambda: "up 2" in ear.links)
+                send(p1, "p2", 2)
+                await until(lambda: bool(heard.heard))
+                assert heard.heard == [(2, packet(2))]
+            async with transport(config, "p2", 3, resends=False):
+                # Who is who, the protocol decides.
+                await until(lambda: "up 3" in ear.links)
+
+    go(scenario())
