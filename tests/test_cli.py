@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,8 @@ def test_every_command_explains_itself_by_an_example(tidings, name: str) -> None
     assert f"Example: tidings {name}" in answer.out
 
 
-def test_the_examples_work(tidings) -> None:
+def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", StringIO())
     statuses = {}
     for command in cli.app.registered_commands:
         words = str(command.epilog).removeprefix("Example: tidings ").split()

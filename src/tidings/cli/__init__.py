@@ -29,6 +29,7 @@ from tidings.cli import explore as explore
 from tidings.cli import replay as replay
 from tidings.cli import shrink as shrink
 from tidings.cli import adapt as adapt
+from tidings.cli import proxy as proxy
 # isort: on
 
 
