@@ -60,10 +60,10 @@ async def joined(config: Config, *names: str, **options: Any) -> AsyncIterator[M
         }
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def until(is_so: Callable[[], bool], every_s: float = 0.001) -> None:
     """Wait for a condition; the deadline is the test's."""
     while not is_so():
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(every_s)
 
 
 async def linked(groups: Members) -> None:

@@ -174,6 +174,7 @@ def test_a_block_that_cannot_be_is_refused(folder: Path, block: Block, complaint
 
 def test_the_runner_has_the_last_word(folder: Path) -> None:
     write(folder, "p1-1.segment", *BLOCKS)
+    write(folder, "p1-2.segment")  # begun just before the end
     write(folder, "p2-1.segment", owner=Owner("run", "p2"))
     settle(folder, "run", ["p1", "p2"], time_ns=9)
     (run,) = read_runs(folder)

@@ -156,12 +156,17 @@ def settle(folder: Path, run: str, processes: Iterable[str], time_ns: int) -> No
         paths = segments_of(folder, process)
         if not paths:
             raise DataError(f"{folder}: {process} left no segments here")
-        last = list(Reader(paths[-1]).blocks())[-1:]
-        index, life = (last[0].end, last[0].incarnation) if last else (0, 0)
+        last = next((one for path in reversed(paths) if (one := _last_block(path))), None)
+        index, life = (last.end, last.incarnation) if last is not None else (0, 0)
         block = Block(index, time_ns, life, (Mark("settle"),))
         path = next_segment(folder, process)
         opened(path).write_bytes(beginning(Owner(run, process)) + encoded(block))
         opened(path).rename(path)
+
+
+def _last_block(path: Path) -> Block | None:
+    """None for a segment that was begun just before the end."""
+    return next(reversed(list(Reader(path).blocks())), None)
 
 
 # --- reading
