@@ -416,7 +416,7 @@ def test_a_question_is_not_answered_by_holding_less() -> None:
 # --- links
 
 
-def test_a_link_that_comes_up_is_told_everything_and_answers_what_is_lacking() -> None:
+def test_when_a_link_comes_up_each_side_tells_all_it_knows() -> None:
     p1, p2 = process("p1", 3), process("p2", 3)
     p1.step(Broadcast((b"a",)))
     p1.step(Receive("p3", Holding(some("p1#1"))))
@@ -425,8 +425,16 @@ def test_a_link_that_comes_up_is_told_everything_and_answers_what_is_lacking() -
     assert state == State(held=(1, 0, 0), safe=(1, 0, 0), stable=(0, 0, 0), yours=(0, 0, 0))
     assert timers(p2.step(Receive("p1", state))) == {"pull": 100}
     ((_, state),) = sent(p2.step(LinkUp("p1", 0)))
-    assert sent(p1.step(Receive("p2", state))) == [], "p2 was told all of it"
-    behind = State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0))
+    assert sent(p1.step(Receive("p2", state))) == []
+
+
+def test_who_repeats_its_state_is_told_what_it_lacks() -> None:
+    p1 = process("p1", 3)
+    p1.step(Broadcast((b"a",)))
+    p1.step(Receive("p3", Holding(some("p1#1"))))
+    same = State((0, 0, 0), (1, 0, 0), (0, 0, 0), (1, 0, 0), asks=True)
+    assert sent(p1.step(Receive("p2", same))) == []
+    behind = State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), asks=True)
     assert sent(p1.step(Receive("p2", behind))) == [
         (("p2",), Holding(some("p1#1"))),
         (("p2",), Commit((Known("p1", 1, 0),))),

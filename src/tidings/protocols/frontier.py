@@ -441,14 +441,16 @@ class Frontier(Knowledge):
             return
         for asked in self.asked.values():
             asked.discard(peer)
-        self._say((peer,), self._state_for(peer), turn)
+        # It does the same, so neither needs an answer.
+        self._say((peer,), self._state_for(peer, asks=False), turn)
 
-    def _state_for(self, peer: str) -> State:
+    def _state_for(self, peer: str, asks: bool) -> State:
         return State(
             self._vector(self.held),
             self._vector(self.safe),
             self._vector(self.stable),
             self._vector(self.known[peer]),
+            asks,
         )
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
@@ -461,8 +463,9 @@ class Frontier(Knowledge):
             if self.mode == "origin" and waits:
                 self._remember_asked(origin, held)
         self.strangers.discard(sender)
-        self._count(turn)
-        self._complete(sender, state, turn)
+        if state.asks:
+            self._count(turn)
+            self._complete(sender, state, turn)
 
     def _complete(self, sender: str, state: State, turn: Turn) -> None:
         """Tell the sender of a STATE what it does not know."""
@@ -498,7 +501,7 @@ class Frontier(Knowledge):
 
     def _repeat(self, turn: Turn) -> None:
         for peer in self._behind():
-            self._say((peer,), self._state_for(peer), turn)
+            self._say((peer,), self._state_for(peer, asks=True), turn)
         self.doublings = min(self.doublings + 1, MOST_DOUBLINGS)
         self.asked.clear()
 

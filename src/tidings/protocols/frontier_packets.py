@@ -132,13 +132,14 @@ class Push(Packet, frozen=True, tag="push"):
 
 
 class State(Packet, frozen=True, tag="state"):
-    """All that the sender knows that concerns the other; answered with what it lacks, if any."""
+    """All that the sender knows; if it asks, it is answered with what it lacks, if anything."""
 
     held: Vector
     safe: Vector
     stable: Vector
     yours: Vector
     """What the sender knows the receiver to hold."""
+    asks: bool = False
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
