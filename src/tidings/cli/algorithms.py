@@ -10,6 +10,7 @@ from tidings.cli.common import AsJson, app, out, print_json, print_table, progre
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
 from tidings.lab.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
+from tidings.lab.compare import bounds as packet_bounds
 from tidings.lab.compare import compare as compare_all
 from tidings.protocols import PROTOCOLS
 from tidings.report import plain_table
@@ -73,6 +74,9 @@ def compare(
     ] = None,
     sizes: Annotated[str, typer.Option(help="Group sizes.")] = "3,5,10,20,50",
     messages: Annotated[int, typer.Option(help="How many messages the stream has.")] = 30,
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also what no algorithm can beat.")
+    ] = False,
     chart: Annotated[Path | None, typer.Option(help="Draw it: a .svg or .png file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,6 +108,9 @@ def compare(
         for metric in METRICS:
             out.print(plain_table(matrix(of_workload, metric)))
             out.print()
+            if bounds and (workload, metric) == ("one", "packets"):
+                out.print(plain_table(packet_bounds(numbers)))
+                out.print()
     if chart is not None:
         say(f"chart  {chart}")
 

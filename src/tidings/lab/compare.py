@@ -4,13 +4,13 @@ Fault-free, with unit delays and 32-byte texts. A run that has not come to rest 
 packets is cut, and its figures are lower bounds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from tidings.core import Packet
+from tidings.core import Packet, quorum
 from tidings.protocols import factory
 from tidings.report import line_chart
 from tidings.simulator import Plan, walk
@@ -85,7 +85,9 @@ class Cost(msgspec.Struct, frozen=True):
     cut: bool
 
 
-def measure(contender: Contender, workload: Workload, processes: int, messages: int) -> Cost:
+def measure(
+    contender: Contender, workload: Workload, processes: int, messages: int, budget: int = CUT
+) -> Cost:
     """Run the workload once and count."""
     plan = Plan(
         protocol=contender.protocol,
@@ -96,7 +98,7 @@ def measure(contender: Contender, workload: Workload, processes: int, messages: 
         gap_ms_mean=1.0,
         delay_ms_min=1.0,
         delay_ms_max=1.0,
-        budget=CUT,
+        budget=budget,
     )
     run = walk(plan, seed=1)
     return _cost(contender, workload, run, _json_bytes(plan))
@@ -149,6 +151,29 @@ def _kept(run: Run) -> dict[str, int]:
             if row.kind == "state" and row.index >= history[-1].index - len(total):
                 total[str(row.name)] += int(row.value or 0)
     return total
+
+
+BOUNDS: dict[str, Callable[[int, int], int]] = {
+    "anything: texts sent": lambda n, f: n - 1,
+    "anything: two delays": lambda n, f: n * f,
+    "anything: three delays, through the origin": lambda n, f: 2 * (n - 1) + f,
+    "relaying on the first copy, without timers": lambda n, f: (n - 1) * (f + 1),
+}
+"""The fewest packets with which one broadcast to n members survives any f crashes.
+
+Nobody may deliver before f + 1 are known to hold the message. In two delays each must hear it from
+f others who hold it; through the origin, n - 1 copies, f acknowledgements, n - 1 notices. Without
+timers everybody must be told by f + 1, since the others may crash.
+"""
+
+
+def bounds(sizes: Sequence[int]) -> list[dict[str, str]]:
+    """One row per bound, one column per size, as in ``matrix``."""
+    return [
+        {"packets at least": name}
+        | {f"n={size}": _short(bound(size, quorum(size) - 1)) for size in sizes}
+        for name, bound in BOUNDS.items()
+    ]
 
 
 def contender_of(words: str) -> Contender:
