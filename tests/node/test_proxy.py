@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_groups import (
+    Members,
+    assert_all_hold,
+    everywhere_delivered,
+    go,
+    group_file,
+    linked,
+    traced,
+)
 
+from tidings import join
 from tidings.core import DataError, UsageError
 from tidings.node import faulty_links
 from tidings.node.config import Address, parse_config
@@ -617,6 +627,67 @@ async def test_a_group_file_that_cannot_be_rewritten_is_told_so() -> None:
             DataError, match=r"some/group\.toml: cannot be rewritten; write members"
         ):
             links.group_file_for("p2", text, PATH)
+
+
+# --- real members
+
+
+def everywhere(act: Callable[[Link], None]) -> Callable[[Proxy], None]:
+    return lambda links: [act(link) for link in links] and None
+
+
+def refuse_and_reset(links: Proxy) -> None:
+    links["p1", "p3"].refuse()
+    links["p1", "p3"].reset()
+
+
+FAULTS: dict[str, tuple[Callable[[Proxy], None], tuple[str, str] | None]] = {
+    "delay": (everywhere(lambda link: link.delay(5, jitter_ms=10)), None),
+    "throttle": (lambda links: links["p1", "p3"].throttle(20_000), None),
+    "reset in mid-frame": (everywhere(lambda link: link.reset(after=70)), None),
+    "half-open": (lambda links: links["p1", "p2"].half_open(), None),
+    "half-open for who called": (lambda links: links["p3", "p1"].half_open(), ("p1", "p3")),
+    "one-way cut": (lambda links: links["p3", "p1"].cut(), ("p1", "p3")),
+    "hole": (lambda links: links["p1", "p2"].hole(), ("p2", "p1")),
+    "part": (lambda links: links.part({"p1", "p2"}, {"p3"}), ("p3", "p2")),
+    "refuse": (refuse_and_reset, ("p1", "p3")),
+}
+"""What happens, and who notices that it has lost whom, if anybody does."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_members_lose_nothing_by_it(fault: str, tmp_path: Path) -> None:
+    """Everybody broadcasts before the fault, during it, and when it is healed."""
+    impatient = ("links.alive_ms = 20", "links.silence_ms = 200", "links.hello_ms = 200")
+    config = group_file(tmp_path, 3, "durable = false", *impatient)
+    happen, noticed = FAULTS[fault]
+
+    def has_noticed(groups: Members) -> bool:
+        return noticed is None or noticed[1] not in groups[noticed[0]].status().linked
+
+    async def scenario() -> None:
+        async with Proxy(config.addresses, seed=1) as links, AsyncExitStack() as stack:
+            groups = {
+                name: await stack.enter_async_context(join(name, links.config_for(name, config)))
+                for name in config.members
+            }
+            await linked(groups)
+            assert sum(link.bytes_passed for link in links) > 0, "they call through the proxy"
+            for act in (None, happen, Proxy.heal):
+                if act is not None:
+                    act(links)
+                receipts = [
+                    await group.broadcast(f"{number} of {name}".encode())
+                    for number in range(10)
+                    for name, group in groups.items()
+                ]
+                if act is happen:
+                    await receipts[0].delivered()  # p1 is always with somebody
+                    await until(lambda: has_noticed(groups))
+            await everywhere_delivered(groups, dict.fromkeys(config.members, 30))
+
+    go(scenario(), DEADLINE_S)
+    assert_all_hold(traced(config))
 
 
 # --- without a loop

@@ -8,7 +8,8 @@
 
 A member still listens where it always did; but where it calls another there is now a *door* of
 the proxy, one for each pair of caller and called. So every member has its own idea of the others'
-addresses: ``addresses_for`` says which, ``group_file_for`` writes them into a group file.
+addresses: ``addresses_for`` says which, ``config_for`` and ``group_file_for`` put them where
+a member finds them.
 
 ``links["p1", "p2"]`` is what p1 says to p2, whoever called whom. It can suffer
 
@@ -37,8 +38,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Protocol, Self, TypeVar
 
+import msgspec
+
 from tidings.core import DataError, UsageError, ordered
-from tidings.node.config import MIB, Address, line_of, parse_config
+from tidings.node.config import MIB, Address, Config, line_of, parse_config
 from tidings.node.faulty_links import Door, Link, bound
 from tidings.node.injector import LinkName
 
@@ -95,6 +98,10 @@ class Proxy:
             name: self.addresses[name] if name == member else self[member, name].door.address
             for name in self.members
         }
+
+    def config_for(self, member: str, config: Config) -> Config:
+        """The configuration with which this member joins through the proxy."""
+        return msgspec.structs.replace(config, addresses=self.addresses_for(member))
 
     def group_file_for(self, member: str, text: str, path: Path) -> str:
         """A group file as this member must read it; ``path`` is where the text is from."""
