@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tidings.cli.proxy import VERBS
 from tidings.node.config import read_config
 
 COMMAND = Path(sys.executable).with_name("tidings")
@@ -257,3 +258,31 @@ def test_65_when_the_group_file_is_wrong(tidings) -> None:
     told = tidings("proxy", "group.toml")
     assert told.status == 65
     assert "group.toml:5: members.p2: 10.0.0.2:7002 is not on loopback" in told.err
+
+
+# --- the guide
+
+GUIDE = (Path(__file__).parent.parent / "docs" / "network-faults.md").read_text()
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+    return found
+
+
+def test_the_commands_of_the_guide_are_obeyed(tidings, commands) -> None:
+    Path("group.toml").write_text(FILE)
+    commands(*block("text").splitlines())
+    told = tidings("proxy", "group.toml")
+    assert (told.status, told.err) == (0, "")
+    assert set(VERBS) <= set(block("text").split())
+
+
+def test_the_program_of_the_guide_runs(tidings) -> None:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    text = FILE
+    for number, one in enumerate(sockets, start=1):
+        text = text.replace(f"127.0.0.1:700{number}", f"127.0.0.1:{one.getsockname()[1]}")
+        one.close()
+    Path("group.toml").write_text(text)
+    exec(compile(block("python"), "network-faults.md", "exec"), {"__name__": "guide"})

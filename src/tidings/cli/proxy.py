@@ -130,9 +130,9 @@ class Commands:
         name, _, rest = line.partition(" ")
         if name == "at":
             return self._at(rest.strip())
-        if name not in _VERBS:
-            raise UsageError(f"unknown command {name!r}; known: {', '.join([*_VERBS, 'at'])}")
-        verb = _VERBS[name]
+        if name not in VERBS:
+            raise UsageError(f"unknown command {name!r}; known: {', '.join([*VERBS, 'at'])}")
+        verb = VERBS[name]
         words = re.fullmatch(verb.how, rest.strip())
         if words is None:
             raise UsageError(f"write: {verb.example}")
@@ -234,7 +234,7 @@ class Verb(NamedTuple):
 
 
 _LINKS = r"(?P<links>\S.*?)"
-_VERBS = {
+VERBS = {
     "delay": Verb(
         rf"{_LINKS}\s+(?P<ms>[\d.]\S*)(?:\s+jitter\s+(?P<jitter>\S+))?",
         _delay,
