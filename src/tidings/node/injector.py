@@ -13,7 +13,8 @@ and, so that nothing is held back for ever, now and then (a timer of 50 ms is of
         ...  # the same
 
 When a connection breaks, ``forget`` its link: what was on the way is gone, and no later connection
-may bring it. That is the whole hook. The injector is pure: it has no clock and no socket, and
+may bring it. Where packets get lost, the process is told so once, by ``Start(lossy=True)``. That is
+the whole hook. The injector is pure: it has no clock and no socket, and
 takes packets for opaque objects. Only orders that name a kind of packet look at them, through
 ``kind_of``; a transport whose packets come in pairs or triples says there how to find it.
 
