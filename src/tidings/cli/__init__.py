@@ -24,6 +24,8 @@ from tidings.core import Exit, TidingsError
 from tidings.cli import simulate as simulate
 from tidings.cli import audit as audit
 from tidings.cli import demo as demo
+from tidings.cli import node as node
+from tidings.cli import chat as chat
 from tidings.cli import algorithms as algorithms
 from tidings.cli import explore as explore
 from tidings.cli import replay as replay

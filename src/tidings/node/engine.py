@@ -8,6 +8,7 @@ next commit.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,7 @@ class Engine:
         self.error: BaseException | None = None
         self.ticks = 0
         self.commits = 0
+        self.commit_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._encode = msgspec.msgpack.Encoder().encode
         self._inbox: list[Any] = []
@@ -468,6 +470,7 @@ class Engine:
 
     def _write(self, ticks: Sequence[Tick]) -> None:
         assert self.log is not None, "there is no disk"
+        begin_s = time.perf_counter()
         held: Ranges = {}
         for tick in ticks:
             merge(held, tick.held)
@@ -478,6 +481,7 @@ class Engine:
             sum(tick.messages for tick in ticks),
         )
         self.commits += 1
+        self.commit_s += time.perf_counter() - begin_s
 
     def _rotate(self, checkpoint: Checkpoint, index: int) -> None:
         assert self.log is not None, "there is no disk"

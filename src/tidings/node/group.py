@@ -15,6 +15,7 @@ restart.
 import asyncio
 import random
 import secrets
+import time
 from asyncio import TaskGroup, timeout
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from contextlib import suppress
 from heapq import heappop, heappush
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
@@ -43,6 +44,9 @@ from tidings.node.logs import get_logger
 from tidings.node.tracing import Stretch, Tracer
 from tidings.node.transport import Transport
 from tidings.node.wire import Codec, Hello
+
+if TYPE_CHECKING:
+    from tidings.node.metrics import Metrics
 
 Acknowledge = Literal["next", "explicitly"]
 """When a message counts as processed: when the next one is asked for, or when the program says."""
@@ -170,6 +174,9 @@ class Group:
         self._is_reader_waiting = False
         self._last: Message | None = None
         self._taken: dict[str, int] = {}
+        self._metrics: Metrics | None = None
+        self._flights: deque[tuple[int, float]] = deque()
+        """The first message of each batch that is under way, and since when."""
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
 
@@ -222,11 +229,25 @@ class Group:
         records = recovered.records if recovered is not None else None
         engine.post(Start(hello.incarnation, records))
         try:
+            self._tell_metrics()
             await self._transport.start(self._tasks)
         except BaseException:
             self._commits.cancel()
-            engine.close()
+            self._close(engine)
             raise
+
+    def _tell_metrics(self) -> None:
+        """To Prometheus, if the group file says where."""
+        if self.name in self.config.metrics:
+            from tidings.node.metrics import Metrics
+
+            self._metrics = Metrics(self)
+            self._metrics.listen(self.config.metrics[self.name])
+
+    def _close(self, engine: Engine) -> None:
+        engine.close()
+        if self._metrics is not None:
+            self._metrics.close()
 
     async def __aexit__(
         self,
@@ -245,7 +266,7 @@ class Group:
                 is_ours = isinstance(error, asyncio.CancelledError)
                 await self._tasks.__aexit__(*((kind, error, trace) if is_ours else (None,) * 3))
             finally:
-                engine.close()
+                self._close(engine)
                 self.failed(Closed(f"{self.name} has left the group"))
         if error is None and engine.error is not None:
             raise engine.error
@@ -405,6 +426,8 @@ class Group:
     def accepted(self, first: MessageId) -> None:
         if self._offset is None:
             self._offset = first.seq - 1
+        if self._metrics is not None:
+            self._flights.append((first.seq - self._offset, time.perf_counter()))
 
     def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None:
         for origin, first, count in told:
@@ -412,12 +435,19 @@ class Group:
             if origin == self.name:
                 self._advance(self._delivered, first + count - 1)
                 self._make_room()
+                if self._metrics is not None:
+                    self._land(self._metrics)
         if self._listen:
             self._unread.extend(messages)
             self._tell_news()
         else:
             for origin, first, count in told:
                 self._taken[origin] = first + count - 1
+
+    def _land(self, metrics: "Metrics") -> None:
+        """Note how long the batches took whose first message is delivered."""
+        while self._flights and self._flights[0][0] <= self._delivered.reached:
+            metrics.delivery.observe(time.perf_counter() - self._flights.popleft()[1])
 
     def replayed(self, messages: Sequence[Message]) -> None:
         if self._listen:

@@ -11,6 +11,7 @@ Nothing here waits for a slow member: what does not fit into its queue costs it 
 """
 
 import asyncio
+import os
 import random
 from asyncio import TaskGroup, timeout
 from collections import deque
@@ -205,7 +206,7 @@ class Transport:
             )
         except OSError as fault:
             raise EnvironmentMissing(
-                f"{self.me} cannot listen on {address}: {fault.strerror}"
+                f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
             ) from None
         members = self.config.members
         for name in members[members.index(self.me) + 1 :]:
@@ -254,7 +255,8 @@ class Transport:
             except TimeoutError:
                 self._complain(peer.name, "cannot be reached: no answer")
             except OSError as fault:
-                self._complain(peer.name, f"cannot be reached: {fault.strerror or fault}")
+                words = os.strerror(fault.errno) if fault.errno else str(fault)
+                self._complain(peer.name, f"cannot be reached: {words}")
             if connection is not None and connection.is_up:
                 back_off_ms = links.back_off_ms_min
                 await connection.lost

@@ -1,0 +1,94 @@
+"""What Prometheus may ask of a member, on an address of its own on loopback.
+
+Nothing is counted for it on the way of a message: the numbers are there anyway and are read when
+somebody asks. Only the time that broadcasts take is written down, once for each batch of them.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidings.core import EnvironmentMissing
+from tidings.node.config import Address
+
+BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The metrics of one member; ``source`` is its Group, which is not imported here."""
+
+    def __init__(self, source: Any) -> None:
+        self.registry = CollectorRegistry()
+        self.delivery = Histogram(
+            "tidings_delivery_seconds",
+            "From a broadcast to its delivery here, which means that half of the members hold it.",
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self.registry.register(_Reader(source))
+        self._server: WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def listen(self, address: Address) -> None:
+        try:
+            self._server, self._thread = start_http_server(
+                address.port, addr=address.host, registry=self.registry
+            )
+        except OSError as fault:
+            raise EnvironmentMissing(f"no metrics on {address}: {fault.strerror}") from None
+
+    def close(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+            self._server = None
+
+
+class _Reader(Collector):
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def collect(self) -> Iterator[Metric]:
+        group = self.source
+        status, engine = group.status(), group._engine
+        yield _counter("broadcasts", "Own messages that were accepted.", status.broadcast)
+        yield _gauge("waiting", "Own messages not yet known to be safe.", status.waiting)
+        yield _gauge("unread", "Messages that wait for the application.", status.unread)
+        yield _gauge("log_bytes", "Length of the durable log.", status.log_bytes)
+        yield _counter("ticks", "Times that the process was stepped.", engine.ticks)
+        yield _counter("commits", "Writes to the durable log.", engine.commits)
+        yield _counter("commit_seconds", "Time that they took.", engine.commit_s)
+        yield _by("delivered", "Last message delivered.", "origin", status.delivered)
+        yield _by("stable", "Last message that all members hold.", "origin", status.stable)
+        peers = group._transport.peers
+        linked = {name: float(name in status.linked) for name in peers}
+        yield _by("link_up", "Whether there is a link.", "peer", linked)
+        for direction in ("sent", "received"):
+            counts = {name: getattr(peer, f"bytes_{direction}") for name, peer in peers.items()}
+            family = CounterMetricFamily(
+                f"tidings_bytes_{direction}", f"Bytes {direction}.", labels=["peer"]
+            )
+            for name, count in counts.items():
+                family.add_metric([name], count)
+            yield family
+
+
+def _counter(name: str, help_text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"tidings_{name}", help_text, value=value)
+
+
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tidings_{name}", help_text, value=value)
+
+
+def _by(name: str, help_text: str, label: str, values: dict[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"tidings_{name}", help_text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
