@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from tidings.core.effects import Effect
 from tidings.core.events import Event
 from tidings.core.group import Members
-from tidings.core.message import MessageId
+from tidings.core.message import Message, MessageId
 from tidings.core.state import copied, fingerprint, measured, shown
 
 Choose = Callable[[str, Sequence[int]], int]
@@ -60,6 +60,10 @@ class Process(ABC):
     def checkpoint(self) -> Checkpoint | None:
         """How to begin a new log; None if there is no shorter way than all records."""
         return None
+
+    def messages_in(self, records: Sequence[Any]) -> list[Message]:
+        """The messages whose texts stand in these records, in the order of the records."""
+        return []
 
     def check(self, group: Mapping[str, "Process"]) -> None:  # noqa: B027 - many have nothing to say
         """Assert what must be true of this process among all, which only a simulator can see."""

@@ -229,6 +229,14 @@ class Log(Process):
         pins = (Pinned(member, incarnation) for member, incarnation in self.pinned.items())
         return Checkpoint((*cursors, *pins), dict(self.forgotten))
 
+    def messages_in(self, records: Sequence[Any]) -> list[Message]:
+        return [
+            Message(one, text)
+            for record in records
+            if isinstance(record, Stored)
+            for one, text in zip(record.batch.ids(), record.batch.texts, strict=True)
+        ]
+
     def _restore(self, records: Iterable[Record]) -> None:
         """What earlier lives wrote down."""
         stored: dict[str, list[Batch]] = {member: [] for member in self.members}
