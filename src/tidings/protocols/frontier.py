@@ -401,7 +401,7 @@ class Frontier(Knowledge):
             origin = one.origin
             first = max(one.first, self.forgotten[origin] + 1)
             last = min(one.last, self.held[origin])
-            if first <= self.spilled[origin]:
+            if first <= last and first <= self.spilled[origin]:
                 # Who asked will ask for the rest when it has got this.
                 last = min(last, self.spilled[origin])
                 turn.said.append(Recall(asker, MessageId(origin, first), last))
@@ -439,8 +439,7 @@ class Frontier(Knowledge):
             self._reject(peer, reason, turn)
             self._say((peer,), Refusal(peer, reason), turn)
             return
-        for asked in self.asked.values():
-            asked.discard(peer)
+        self.asked = {one: rest for one, asked in self.asked.items() if (rest := asked - {peer})}
         # It does the same, so neither needs an answer.
         self._say((peer,), self._state_for(peer, asks=False), turn)
 
@@ -493,10 +492,11 @@ class Frontier(Knowledge):
 
     def _behind(self) -> list[str]:
         """Those whose links are up and who are not known to hold the same, no less and no more."""
+        unavailable = self.down | self.refused
         return [
             peer
             for peer in self.others
-            if self.known[peer] != self.held and peer not in self.down | self.refused
+            if self.known[peer] != self.held and peer not in unavailable
         ]
 
     def _repeat(self, turn: Turn) -> None:
