@@ -48,17 +48,20 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 def test_what_was_committed_is_there_again(log: Log, tmp_path: Path) -> None:
     log.commit((stored(1), Pinned("p2", 5)), b"block", {"p1": (1, 1)}, messages=1)
-    log.commit((Delivered((1, 0)),))
+    log.commit((Delivered((1, 0)),), delivered={"p1": 1})
     log.close()
-    found = recovered(tmp_path)
-    assert found == Recovered(
-        Identity(17), (stored(1), Pinned("p2", 5), Delivered((1, 0))), [b"block"], 0
+    assert recovered(tmp_path) == Recovered(
+        Identity(17),
+        (stored(1), Pinned("p2", 5), Delivered((1, 0))),
+        [b"block"],
+        index=0,
+        delivered={"p1": 1},
     )
 
 
 def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -> None:
     log.close()
-    assert recovered(tmp_path) == Recovered(Identity(17), (), [], 0)
+    assert recovered(tmp_path) == Recovered(Identity(17), (), [], 0, {})
 
 
 def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_path: Path) -> None:
@@ -261,7 +264,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> None:
     for seq in (2, 4, 6):
-        log.commit((stored(seq - 1), stored(seq)), b"", {"p1": (seq - 1, seq)}, messages=2)
+        records = (stored(seq - 1), stored(seq))
+        log.commit(records, b"", {"p1": (seq - 1, seq)}, messages=2, delivered={"p1": seq})
         log.begin_segment((Delivered((seq, 0)),), index=seq)
     log.forget({"p1": 3}, KEEP_NOTHING)
     assert len(list(tmp_path.glob("*.log"))) == 3
@@ -275,7 +279,9 @@ def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> 
         *(Delivered((4, 0)), stored(5), stored(6)),
         Delivered((6, 0)),
     )
-    assert found.index == 6
+    assert (found.index, found.delivered) == (6, {"p1": 6})
+    assert log.first_kept("p1") == 5
+    assert log.first_kept("p2") is None
 
 
 def test_the_segment_being_written_is_never_forgotten(log: Log) -> None:

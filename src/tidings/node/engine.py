@@ -99,6 +99,7 @@ class Tick:
         "after",
         "block",
         "checkpoint",
+        "delivered",
         "frames",
         "held",
         "index",
@@ -112,6 +113,7 @@ class Tick:
         self.records: list[Any] = []
         self.held: Ranges = {}
         self.messages = 0
+        self.delivered: dict[str, int] = {}
         self.items: list[Any] = []
         """Of the trace; a packet that is sent keeps its place with None until it has a number."""
         self.packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
@@ -294,6 +296,15 @@ class Engine:
 
         self._disk.submit(read)
 
+    async def recall(self, first: MessageId, last: int) -> dict[int, Message]:
+        """Messages of one origin from the log, or the first of them if they are many."""
+        log = self.log
+        assert log is not None, "there is no disk to read from"
+        origin, begin = first
+        reading = self._loop.run_in_executor(self._disk, log.recall, origin, begin, last)
+        found = self.process.messages_in(await reading)
+        return {one.id.seq: one for one in found if one.id.origin == origin}
+
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to
         encoded = self._encode(effect.packet)
@@ -321,6 +332,9 @@ class Engine:
                 texts = [message.text for message in messages[start : start + count]]
                 tick.items.append(Span("deliver", origin, first, count, digests(texts)))
                 start += count
+        if self.log is not None:
+            for origin, first, count in told:
+                tick.delivered[origin] = first + count - 1
         tick.after.append((self._hand_over, (messages, told)))
 
     def _hand_over(self, delivered: tuple[Sequence[Message], Sequence[Stretch]]) -> None:
@@ -472,13 +486,16 @@ class Engine:
         assert self.log is not None, "there is no disk"
         begin_s = time.perf_counter()
         held: Ranges = {}
+        delivered: dict[str, int] = {}
         for tick in ticks:
             merge(held, tick.held)
+            delivered |= tick.delivered
         self.log.commit(
             tuple([record for tick in ticks for record in tick.records]),
             b"".join([tick.block for tick in ticks]),
             held,
             sum(tick.messages for tick in ticks),
+            delivered,
         )
         self.commits += 1
         self.commit_s += time.perf_counter() - begin_s

@@ -18,7 +18,7 @@ import secrets
 import time
 from asyncio import TaskGroup, timeout
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
 from pathlib import Path
@@ -106,8 +106,9 @@ class Status(msgspec.Struct, frozen=True):
     waiting: int
     """How many are not yet known to be held by half of the members."""
     delivered: dict[str, int]
-    """Of each origin the last message delivered in this life."""
+    """Of each origin the last message delivered; in a durable group, in all lives."""
     stable: dict[str, int]
+    """Of each origin the last message that all members are known to hold, in this life."""
     unread: int
     """How many wait for the program."""
     log_bytes: int
@@ -225,6 +226,8 @@ class Group:
             resends=not process.recovers,
         )
         self._engine, self._error = engine, None
+        if recovered is not None:
+            self._delivered_upto = dict(recovered.delivered)
         self._commits = self._tasks.create_task(engine.commit_forever())
         records = recovered.records if recovered is not None else None
         engine.post(Start(hello.incarnation, records))
@@ -389,19 +392,47 @@ class Group:
             if self._engine is not None:
                 self._engine.wake()
 
+    async def history(self, first: MessageId | str) -> AsyncIterator[Message]:
+        """What a durable member still keeps of one origin: from this message to the last delivered.
+
+        How much is kept of what every member has, ``[retention]`` in the group file says.
+        """
+        asked = MessageId.parse(first) if isinstance(first, str) else first
+        engine = self._joined()
+        if engine.log is None:
+            raise UsageError(f"{self.name} keeps no history: the group is not durable")
+        origin, seq = asked
+        last = self._delivered_upto.get(origin, 0)
+        while seq <= last:
+            found = await engine.recall(MessageId(origin, seq), last)
+            if seq not in found:
+                raise self._not_kept(MessageId(origin, seq), engine.log)
+            while seq in found and seq <= last:
+                yield found[seq]
+                seq += 1
+
+    def _not_kept(self, message: MessageId, log: Log) -> UsageError:
+        first = log.first_kept(message.origin)
+        kept = f"{MessageId(message.origin, first)} on" if first is not None else "nothing"
+        return UsageError(
+            f"{message} is no longer kept by {self.name}: of {message.origin} it keeps {kept} "
+            "(see [retention] in the group file)"
+        )
+
     # --- asking
 
     def why(self, message: MessageId | str) -> str:
         """What a message waits for here, in words."""
         asked = MessageId.parse(message) if isinstance(message, str) else message
+        return self._joined().process.why(asked)
+
+    def _joined(self) -> Engine:
         if self._engine is None:
             raise Closed(f"{self.name} has not joined; write: async with")
-        return self._engine.process.why(asked)
+        return self._engine
 
     def status(self) -> Status:
-        engine = self._engine
-        if engine is None:
-            raise Closed(f"{self.name} has not joined; write: async with")
+        engine = self._joined()
         peers = self._transport.peers
         return Status(
             member=self.name,

@@ -86,6 +86,8 @@ class Recovered(msgspec.Struct, frozen=True):
     """The trace of what has happened, as far back as the log goes."""
     index: int
     """Which place in the history of the member comes next, unless the blocks go further."""
+    delivered: dict[str, int]
+    """Of each origin the last message that was delivered."""
 
 
 class Beginning(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
@@ -95,6 +97,7 @@ class Beginning(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
     identity: Identity
     index: int
     """Which place in the history of the member comes next."""
+    delivered: dict[str, int]
     records: msgspec.Raw
 
 
@@ -107,6 +110,8 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit"):
     held: Ranges
     """Of each origin the first and the last message in the records."""
     messages: int
+    delivered: dict[str, int]
+    """Of each origin of which one was delivered, the last."""
 
 
 class Page(msgspec.Struct):
@@ -185,6 +190,7 @@ class Log:
         self._segments = segments
         self._number = number
         self._decode = decode
+        self._delivered: dict[str, int] = {}
         self._file = -1
         self._lock = -1
 
@@ -199,9 +205,12 @@ class Log:
         block: bytes = b"",
         held: Ranges | None = None,
         messages: int = 0,
+        delivered: dict[str, int] | None = None,
     ) -> None:
         """Write, and return when it is on disk."""
-        self._append(Commit(msgspec.Raw(_encode(records)), block, held or {}, messages))
+        raw = msgspec.Raw(_encode(records))
+        self._append(Commit(raw, block, held or {}, messages, delivered or {}))
+        self._delivered |= delivered or {}
 
     def begin_segment(self, records: tuple[Any, ...], index: int) -> None:
         """Go on in a new file; the records stand for all before them, except the messages."""
@@ -214,7 +223,7 @@ class Log:
         self._segments.append(Segment(path, bytes=len(_FIRST_LINE)))
         self.size += len(_FIRST_LINE)
         raw = msgspec.Raw(_encode(records))
-        self._append(Beginning(self.about, self.identity, index, raw))
+        self._append(Beginning(self.about, self.identity, index, self._delivered, raw))
         with _told(path):
             _sync_folder(self._folder)
 
@@ -231,6 +240,12 @@ class Log:
             segment.add(len(data), entry.held, entry.messages)
         else:
             segment.bytes += len(data)
+
+    def first_kept(self, origin: str) -> int | None:
+        """The first message of an origin that may still be read back."""
+        return min(
+            (one.held[origin][0] for one in self._segments if origin in one.held), default=None
+        )
 
     def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
         """The records about these messages, or the first of them if they are many."""
@@ -313,6 +328,7 @@ def open_log(
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
     log = Log(folder, about, identity, reader.segments, reader.number, reader.decode)
     log._lock = lock
+    log._delivered = dict(reader.delivered)
     return log, found
 
 
@@ -329,6 +345,7 @@ class _Reader:
         self.records: list[Any] = []
         self.blocks: list[bytes] = []
         self.index = 0
+        self.delivered: dict[str, int] = {}
         self.decode = Decoders(kind)
 
     def read(self) -> Recovered | None:
@@ -336,7 +353,9 @@ class _Reader:
             self._read_segment(path, is_last=path == self.paths[-1])
         if self.identity is None:
             return None
-        return Recovered(self.identity, tuple(self.records), self.blocks, self.index)
+        return Recovered(
+            self.identity, tuple(self.records), self.blocks, self.index, self.delivered
+        )
 
     def _read_segment(self, path: Path, is_last: bool) -> None:
         with _told(path):
@@ -385,6 +404,7 @@ class _Reader:
             if entry.block:
                 self.blocks.append(entry.block)
         self.records += records
+        self.delivered |= entry.delivered
         self.number = number + 1
 
     def _begin(self, path: Path, number: int, entry: Beginning) -> None:
