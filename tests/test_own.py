@@ -14,9 +14,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
-from tidings.core import DataError, MessageId, Process, UsageError, take_first
+from tidings.core import (
+    DataError,
+    Effect,
+    Event,
+    MessageId,
+    Process,
+    Start,
+    UsageError,
+    take_first,
+)
 from tidings.core.anything import deep_fingerprint
 from tidings.core.state import copied, fingerprint, measured, shown
 from tidings.protocols import factory
@@ -121,6 +131,106 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
     twin["dataclass"].items.add("new")
     twin["node"].peers[0].name = "b"
     assert fingerprint(state) == before != fingerprint(twin)
+
+
+class Record(msgspec.Struct):
+    acks: set[str]
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    acks: Any
+
+
+class Waiting(NamedTuple):
+    number: int
+
+
+class Done(NamedTuple):
+    number: int
+
+
+class Asked(msgspec.Struct, frozen=True):
+    number: int
+
+
+class Answered(msgspec.Struct, frozen=True):
+    number: int
+
+
+class Bookkeeper(Process):
+    """Holds the same record in an index and in a queue, and knows its own method."""
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        record = Record(set())
+        self.index = {"m": record}
+        self.queue = [record]
+        self.handler = self.note
+
+    def note(self, who: str) -> None:
+        self.index["m"].acks.add(who)
+
+    def step(self, event: Event) -> list[Effect]:
+        self.handler("p2")
+        return []
+
+
+def test_what_is_held_twice_is_one_thing_in_a_fork_too() -> None:
+    process = Bookkeeper("p1", ("p1", "p2"), take_first)
+    twin = process.fork(take_first).fork(take_first)
+    twin.step(Start())
+    assert twin.queue[0].acks == {"p2"}
+    assert process.queue[0].acks == set()
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda shared: Sealed(shared),
+        lambda shared: (1, shared),
+        lambda shared: Done(shared),
+        lambda shared: Sealed((Sealed(shared),)),
+    ],
+    ids=["struct", "tuple", "named tuple", "struct in a struct"],
+)
+def test_what_is_frozen_outside_may_change_inside(hold: Any) -> None:
+    shared: set[int] = set()
+    twin = copied({"frozen": hold(shared), "shared": shared})
+    twin["shared"].add(1)
+    assert shared == set()
+    assert twin["frozen"] == hold({1})
+
+
+def test_what_cannot_change_is_not_copied() -> None:
+    fixed = Sealed((Asked(1), MessageId("p1", 1), frozenset((1, 2))))
+    assert copied(fixed) is fixed
+
+
+def test_values_of_different_kinds_are_different_states() -> None:
+    different: list[Any] = [
+        [],
+        set(),
+        {},
+        Waiting(1),
+        Done(1),
+        Asked(1),
+        Answered(1),
+        Sealed(Asked(1)),
+        Sealed(Answered(1)),
+        [Waiting(1)],
+        [Done(1)],
+        {Waiting(1)},
+        {Done(1)},
+        {Waiting(1): 1},
+        {Done(1): 1},
+    ]
+    assert len({fingerprint({"value": value}) for value in different}) == len(different)
+
+
+def test_sets_in_structs_and_of_sets_have_no_order() -> None:
+    words = [f"word {number}" for number in range(20)]
+    for one in (lambda some: Sealed(set(some)), lambda some: {frozenset((word,)) for word in some}):
+        assert fingerprint(one(words)) == fingerprint(one(words[::-1]))
 
 
 def test_a_copy_keeps_what_kind_of_dict_it_is() -> None:

@@ -43,7 +43,7 @@ def _taken_apart(value: Any, within: Path) -> Any:
     within = (*within, id(value))
     match value:
         case type() | FunctionType() | BuiltinFunctionType() | MethodType():
-            return ["name", _full_name(value)]
+            return ["name", full_name(value)]
         case OrderedDict():
             parts = [_taken_apart(item, within) for item in value.items()]
         case dict():
@@ -58,14 +58,14 @@ def _taken_apart(value: Any, within: Path) -> Any:
             parts = [_taken_apart(getattr(value, name), within) for name in value.__struct_fields__]
         case _:
             parts = [_taken_apart(part, within) for part in _parts(value)]
-    return [_full_name(kind), parts]
+    return [full_name(kind), parts]
 
 
 def _sorted(values: Iterable[Any], within: Path) -> list[Any]:
     return sorted((_taken_apart(value, within) for value in values), key=_encode)
 
 
-def _full_name(value: Any) -> str:
+def full_name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 

@@ -8,7 +8,7 @@ from tidings.core.effects import Effect
 from tidings.core.events import Event
 from tidings.core.group import Members
 from tidings.core.message import Message, MessageId
-from tidings.core.state import copied, fingerprint, measured, shown
+from tidings.core.state import Memo, copied_state, fingerprint, measured, shown
 
 Choose = Callable[[str, Sequence[int]], int]
 """``choose(label, weights)`` draws a position in ``weights``: the only randomness there is.
@@ -108,7 +108,9 @@ class Process(ABC):
     def fork(self, choose: Choose) -> Self:
         """A twin in the same state that shares nothing mutable with this one."""
         twin = object.__new__(type(self))
-        vars(twin).update((name, copied(value)) for name, value in self.state().items())
+        # Whatever in the state knows the process itself is to know the twin.
+        memo: Memo = {id(self): twin}
+        vars(twin).update(copied_state(self.state(), memo))
         twin.choose = choose
         return twin
 

@@ -7,38 +7,98 @@ goes too (anything.py).
 
 import copy
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tidings.core.anything import deep_fingerprint
+from tidings.core.anything import deep_fingerprint, full_name
 from tidings.core.errors import DataError
 from tidings.core.intervals import IntervalSet
-from tidings.core.message import MessageId
+from tidings.core.message import Message, MessageId
 
-_ATOMS = frozenset((str, int, bytes, float, bool, type(None), MessageId))
+_ATOMS = frozenset((str, int, bytes, float, bool, type(None), MessageId, Message))
+"""Of these one object will do for all: they cannot change."""
 _encode = msgspec.msgpack.Encoder().encode
+
+Memo = dict[int, Any]
+"""What was copied already, by the identity of the original; as ``copy.deepcopy`` keeps it."""
 
 
 def copied(value: Any) -> Any:
-    """A copy that shares only what cannot change."""
-    kind = type(value)
-    if kind in _ATOMS or kind is frozenset:
-        return value
-    if kind is dict:
-        return {key: copied(item) for key, item in value.items()}
-    if kind is list:
-        return [copied(item) for item in value]
-    if kind is set or kind is IntervalSet:
-        return value.copy()
-    if isinstance(value, tuple) and _is_made_of_atoms(value):
-        return value
-    if isinstance(value, msgspec.Struct) and value.__struct_config__.frozen:
-        return value
+    """A copy that shares only what cannot change; what is held twice is held twice there, too."""
+    return copied_state({"": value}, {})[""]
+
+
+def copied_state(state: dict[str, Any], memo: Memo) -> dict[str, Any]:
+    """A copy of every value; what two of them hold in common, their copies hold in common."""
     try:
-        return copy.deepcopy(value)
+        return {
+            name: value if type(value) in _ATOMS else _copied(value, memo)
+            for name, value in state.items()
+        }
     except TypeError as fault:
         raise DataError(f"not everything in a process's state can be copied: {fault}") from None
+
+
+def _copied(value: Any, memo: Memo) -> Any:
+    kind: Any = type(value)
+    if kind is tuple and _is_made_of_atoms(value):
+        return value
+    me = id(value)
+    if me in memo:
+        return memo[me]
+    if kind is dict:
+        twin: Any = {}
+        memo[me] = twin
+        for key, item in value.items():
+            twin[key if type(key) in _ATOMS else _copied(key, memo)] = (
+                item if type(item) in _ATOMS else _copied(item, memo)
+            )
+        return twin
+    if kind is list:
+        twin = memo[me] = []
+        twin += [item if type(item) in _ATOMS else _copied(item, memo) for item in value]
+        return twin
+    if kind is IntervalSet or (kind is set and _is_made_of_atoms(value)):
+        twin = memo[me] = value.copy()
+        return twin
+    if isinstance(value, msgspec.Struct) and (_cannot_change(kind) or _has_fixed(value, memo)):
+        return value
+    if isinstance(value, tuple | frozenset) and _is_fixed(value, memo):
+        return value
+    return copy.deepcopy(value, memo)
+
+
+def _is_fixed(values: Collection[Any], memo: Memo) -> bool:
+    """Whether nothing in them can change: a copy of each would be the thing itself."""
+    return all(type(value) in _ATOMS or _copied(value, memo) is value for value in values)
+
+
+def _has_fixed(value: msgspec.Struct, memo: Memo) -> bool:
+    return value.__struct_config__.frozen and _is_fixed(
+        [getattr(value, name) for name in value.__struct_fields__], memo
+    )
+
+
+@cache
+def _cannot_change(hint: Any) -> bool:
+    """Whether values of this type, as it is annotated, are fixed through and through."""
+    if hint in _ATOMS or hint is Ellipsis:
+        return True
+    if get_origin(hint) in (tuple, frozenset, Annotated, Union, UnionType):
+        parts = get_args(hint)
+        return all(map(_cannot_change, parts[:1] if get_origin(hint) is Annotated else parts))
+    if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
+        return False
+    try:
+        fields = get_type_hints(hint)
+    except NameError:
+        return False
+    return hint.__struct_config__.frozen and all(
+        _cannot_change(fields[name]) for name in hint.__struct_fields__
+    )
 
 
 def fingerprint(value: Any) -> bytes:
@@ -51,26 +111,39 @@ def fingerprint(value: Any) -> bytes:
 
 
 def _canonical(value: Any) -> Any:
-    kind = type(value)
+    """The value in what msgpack knows; what would look alike there is marked by its kind."""
+    kind: Any = type(value)
     if kind in _ATOMS:
         return value
     if kind is dict:
-        return [[key, _canonical(item)] for key, item in sorted(value.items(), key=_key)]
+        if not _is_made_of_atoms(value):
+            return {"a dict": _sorted(value.items())}
+        return {key: _canonical(item) for key, item in sorted(value.items(), key=_key)}
     if kind is set or kind is frozenset:
-        return sorted(value)
+        return {"a set": sorted(value) if _is_made_of_atoms(value) else _sorted(value)}
     if kind is list:
         return [_canonical(item) for item in value]
     if kind is IntervalSet:
         return value.ranges
-    if isinstance(value, tuple):
+    if kind is tuple:
         return value if _is_made_of_atoms(value) else [_canonical(item) for item in value]
+    if isinstance(value, tuple):
+        return {_name(kind): [_canonical(item) for item in value]}
     if isinstance(value, msgspec.Struct):
-        return value
+        fields = [_canonical(getattr(value, name)) for name in value.__struct_fields__]
+        return {_name(kind): fields}
     raise TypeError(f"a {kind.__name__} is not plain")
 
 
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    return sorted(map(_canonical, values), key=_encode)
+
+
 def _is_made_of_atoms(values: Iterable[Any]) -> bool:
-    return all(type(item) in _ATOMS for item in values)
+    return _ATOMS.issuperset(map(type, values))
+
+
+_name = cache(full_name)
 
 
 def _key(item: tuple[Any, Any]) -> Any:
