@@ -1,5 +1,10 @@
 """frontier, the protocol Tidings runs: rule by rule, then what it costs, then in bad company."""
 
+import importlib.util
+import re
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -32,10 +37,12 @@ from tidings.core import (
     Start,
     Timeout,
     UsageError,
+    quorum,
     take_first,
 )
-from tidings.lab.compare import Contender, measure
-from tidings.protocols import factory
+from tidings.lab.compare import BOUNDS, Contender, measure
+from tidings.lab.compare import SIZES as SIZES_TOLD
+from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
 from tidings.protocols.frontier_log import PUSH_BYTES
 from tidings.protocols.frontier_packets import (
@@ -60,6 +67,28 @@ from tidings.protocols.frontier_packets import (
 from tidings.simulator import Plan, World, choices, until_quiet, walk
 from tidings.simulator.script import Script
 from tidings.spec import Value, judge
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "frontier.md").read_text(encoding="utf-8")
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load(ROOT / "bench" / "frontier.py")
+stream_row = tables.stream_row
+
+
+def rows_of(name: str) -> list[list[str]]:
+    """The rows of a table on the page, cell by cell."""
+    lines = PAGE.split(f"<!-- {name} -->")[1].strip().splitlines()
+    return [line.strip("| ").split(" | ") for line in lines[2:]]
 
 
 def process(me: str, size: int, **options: Any) -> Frontier:
@@ -678,11 +707,19 @@ def test_a_full_log_refuses_and_says_for_whom_it_waits() -> None:
     p1.step(Broadcast((b"a", b"b")))
     p1.step(Receive("p2", Holding(some("p1#2"))))
     refused = the_only(Refuse, p1.step(Broadcast((b"c",))))
-    assert refused.reason == "the log of p1 is full: it keeps 2 messages until p3 has them too"
+    assert refused.reason == "the log of p1 is full: it keeps 2 messages for p3"
     held = p1.step(Receive("p2", data("p2#1", "x")))
     assert delivered(held) == ["p2#1"], "what others say is never turned away"
     p1.step(Receive("p3", Holding(some("p1#2"))))
     assert the_only(Accept, p1.step(Broadcast((b"c",)))).ids == ids("p1#3")
+
+
+def test_a_log_that_waits_for_its_own_application_says_so() -> None:
+    p1 = process("p1", 1, log_limit=1, confirmed=True)
+    p1.step(Broadcast((b"a",)))
+    assert "for the application, which has not taken them" in p1.why_not()
+    p1.step(Processed({"p1": 1}))
+    assert p1.why_not() == ""
 
 
 def test_what_is_done_with_here_can_be_left_to_the_disk_and_read_back() -> None:
@@ -777,7 +814,29 @@ def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
     assert stream.packets <= packets
     assert stream.json_bytes <= json_bytes
     assert stream.bytes <= 0.65 * stream.json_bytes
+    assert stream_row(str(contender), stream) in rows_of("stream"), "see bench/frontier.py"
     assert stream.kept_bytes == measure(contender, "stream", 20, 100).kept_bytes
+
+
+def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
+    told = {row[0]: row[1:-1] for row in rows_of("one broadcast")}
+    assert told.keys() == {
+        *(f"`{one}`" for one in tables.CONTENDERS),
+        *(f"at least, {name}" for name in BOUNDS),
+    }
+    for one in tables.CONTENDERS:
+        measured = [measure(one, "one", size, 1).packets for size in SIZES_TOLD[:-1]]
+        assert told[f"`{one}`"][:-1] == [f"{packets:,.0f}" for packets in measured]
+    for name, bound in BOUNDS.items():
+        least = [bound(size, quorum(size) - 1) for size in SIZES_TOLD]
+        assert told[f"at least, {name}"] == [f"{packets:,}" for packets in least]
+
+
+def test_the_page_names_every_option_and_every_flaw() -> None:
+    for option in list(signature(Frontier).parameters)[3:]:
+        assert f"| `{option}` |" in PAGE
+    flaws = {name for name in PROTOCOLS if name.startswith("flawed/frontier-")}
+    assert set(re.findall(r"`(flawed/frontier-[a-z-]+)`", PAGE)) == flaws
 
 
 def test_only_numbers_are_left_of_what_is_stable() -> None:

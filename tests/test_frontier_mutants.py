@@ -63,6 +63,7 @@ def test_the_explorer_finds_the_flaw_and_nothing_else(name: str) -> None:
         {"processes": 2, "broadcasts": 1},
         {"processes": 2, "broadcasts": 2},
         ONE_CRASH,
+        ONE_RESTART,
     ],
     ids=str,
 )
@@ -74,9 +75,7 @@ def test_the_sound_protocol_is_explored_completely_and_clean(
     assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
 
 
-@pytest.mark.parametrize("scope", [{"broadcasts": 2}, ONE_RESTART], ids=str)
-def test_mode_all_is_explored_further_without_batching(scope: dict[str, Any]) -> None:
-    options = {"mode": "all", "batch_ms": 0}
-    explored = explore(Scope(protocol="frontier", options=options, **scope), workers=1)
+def test_two_broadcasts_at_once_are_explored_completely_and_clean() -> None:
+    explored = explore(Scope(protocol="frontier", broadcasts=2, **AT_ONCE), workers=1)
     assert not explored.cut
     assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)

@@ -237,15 +237,17 @@ class Frontier(Knowledge):
             )
         kept = sum(self.held.values()) - sum(self.forgotten.values())
         if kept + count > self.log_limit:
-            return (
-                f"the log of {self.me} is full: it keeps {kept} messages until {self._last()} has "
-                "them too"
-            )
+            return f"the log of {self.me} is full: it keeps {kept} messages for {self._last()}"
         return ""
 
     def _last(self) -> str:
-        """Who is known to hold least."""
-        return min(self.others, key=lambda peer: sum(self.known[peer].values()), default=self.me)
+        """For whom most is kept: the member that holds least, or one's own application."""
+        lack = {
+            peer: sum(self.held.values()) - sum(self._holding(peer).values())
+            for peer in self.others
+        }
+        last = max(self.others, key=lambda peer: lack[peer], default=self.me)
+        return last if lack.get(last, 0) > 0 else "the application, which has not taken them"
 
     def _hold(self, batch: Batch, turn: Turn) -> None:
         origin, before = batch.id.origin, self.held[batch.id.origin]
@@ -386,13 +388,13 @@ class Frontier(Knowledge):
         holders = [
             peer
             for peer in self.others
-            if self.known[peer][origin] > self.held[origin] and peer not in unavailable
+            if self._held_by(peer, origin) > self.held[origin] and peer not in unavailable
         ]
         return [peer for peer in holders if peer != origin] or holders
 
     def _wanted(self, origin: str, holder: str) -> Range:
         held, gap = self.held[origin], self._gap(origin)
-        last = self.known[holder][origin]
+        last = self._held_by(holder, origin)
         return Range(origin, held + 1, min(last, gap) if gap > 0 else last)
 
     def _push(self, asker: str, wanted: tuple[Range, ...], turn: Turn) -> None:
@@ -401,9 +403,10 @@ class Frontier(Knowledge):
             origin = one.origin
             first = max(one.first, self.forgotten[origin] + 1)
             last = min(one.last, self.held[origin])
-            if first <= last and first <= self.spilled[origin]:
+            spilled = self.spilled.get(origin, 0)
+            if first <= min(last, spilled):
                 # Who asked will ask for the rest when it has got this.
-                last = min(last, self.spilled[origin])
+                last = min(last, spilled)
                 turn.said.append(Recall(asker, MessageId(origin, first), last))
             else:
                 batches += self._kept(origin, first, last)
@@ -420,7 +423,7 @@ class Frontier(Knowledge):
         for batch in batches:
             self._hold(batch, turn)
             self._know(sender, batch.id.origin, batch.last, turn)
-        more = [one for one in turn.grown if self.known[sender][one] > self.held[one]]
+        more = [one for one in turn.grown if self._held_by(sender, one) > self.held[one]]
         turn.asked = dict.fromkeys(more, sender)
         if more:
             wanted = tuple(self._wanted(origin, sender) for origin in more)
@@ -448,7 +451,7 @@ class Frontier(Knowledge):
             self._vector(self.held),
             self._vector(self.safe),
             self._vector(self.stable),
-            self._vector(self.known[peer]),
+            self._vector(self._holding(peer)),
             asks,
         )
 
@@ -496,7 +499,7 @@ class Frontier(Knowledge):
         return [
             peer
             for peer in self.others
-            if self.known[peer] != self.held and peer not in unavailable
+            if self._holding(peer) != self.held and peer not in unavailable
         ]
 
     def _repeat(self, turn: Turn) -> None:
@@ -521,9 +524,9 @@ class Frontier(Knowledge):
         self._restore(records)
         self.safe = dict(self.delivered)
         self.stable = dict(self.forgotten)
-        self.known = {member: dict(self.forgotten) for member in self.others}
         for origin in self.others:
-            self.known[origin][origin] = self.held[origin]
+            if self.held[origin] > self.stable[origin]:
+                self.known[origin][origin] = self.held[origin]
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
         self.committed = (self.safe[self.me], self.stable[self.me])

@@ -79,17 +79,23 @@ class Knowledge(Log):
         super().__init__(me, members, choose, confirmed=confirmed)
         nothing = dict.fromkeys(members, 0)
         self.quorum = quorum(len(members))
-        self.known = {member: dict(nothing) for member in self.others}
-        """What each of the others is known to hold, of each origin."""
+        self.known: dict[str, dict[str, int]] = {member: {} for member in self.others}
+        """What each of the others is known to hold, of each origin, beyond what is stable."""
         self.safe = dict(nothing)
         self.stable = dict(nothing)
         self.refused: set[str] = set()
         """Who came back as somebody else, and counts no more."""
 
+    def _held_by(self, member: str, origin: str) -> int:
+        return self.known[member].get(origin, self.stable[origin])
+
+    def _holding(self, member: str) -> dict[str, int]:
+        return self.stable | self.known[member]
+
     def _know(self, member: str, origin: str, count: int, turn: Turn) -> None:
         """The member holds so many; and so does their origin, which held them before anybody."""
         for holder in (member, origin):
-            if holder != self.me and count > self.known[holder][origin]:
+            if holder != self.me and count > self._held_by(holder, origin):
                 self.known[holder][origin] = count
                 turn.touched[origin] = None
         # Nobody holds what its origin does not, unless the origin has lost it.
@@ -107,18 +113,25 @@ class Knowledge(Log):
             turn.touched[origin] = None
         if stable > self.stable[origin]:
             turn.lost_disk |= stable > self.held[origin]
-            for counts in self.known.values():
-                counts[origin] = max(counts[origin], stable)
-            turn.touched[origin] = None
+            self._is_stable(origin, stable, turn)
 
     def _count(self, turn: Turn) -> None:
         """What Q members hold is safe, what all hold is stable."""
         for origin in turn.touched:
-            known = [counts[origin] for counts in self.known.values()]
+            stable = self.stable[origin]
+            known = [counts.get(origin, stable) for counts in self.known.values()]
             counts = sorted((*known, self.held[origin]))
             self.safe[origin] = max(self.safe[origin], counts[-self.quorum])
-            if counts[0] > self.stable[origin]:
-                self.stable[origin] = turn.stable[origin] = counts[0]
+            if counts[0] > stable:
+                self._is_stable(origin, counts[0], turn)
+
+    def _is_stable(self, origin: str, count: int, turn: Turn) -> None:
+        """All hold so many; who holds no more need not be remembered."""
+        self.stable[origin] = turn.stable[origin] = count
+        turn.touched[origin] = None
+        for counts in self.known.values():
+            if counts.get(origin, 0) <= count:
+                counts.pop(origin, None)
 
     def _needless(self) -> dict[str, int]:
         """Up to where nobody needs anything: all hold it, and here it is over and done with."""
@@ -127,7 +140,7 @@ class Knowledge(Log):
 
     def _missing(self) -> list[str]:
         """Origins of which somebody holds more; then the origin itself does."""
-        return [origin for origin in self.others if self.known[origin][origin] > self.held[origin]]
+        return [one for one in self.others if self._held_by(one, one) > self.held[one]]
 
     # --- explaining
 
@@ -141,7 +154,7 @@ class Knowledge(Log):
             return self._why_not_held(message)
         reasons = []
         if seq > self.safe[origin]:
-            holders = [self.me, *(p for p in self.others if self.known[p][origin] >= seq)]
+            holders = [self.me, *(p for p in self.others if self._held_by(p, origin) >= seq)]
             rest = [member for member in self.members if member not in holders]
             missing = self.quorum - len(holders)
             reasons.append(f"{missing} more of {named(rest)} to be known to hold it")
@@ -153,7 +166,7 @@ class Knowledge(Log):
 
     def _why_not_held(self, message: MessageId) -> str:
         origin, seq = message
-        holders = [peer for peer in self.others if self.known[peer][origin] >= seq]
+        holders = [peer for peer in self.others if self._held_by(peer, origin) >= seq]
         who = f"{named(holders)} could supply it" if holders else "nobody is known to hold it"
         if seq in self.early[origin]:
             first = MessageId(origin, self.held[origin] + 1)
@@ -180,13 +193,13 @@ class Knowledge(Log):
             safe, stable = self.safe[origin], self.stable[origin]
             everywhere = [count[origin] for count in counts.values()]
             for peer in counts.keys() - {self.me}:
-                known = self.known[peer][origin]
+                known = self._held_by(peer, origin)
                 assert known <= counts[peer][origin], f"{self.me} overrates {peer}: {known}"
             holders = sum(count >= safe for count in everywhere) + len(self.refused)
             assert holders >= self.quorum, f"{holders} hold {origin}#{safe}, safe at {self.me}"
             assert stable <= min(everywhere), f"{origin}#{stable} is not stable"
             assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"
-            kept = range(max(self.forgotten[origin], self.spilled[origin]) + 1, held + 1)
+            kept = range(self._first_in_memory(origin), held + 1)
             assert self.texts[origin].keys() == set(kept), f"{self.me} keeps too much or too little"
             assert self.forgotten[origin] == self._needless()[origin]
 

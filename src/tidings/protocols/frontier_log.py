@@ -58,7 +58,7 @@ class Log(Process):
         self.taken = dict.fromkeys(members, 0) if confirmed else {}
         """What the application has taken to heart, if it says so."""
         self.forgotten = dict.fromkeys(members, 0)
-        self.spilled = dict.fromkeys(members, 0)
+        self.spilled: dict[str, int] = {}
         self.texts: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
@@ -189,10 +189,13 @@ class Log(Process):
         """Keep in memory only what is above: the rest is on disk, should anybody ask for it."""
         for origin, upto in limit.items():
             self._drop(origin, upto)
-            self.spilled[origin] = max(self.spilled[origin], upto)
+            self.spilled[origin] = max(self.spilled.get(origin, 0), upto)
+
+    def _first_in_memory(self, origin: str) -> int:
+        return max(self.forgotten[origin], self.spilled.get(origin, 0)) + 1
 
     def _drop(self, origin: str, upto: int) -> None:
-        for seq in range(max(self.forgotten[origin], self.spilled[origin]) + 1, upto + 1):
+        for seq in range(self._first_in_memory(origin), upto + 1):
             del self.texts[origin][seq]
             self.causes[origin].pop(seq, None)
 
