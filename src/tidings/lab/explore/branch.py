@@ -11,10 +11,9 @@ each crash is told with the packets that did not arrive after it.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import count
 from typing import Any, NamedTuple, Self
 
-from tidings.core import Event, Members, MessageId, Packet, Receive, take_first
+from tidings.core import Event, Members, MessageId, Packet, Receive, UsageError, take_first
 from tidings.lab.explore.reactions import Reactions
 from tidings.lab.explore.scope import Scope
 from tidings.lab.explore.signatures import Signatures
@@ -35,6 +34,8 @@ class Move(NamedTuple):
     choice: Choice
     draws: tuple[int, ...]
     script: tuple[int, ...]
+    deaths: int = 0
+    """How many had crashed after it, in all lives."""
     inert: bool = False
     """Whether it makes no difference to anybody."""
 
@@ -50,11 +51,21 @@ class Way(NamedTuple):
     moves: list[Move]
 
 
+Arrivals = dict[str, dict[tuple[str, int, bool], PacketId]]
+"""Packets by receiver, and of each under sender, content, and whether it may never arrive."""
+
+MOST_TORN = 32
+"""After how many packets, or over how many writes, one step of a process is broken off."""
+
 _MS = 1_000_000
 
 
 def _weightless(packet: Packet) -> int:
     return 0
+
+
+def _draw_nothing(label: str, weights: Sequence[int]) -> int:
+    raise UsageError(f"it draws {label!r} in its constructor; to be explored, draw at its Start")
 
 
 class Branch(World):
@@ -81,8 +92,10 @@ class Branch(World):
         self.everybody = scope.everybody
         self.spoken = dict.fromkeys(scope.everybody, 0)
         self.crashes = 0
+        self.deaths = 0
+        """All crashes, also those that nobody chose: a process may halt by itself."""
         self.legacy: dict[PacketId, int] = {}
-        """Packets that were in flight when their sender crashed, and which crash it was."""
+        """Packets that were in flight when their sender died, and whose death it was."""
         self.duplicates = 0
         self.restarts = 0
         self.judged = 0
@@ -95,7 +108,10 @@ class Branch(World):
         self.pasts: dict[MessageId, int] = {}
         self.digests: dict[MessageId, str] = {}
         self.lists: dict[MessageId, Members] = {}
-        untouched = {*vars(self), "schedule", "cut", "_rows", "_draws", "_indexes", "_doomed"}
+        self.unheard: tuple[tuple[str, MessageId, str], ...] = ()
+        """Deliveries in this move of what nobody had broadcast before: who, what, its digest."""
+        self.disk_numbers: dict[str, int] = {}
+        untouched = {*vars(self), "schedule", "cut", "_rows", "_draws", "_indexes"}
         super().__init__("explored", scope.members, factory, weigh=_weightless)
         self._copied = tuple(
             name
@@ -104,6 +120,7 @@ class Branch(World):
         )
         self.opening_draws = tuple(self._draws)
         self._draws.clear()
+        self._judge_move()
 
     def fork(self) -> Self:
         """The same state once more, free to go its own way.
@@ -124,26 +141,27 @@ class Branch(World):
     def schedule_so_far(self, *, with_inert: bool = True) -> Schedule:
         """The way as a schedule that any World can play, one millisecond for each step."""
         steps: Schedule = []
-        crashes = 0
-        doomed = False
+
+        def step(choice: Choice, draws: tuple[int, ...] = ()) -> None:
+            opening = () if steps else self.opening_draws
+            steps.append(Step((len(steps) + 1) * _MS, choice, opening + draws))
+
+        deaths = 0
         for move in self.way().moves:
             if move.inert and not with_inert:
                 continue
-            choice = move.choice
-            if isinstance(choice, choices.Crash):
-                crashes += 1
-                choice = choices.Crash(choice.process, self._lost_in(crashes))
-            draws = move.draws if steps else self.opening_draws + move.draws
-            steps.append(Step((len(steps) + 1) * _MS, choice, draws))
-            if doomed:
-                crashes += 1
-                for packet in self._lost_in(crashes):
-                    steps.append(Step((len(steps) + 1) * _MS, choices.Drop(packet)))
-            doomed = isinstance(choice, choices.Doom)
+            died, deaths = move.deaths > deaths, move.deaths
+            lost = self._lost_in(deaths) if died else ()
+            if isinstance(move.choice, choices.Crash):
+                step(choices.Crash(move.choice.process, lost), move.draws)
+            else:
+                step(move.choice, move.draws)
+                for packet in lost:
+                    step(choices.Drop(packet))
         return steps
 
-    def _lost_in(self, crash: int) -> tuple[PacketId, ...]:
-        return tuple(packet for packet in self.in_flight if self.legacy.get(packet) == crash)
+    def _lost_in(self, death: int) -> tuple[PacketId, ...]:
+        return tuple(packet for packet in self.in_flight if self.legacy.get(packet) == death)
 
     def way(self) -> Way:
         moves: list[Move] = []
@@ -166,17 +184,19 @@ class Branch(World):
         self._make(choice)
         if type(choice) is not choices.Receive:
             self._spend(choice)
-        self.path = (self.path, Move(choice, tuple(self._draws), self.script, inert))
+        move = Move(choice, tuple(self._draws), self.script, self.deaths, inert)
+        self.path = (self.path, move)
         self.length += 1
         self._draws.clear()
-        most = self.scope.max_packets
-        if most is not None and self.packets_sent > most:
-            self.broken += (Extra.COST,)
+        self._judge_move()
 
     def _spend(self, choice: Choice) -> None:
         match choice:
             case choices.Broadcast(process):
                 self.spoken = self.spoken | {process: self.spoken[process] + 1}
+                self.judged += self.signatures.of_fact("spoken", process)
+            case choices.Crash():
+                self.crashes += 1
             case choices.Duplicate():
                 self.duplicates += 1
             case choices.Recover():
@@ -199,17 +219,21 @@ class Branch(World):
             yield twin
 
     def torn(self, choice: Choice, process: str) -> "Iterator[Branch]":
-        """The choice made, but what it makes the process write does not reach the disk any more.
+        """The choice made, but the process dies in the middle of what it makes it do.
 
-        It dies over the first thing it writes, or the second; what it did before stands.
+        Over the first thing it writes, or the second: that does not reach the disk any more. Or
+        after its first packet, or the second. What it did before stands.
         """
-        for write in count(1):
-            doomed = self.fork()
-            doomed.go(choices.Doom(process, 0, write))
-            ends = [end for end in doomed.after(choice) if process in end.crashed]
-            if not ends:
-                return
-            yield from ends
+        for sends, writes in ((0, 1), (1, 0)):
+            for number in range(1, MOST_TORN + 1):
+                doomed = self.fork()
+                doomed.go(choices.Doom(process, sends * number, writes * number))
+                ends = [end for end in doomed.after(choice) if process in end.crashed]
+                if not ends:
+                    break
+                for end in ends:
+                    end.crashes += 1
+                yield from ends
 
     def ways_not_taken(self) -> list[tuple[int, ...]]:
         """Where processes could have reacted otherwise, the scripts by which they would."""
@@ -234,12 +258,13 @@ class Branch(World):
             or len(self.processes) < len(self.everybody)
         )
 
-    def arrivals(self) -> dict[str, dict[tuple[str, int], PacketId]]:
+    def arrivals(self) -> Arrivals:
         """Of each process the packets that may arrive; of equal ones the first."""
-        arriving: dict[str, dict[tuple[str, int], PacketId]] = {}
+        arriving: Arrivals = {}
         for packet, found in self.in_flight.items():
             sender, receiver = packet.link
-            arriving.setdefault(receiver, {}).setdefault((sender, id(found.content)), packet)
+            key = (sender, id(found.content), packet in self.legacy)
+            arriving.setdefault(receiver, {}).setdefault(key, packet)
         return arriving
 
     def news(self) -> Iterator[Choice]:
@@ -292,8 +317,7 @@ class Branch(World):
             for packet in self.legacy.keys() & self.in_flight.keys():
                 content = self.in_flight[packet].content
                 total += self.signatures.of_value(["legacy", packet.link, content])
-        for owner, records in self.disks.items():
-            total += fact("disk", owner, records)
+        total += sum(self.disk_numbers.values())
         if self.scope.max_packets is not None:
             total += fact("packets", self.packets_sent)
         return total
@@ -304,7 +328,8 @@ class Branch(World):
     # --- reactions are looked up
 
     def _create(self, process: str, members: Members) -> None:
-        made = self.factory(process, members, take_first)
+        made = self.factory(process, members, _draw_nothing)
+        made.choose = take_first
         self.processes[process] = self.reactions.interned(made)
         self._view_of[process] = self._view_number(members)
 
@@ -322,15 +347,17 @@ class Branch(World):
 
     def _crash(self, process: str, lost: Sequence[PacketId]) -> None:
         super()._crash(process, lost)
-        self.crashes += 1
+        self.deaths += 1
         left = [packet for packet in self.in_flight if packet.link.sender == process]
-        self.legacy = dict.fromkeys(left, self.crashes) | self.legacy
+        self.legacy = dict.fromkeys(left, self.deaths) | self.legacy
 
     def _write(self, process: str, records: tuple[Any, ...]) -> None:
         """A disk matters to one who may come back; the fewer words on it, the fewer states."""
         if self.scope.restarts:
             written = (*self.disks.get(process, ()), *records)
-            self.disks[process] = self.processes[process].compacted(written)
+            kept = self.disks[process] = self.processes[process].compacted(written)
+            number = self.signatures.of_value(["disk", process, list(kept)])
+            self.disk_numbers = self.disk_numbers | {process: number}
 
     # --- the judge of safety: spec.guarantees, one event at a time
 
@@ -353,8 +380,23 @@ class Branch(World):
     ) -> None:
         pass
 
+    def _judge_move(self) -> None:
+        """What can be said only when a process has done all that it does at once."""
+        unheard, self.unheard = self.unheard, ()
+        for process, message, digest in unheard:
+            if message in self.digests:
+                self._judge_delivery(process, message, digest)
+            else:
+                self.broken += (Guarantee.NO_CREATION,)
+        most = self.scope.max_packets
+        if most is not None and self.packets_sent > most:
+            self.broken += (Extra.COST,)
+
     def _judge_delivery(self, process: str, message: MessageId, digest: str) -> None:
-        if self.digests.get(message) != digest:
+        if message not in self.digests:
+            self.unheard += ((process, message, digest),)
+            return
+        if self.digests[message] != digest:
             self.broken += (Guarantee.NO_CREATION,)
             return
         bit, delivered = self.bits[message], self.delivered[process]
@@ -387,4 +429,6 @@ class Branch(World):
             member: mask | bit if member in view else mask
             for member, mask in self.addressed.items()
         }
-        self.judged += self.signatures.of_fact("broadcast", message, causes, frozenset(view))
+        self.judged += self.signatures.of_fact(
+            "broadcast", message, digest, causes, frozenset(view)
+        )

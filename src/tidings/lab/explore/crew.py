@@ -32,6 +32,8 @@ class Count(NamedTuple):
     """States of this level still to be expanded."""
     next: int = 0
     memory_mb: int = 0
+    pruned: bool = False
+    restless: bool = False
     expectations: tuple[Expectation, ...] = ()
 
 
@@ -93,6 +95,8 @@ def _count(worker: Worker) -> Count:
         len(worker.level),
         len(worker.next),
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        worker.pruned,
+        worker.restless,
         tuple(worker.expectations()),
     )
 
@@ -119,15 +123,17 @@ class Together:
         for end in self._ends:
             end.send(("expand", share))
         counts = [Count()] * len(self._ends)
+        told: list[list[Expectation]] = [[] for _ in self._ends]
         busy = set(self._ends)
         while busy:
             ready = wait(list(busy), timeout=TICK_SECONDS)
             for place, end in enumerate(self._ends):
                 if end in ready:
                     done, counts[place] = self._answer(end)
+                    told[place] += counts[place].expectations
                     busy -= {end} if done else set()
             yield counts
-        self._share_expectations(counts)
+        self._share_expectations(told)
         self._share_work([count.next for count in counts])
 
     def _answer(self, end: Connection) -> Any:
@@ -143,9 +149,8 @@ class Together:
         end.send(question)
         return self._answer(end)
 
-    def _share_expectations(self, counts: Sequence[Count]) -> None:
+    def _share_expectations(self, told: list[list[Expectation]]) -> None:
         """Tell everybody what the others assume, until nobody learns anything new from it."""
-        told = [list(count.expectations) for count in counts]
         while any(told):
             answers = []
             for place, end in enumerate(self._ends):

@@ -1,20 +1,20 @@
 """From one state to the next ones: everything that may happen, minus what need not be tried."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from itertools import permutations
+from itertools import islice, permutations
 
 import msgspec
 
-from tidings.core import UsageError, take_first
+from tidings.core import Members, Receive, UsageError, take_first
 from tidings.core.renaming import Names
-from tidings.lab.explore.branch import Branch, Property, Way
+from tidings.lab.explore.branch import Arrivals, Branch, Property, Way
 from tidings.lab.explore.reactions import Reactions
 from tidings.lab.explore.scope import Reduction, Scope
 from tidings.lab.explore.signatures import Signatures
 from tidings.protocols import Factory, factory
 from tidings.simulator import World, choices
-from tidings.simulator.choices import Choice, PacketId, Schedule
+from tidings.simulator.choices import Choice, Schedule
 from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
@@ -32,9 +32,6 @@ class Ending(Enum):
     CUT = "it stops there"
     SETTLE = "nothing more comes"
     QUIET_AND_SETTLE = "what is under way arrives, then nothing more comes"
-
-
-Arrivals = Mapping[str, Mapping[tuple[str, int], PacketId]]
 
 
 class Explorer:
@@ -58,6 +55,8 @@ class Explorer:
         self.signatures = Signatures(self._renamings() if is_symmetric else [])
         self.reactions = Reactions(self.signatures)
         self._ends: dict[tuple[int, frozenset[str]], tuple[Property, ...]] = {}
+        self._ends_in_rest: set[int] = set()
+        """Numbers of states from which the group comes to rest, round by round."""
 
     def _renamings(self) -> list[Names]:
         """Every exchange of the members' names but the one that changes nothing."""
@@ -106,7 +105,7 @@ class Explorer:
     def _after(self, branch: Branch, choice: Choice) -> Iterator[Branch]:
         yield from branch.after(choice)
         if self.scope.restarts and branch.crashes < self.scope.crashes:
-            for process in _written_by(choice):
+            for process in _touched(choice, branch):
                 yield from branch.torn(choice, process)
 
     def _everything(self, branch: Branch, arrivals: Arrivals) -> Iterator[Choice]:
@@ -142,14 +141,19 @@ class Explorer:
             return None
         if branch.timers or branch.budget_left():
             return None
+        heard: dict[str, list[Receive]] = {}
+        for packet in branch.in_flight:
+            heard.setdefault(packet.link.receiver, []).append(branch.received(packet))
         speakers = [
             process
-            for process, packets in arrivals.items()
-            if not self.reactions.is_mute(
-                branch.processes[process], [branch.received(one) for one in packets.values()]
-            )
+            for process, arriving in heard.items()
+            if not self.reactions.is_mute(branch.processes[process], arriving)
         ]
-        if len(speakers) > 1:
+        if len(speakers) > 1 or any(
+            # It could go on for ever, and the others would never have their turn.
+            self.reactions.speaks_to_itself(branch.processes[one], heard[one])
+            for one in speakers
+        ):
             return None
         # What a crashed process left behind may never arrive, so it cannot be waited for.
         bound_to_hear = [
@@ -167,16 +171,45 @@ class Explorer:
             return False
         if not branch.timers:
             return True
+        try:
+            twin = next(self._rounds(branch))
+        except ProcessFault:
+            return False  # it is told where the search comes to it
+        return not twin.outcomes and twin.total() == branch.total()
+
+    def circle_after(self, branch: Branch) -> Branch | None:
+        """A state to which the group comes back again and again, if it never comes to rest.
+
+        Everything that must arrive arrives, and every timer runs out, round by round: what is not
+        delivered by the time a state recurs is never delivered.
+        """
+        drawn: dict[int, int] = {}
+        try:
+            for twin in islice(self._rounds(branch), MOST_ROUNDS):
+                number = self.signatures.number(twin.total())
+                if number in self._ends_in_rest or self.is_settled(twin):
+                    self._ends_in_rest |= drawn.keys()
+                    return None
+                if drawn.get(number) == len(twin.outcomes):
+                    return twin
+                if number in drawn:
+                    break  # it draws on its way round: the dice may yet fall otherwise
+                drawn[number] = len(twin.outcomes)
+        except ProcessFault:
+            return None  # it is told where the search comes to it
+        raise RestlessError
+
+    def _rounds(self, branch: Branch) -> Iterator[Branch]:
+        """What becomes of the group by itself, round by round."""
         twin = branch.fork()
-        for timer in list(twin.timers):
-            if timer in twin.timers:
-                twin.go(choices.Timeout(*timer))
-        for _ in range(_ROUND):
-            arriving = next(filter(twin.must_arrive, twin.in_flight), None)
-            if arriving is None:
-                return twin.total() == branch.total()
-            twin.go(choices.Receive(arriving))
-        return False
+        while True:
+            for timer in list(twin.timers):
+                if timer in twin.timers:
+                    twin.go(choices.Timeout(*timer))
+            for packet in list(twin.in_flight):
+                if packet in twin.in_flight and twin.must_arrive(packet):
+                    twin.go(choices.Receive(packet))
+            yield twin
 
     def broken_at_the_end(self, branch: Branch) -> tuple[Property, ...]:
         """Validity and Uniform Agreement in a settled state, as the specification judges them.
@@ -187,7 +220,7 @@ class Explorer:
         key = (branch.judged, frozenset(branch.crashed))
         known = self._ends.get(key)
         if known is None:
-            verdicts = judge(self._run_of(branch.schedule_so_far(), Ending.SETTLE))
+            verdicts = judge(self._run_of(branch, Ending.SETTLE))
             known = self._ends[key] = tuple(
                 verdict.guarantee for verdict in verdicts if verdict.value is Value.VIOLATED
             )
@@ -201,30 +234,38 @@ class Explorer:
         """
         end = self.at_the_end_of(way)
         for ending in Ending:
-            # What makes no difference may stay under way, but not for ever.
-            schedule = end.schedule_so_far(with_inert=ending is not Ending.CUT)
-            run = self._run_of(schedule, ending)
+            run = self._run_of(end, ending)
             if broken(run, what, self.scope.max_packets) is not None:
                 return run
-        raise AssertionError(f"the specification does not see {what} broken by {schedule}")
+        raise AssertionError(f"the specification does not see {what} broken by {way}")
 
     def once_more(self, fault: ProcessFault) -> ProcessFault:
         """The same fault in an ordinary world, which keeps an account of what happened."""
-        world = self._world(fault.schedule)
         try:
-            replay(world, fault.schedule)
+            replay(self._world(fault.schedule, fault.schedule[0].draws), fault.schedule)
         except ProcessFault as again:
             return again
         fault.add_note(ANOTHER_TIME)
         return fault
 
-    def _world(self, schedule: Schedule) -> World:
-        """An ordinary world, named after the scope and what will happen in it."""
-        identity = msgspec.json.encode((self.scope, schedule), order="deterministic")
-        return World(digest(identity)[:8], self.scope.members, self.factory)
+    def _world(self, schedule: Schedule, draws: Iterable[int]) -> World:
+        """An ordinary world, named after the scope and what will happen in it.
 
-    def _run_of(self, schedule: Schedule, ending: Ending) -> Run:
-        world = self._world(schedule)
+        ``draws`` begin with what its processes draw as they start.
+        """
+        identity = msgspec.json.encode((self.scope, schedule), order="deterministic")
+        drawn = iter(draws)
+        return World(
+            digest(identity)[:8],
+            self.scope.members,
+            self.factory,
+            draw=lambda process, label, weights: next(drawn),
+        )
+
+    def _run_of(self, branch: Branch, ending: Ending) -> Run:
+        # What makes no difference may stay under way, but not for ever.
+        schedule = branch.schedule_so_far(with_inert=ending is not Ending.CUT)
+        world = self._world(schedule, branch.opening_draws)
         rows = replay(world, schedule)
         if ending is Ending.QUIET_AND_SETTLE:
             for choice in until_quiet(world):
@@ -240,15 +281,21 @@ class Explorer:
         )
 
 
-_ROUND = 1_000
-"""How many receipts a round of timers may take to come to rest."""
+MOST_ROUNDS = 1_000
+"""After how many rounds nobody waits for a group to come to rest any more."""
 
 
-def _written_by(choice: Choice) -> tuple[str, ...]:
-    """Who reacts to the choice, and may write something down while doing so."""
+class RestlessError(Exception):
+    """Nobody can say whether the group comes to rest."""
+
+
+def _touched(choice: Choice, branch: Branch) -> Members:
+    """To whom something happens by the choice."""
     match choice:
         case choices.Receive(packet) | choices.Duplicate(packet):
             return (packet.link.receiver,)
-        case choices.Broadcast(process) | choices.Timeout(process) | choices.Recover(process):
+        case choices.Broadcast(process) | choices.Timeout(process) | choices.Join(process):
             return (process,)
+        case choices.Recover():
+            return branch.up  # their links to it come up
     return ()

@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings.core import Effect, Event, Packet, Process, Receive, Send, SetTimer, take_first
+from tidings.core import (
+    Effect,
+    Event,
+    Halt,
+    Packet,
+    Process,
+    Receive,
+    Send,
+    SetTimer,
+    take_first,
+)
 from tidings.lab.explore.signatures import Signatures
 from tidings.simulator.choices import Link
 from tidings.simulator.diagnosis import ProcessFault, answer
@@ -30,7 +40,10 @@ Outcomes = tuple[Outcome, ...]
 
 
 class Expectation(NamedTuple):
-    """The process of this number ignores this packet, and so will whatever becomes of it."""
+    """The process of this number ignores this packet, and so will whatever becomes of it.
+
+    And so will those who differ from it in the members' names alone, with a packet that does.
+    """
 
     number: int
     receive: Receive
@@ -58,11 +71,9 @@ class Reactions:
         self._became: dict[int, list[Process]] = {}
         """What a process, known by its identity, may become in one step."""
         self._ignores: dict[int, dict[tuple[str, int], Receive]] = {}
-        """Which packets it is taken to ignore from now on."""
+        """Which packets a process, known by its hash, is taken to ignore from now on."""
+        self._by_hash: dict[int, Process] = {}
         self._is_ignored: dict[tuple[int, str, int], bool] = {}
-        self._by_number: dict[int, Process] = {}
-        self._pending: dict[int, list[Receive]] = {}
-        """What others take processes to ignore that were not met here yet."""
         self.expectations: list[Expectation] = []
         """What processes were taken to ignore since this list was last emptied."""
 
@@ -73,9 +84,7 @@ class Reactions:
         if known is process:
             number = self._signatures.of_process(known)
             self.process_numbers[id(known)] = number
-            self._by_number[number] = known
-            for receive in self._pending.pop(number, ()):
-                self._expect_ignorance(known, receive)
+            self._by_hash[self._signatures.lanes(number)[0]] = known
         return known
 
     def interned_packet(self, packet: Packet) -> Packet:
@@ -93,7 +102,7 @@ class Reactions:
         key = (
             (id(process), event.sender, id(event.packet))
             if type(event) is Receive
-            else (id(process), event)
+            else (id(process), type(event), _encode(event))
         )
         known = self._outcomes.get(key)
         if known is None:
@@ -149,35 +158,51 @@ class Reactions:
         return outcome.process is process and not outcome.effects and not others
 
     def _expect_ignorance(self, process: Process, receive: Receive) -> None:
-        waiting = [process]
-        packet = (receive.sender, id(receive.packet))
+        """Hold the process to it, whatever becomes of it."""
+        waiting = [(process, receive)]
         while waiting:
-            one = waiting.pop()
-            ignored = self._ignores.setdefault(id(one), {})
-            if packet in ignored:
+            one, heard = waiting.pop()
+            number = self.process_numbers[id(one)]
+            if self._is_expected(number, heard):
                 continue
-            ignored[packet] = receive
-            self.expectations.append(Expectation(self.process_numbers[id(one)], receive))
-            if not self._does_nothing(one, receive):
-                raise NotInertError(receive.packet.kind)
-            waiting += self._became.get(id(one), ())
+            if not self._does_nothing(one, heard):
+                raise NotInertError(heard.packet.kind)
+            self.expectations.append(Expectation(number, heard))
+            waiting += self._note_expectation(number, heard)
+
+    def _is_expected(self, number: int, receive: Receive) -> bool:
+        expected = self._ignores.get(self._signatures.lanes(number)[0], {})
+        return (receive.sender, id(receive.packet)) in expected
+
+    def _note_expectation(self, number: int, receive: Receive) -> Iterator[tuple[Process, Receive]]:
+        """Write it down, under every naming of the members; who must be held to it next.
+
+        Of states that differ in names alone only one is searched from, under whichever names.
+        """
+        for place, lane in enumerate(self._signatures.lanes(number)):
+            sender, packet = self._signatures.under_names(place, (receive.sender, receive.packet))
+            image = Receive(sender, self.interned_packet(packet))
+            self._ignores.setdefault(lane, {})[sender, id(image.packet)] = image
+            if (known := self._by_hash.get(lane)) is not None:
+                for successor in self._became.get(id(known), ()):
+                    yield successor, image
 
     def learn(self, expectations: Iterable[Expectation]) -> None:
         """Hold the processes met here to what those who search elsewhere expect of them."""
         for number, told in expectations:
             receive = Receive(told.sender, self.interned_packet(told.packet))
-            if (process := self._by_number.get(number)) is not None:
-                self._expect_ignorance(process, receive)
-            else:
-                self._pending.setdefault(number, []).append(receive)
+            if not self._is_expected(number, receive):
+                for successor, image in list(self._note_expectation(number, receive)):
+                    self._expect_ignorance(successor, image)
 
     def _expect_the_same_of(self, process: Process, outcomes: Outcomes) -> None:
         """What a process is held to, it is held to whatever becomes of it."""
+        lane = self._signatures.lanes(self.process_numbers[id(process)])[0]
         for outcome in outcomes:
             if outcome.process is process:
                 continue
             self._became.setdefault(id(process), []).append(outcome.process)
-            for receive in list(self._ignores.get(id(process), {}).values()):
+            for receive in list(self._ignores.get(lane, {}).values()):
                 self._expect_ignorance(outcome.process, receive)
 
     # --- processes that cannot make themselves heard
@@ -203,7 +228,16 @@ class Reactions:
 
     @staticmethod
     def _says_nothing(outcome: Outcome) -> bool:
-        return not any(isinstance(effect, Send | SetTimer) for effect in outcome.effects)
+        return not any(isinstance(effect, Send | SetTimer | Halt) for effect in outcome.effects)
+
+    def speaks_to_itself(self, process: Process, arriving: Iterable[Receive]) -> bool:
+        """Whether one of these packets makes the process send something to itself."""
+        return any(
+            isinstance(effect, Send) and process.me in effect.to
+            for receive in arriving
+            for outcome in self.of(process, receive)
+            for effect in outcome.effects
+        )
 
 
 class _Scripted:

@@ -101,9 +101,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def reductions_without(names: Iterable[str]) -> frozenset[Reduction]:
     """All reductions but the named ones; ``all`` names every one of them."""
     left_out = set(names)
+    for name in left_out:
+        if name not in (*ALL, "all"):
+            raise UsageError(f"there is no reduction {name!r}; there are: {', '.join(ALL)}, all")
     if "all" in left_out:
         return frozenset()
-    for name in left_out:
-        if name not in ALL:
-            raise UsageError(f"there is no reduction {name!r}; there are: {', '.join(ALL)}, all")
     return frozenset(ALL) - {Reduction(name) for name in left_out}

@@ -38,6 +38,10 @@ class Pace(msgspec.Struct, frozen=True):
     """How many states wait to be expanded."""
     memory_mb: int = 0
     seconds: float = 0.0
+    pruned: bool = False
+    """Whether nobody went on from states in which something is broken already."""
+    restless: bool = False
+    """Whether there are states of which nobody can say that they come to rest."""
 
     @property
     def states_per_second(self) -> float:
@@ -65,7 +69,9 @@ class Explored(msgspec.Struct, frozen=True):
     def verdict(self, what: Property) -> Value:
         if what in self.found:
             return Value.VIOLATED
-        return Value.UNKNOWN if self.cut else Value.HOLDS
+        is_liveness = what in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
+        doubtful = self.cut or self.pace.pruned or (self.pace.restless and is_liveness)
+        return Value.UNKNOWN if doubtful else Value.HOLDS
 
 
 Progress = Callable[[Pace], None]
@@ -200,6 +206,8 @@ class _Search:
                     frontier=left + sum(count.next for count in counts),
                     memory_mb=sum(count.memory_mb for count in counts),
                     seconds=time.monotonic() - self.started,
+                    pruned=any(count.pruned for count in counts),
+                    restless=any(count.restless for count in counts),
                 )
                 self.progress(self.pace)
         return True

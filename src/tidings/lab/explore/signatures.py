@@ -40,6 +40,14 @@ class Signatures:
             return total & _MASK or 1
         return int(min(self._unpack(total.to_bytes(self._bytes, "little")))) or 1
 
+    def lanes(self, number: int) -> tuple[int, ...]:
+        """The hashes that stand side by side in the number of one fact, the first as named."""
+        return self._unpack(number.to_bytes(self._bytes, "little"))
+
+    def under_names(self, lane: int, value: Any) -> Any:
+        """The value under the names of this lane."""
+        return renamed(value, self._renamings[lane - 1]) if lane else value
+
     def of_fact(self, *fact: Hashable) -> int:
         known = self._facts.get(fact)
         if known is None:

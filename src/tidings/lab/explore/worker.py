@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidings.lab.explore.branch import Branch, Property, Way
-from tidings.lab.explore.expand import Explorer
+from tidings.lab.explore.expand import Explorer, RestlessError
 from tidings.lab.explore.reactions import Expectation
 from tidings.lab.explore.seen import Seen
 
@@ -21,10 +21,14 @@ class Worker:
         self.states = 0
         self.transitions = 0
         self.settled = 0
+        self.pruned = False
+        """Whether states were not expanded because something was broken in them."""
+        self.restless = False
+        """Whether there are states of which nobody can say that they come to rest."""
 
     def begin(self) -> None:
         for branch in self.explorer.first():
-            self._keep(branch, self.level)
+            self._take_in(branch, self.level)
 
     def expand(self, seconds: float, room: int) -> bool:
         """Work on the level; True when it is done.
@@ -41,20 +45,41 @@ class Worker:
 
     def _expand(self, branch: Branch) -> None:
         explorer = self.explorer
-        if branch.is_quiet() and explorer.is_settled(branch):
-            self.settled += 1
-            for what in explorer.broken_at_the_end(branch):
-                self._find(what, branch)
-        for child in explorer.following(branch):
-            self.transitions += 1
-            if child.broken:
-                for what in child.broken:
-                    self._find(what, child)
-            else:
-                self._keep(child, self.next)
+        if explorer.is_settled(branch):
+            self._settle(branch)
+            self._expand_further(branch)
+        elif not self._expand_further(branch):
+            self._look_for_a_circle(branch)
 
-    def _keep(self, branch: Branch, where: list[Branch]) -> None:
-        if self.seen.add(self.explorer.signatures.number(branch.total())):
+    def _look_for_a_circle(self, branch: Branch) -> None:
+        """In every circle of states that is never left, one leads to nothing new."""
+        try:
+            circle = self.explorer.circle_after(branch)
+        except RestlessError:
+            self.restless = True
+        else:
+            if circle is not None:
+                self._settle(circle)
+
+    def _settle(self, branch: Branch) -> None:
+        self.settled += 1
+        for what in self.explorer.broken_at_the_end(branch):
+            self._find(what, branch)
+
+    def _expand_further(self, branch: Branch) -> bool:
+        """Whether anything new was seen."""
+        before = len(self.next)
+        for child in self.explorer.following(branch):
+            self.transitions += 1
+            self._take_in(child, self.next)
+        return len(self.next) > before
+
+    def _take_in(self, branch: Branch, where: list[Branch]) -> None:
+        if branch.broken:
+            self.pruned = True
+            for what in branch.broken:
+                self._find(what, branch)
+        elif self.seen.add(self.explorer.signatures.number(branch.total())):
             self.states += 1
             where.append(branch)
 

@@ -1,0 +1,439 @@
+"""Processes made to mislead the explorer: each breaks something in a way that is easily missed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidings.core import (
+    Accept,
+    Broadcast,
+    CancelTimer,
+    Deliver,
+    Effect,
+    Halt,
+    Message,
+    MessageId,
+    Packet,
+    Persist,
+    Process,
+    Receive,
+    Refuse,
+    Replay,
+    Send,
+    SetTimer,
+    Start,
+    Timeout,
+    UsageError,
+)
+from tidings.lab.explore import ALL, Explored, Scope, expand, explore
+from tidings.spec import Guarantee, Value
+
+WAYS = [frozenset(ALL), frozenset()]
+"""With every reduction, and without any."""
+
+Explore = Callable[..., list[Explored]]
+
+
+@pytest.fixture
+def explored(monkeypatch: pytest.MonkeyPatch) -> Explore:
+    def run(kind: type[Process], **scope: Any) -> list[Explored]:
+        monkeypatch.setattr(expand, "factory", lambda name, options: kind)
+        return [
+            explore(
+                Scope(protocol=kind.__name__, **scope),
+                reductions=reductions,
+                workers=1,
+                keep_going=True,
+            )
+            for reductions in WAYS
+        ]
+
+    return run
+
+
+def broken(results: list[Explored]) -> list[set[str]]:
+    return [{what.value for what in result.found} for result in results]
+
+
+class Word(Packet, frozen=True, tag="word"):
+    id: MessageId
+    text: bytes
+
+
+class Tick(Packet, frozen=True, tag="tick"):
+    number: int = 0
+
+
+class Speaker(Process):
+    """Names its messages; what it does with them is up to the others."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.seq = 0
+
+    def accepted(self, event: Broadcast) -> tuple[Message, list[Effect]]:
+        self.seq += 1
+        message = Message(MessageId(self.me, self.seq), event.texts[0])
+        return message, [Accept((message.id,))]
+
+
+# --- groups that never come to rest
+
+
+class Toggling(Speaker):
+    """Its timer turns something on and off for ever; nothing is ever delivered."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.on = False
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                return [*self.accepted(event)[1], SetTimer("t", 1.0)]
+            case Timeout():
+                self.on = not self.on
+                return [SetTimer("t", 1.0)]
+        return []
+
+
+class PingPong(Speaker):
+    """Its packets go to and fro for ever; nothing is ever delivered."""
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                return [*self.accepted(event)[1], Send(self.others, Tick())]
+            case Receive(sender, packet):
+                return [Send((sender,), packet)]
+        return []
+
+
+@pytest.mark.parametrize(("kind", "processes"), [(Toggling, 1), (PingPong, 2)])
+def test_going_round_in_circles_is_no_delivery(explored: Explore, kind, processes) -> None:
+    results = explored(kind, processes=processes, broadcasts=1)
+    assert broken(results) == [{"validity"}, {"validity"}]
+
+
+class Dicing(Speaker):
+    """Draws until the dice let it deliver."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.message = None
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                self.message, effects = self.accepted(event)
+                return [*effects, SetTimer("t", 1.0)]
+            case Timeout():
+                if self.choose("now", (1, 1)) == self.luck:
+                    return [Deliver((self.message,))]
+                return [SetTimer("t", 1.0)]
+        return []
+
+
+@pytest.mark.parametrize("luck", [0, 1])
+def test_dice_may_yet_fall_otherwise(explored: Explore, luck: int) -> None:
+    kind = type("Lucky", (Dicing,), {"luck": luck})
+    for result in explored(kind, processes=1, broadcasts=1):
+        assert not result.found
+        assert result.verdict(Guarantee.NO_DUPLICATION) is Value.HOLDS
+        assert result.verdict(Guarantee.VALIDITY) is not Value.VIOLATED
+
+
+class Growing(Speaker):
+    """Counts for ever."""
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                return [*self.accepted(event)[1], SetTimer("t", 1.0)]
+            case Timeout():
+                self.seq += 1
+                return [SetTimer("t", 1.0)]
+        return []
+
+
+def test_what_grows_for_ever_is_cut_not_judged(explored: Explore) -> None:
+    for result in explored(Growing, processes=1, broadcasts=1, depth=20):
+        assert not result.found
+        assert result.verdict(Guarantee.VALIDITY) is Value.UNKNOWN
+
+
+# --- order, and what is easily taken for it
+
+
+class CopyCounting(Speaker):
+    """p2 speaks up on the second of two equal packets; p3 then repeats itself."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.copies = 0
+        self.told = False
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                to = (("p2",), ("p2",), ("p3",)) if self.me == "p1" else ()
+                return [*effects, *(Send(one, word) for one in to), Deliver((message,))]
+            case Receive(_, Word(name, text)) if self.me == "p2":
+                self.copies += 1
+                if self.copies == 1:
+                    return [Deliver((Message(name, text),))]
+                return [Send(("p3",), Tick())]
+            case Receive(_, Word(name, text)):
+                delivery = Deliver((Message(name, text),))
+                again = [delivery] if self.told else []
+                return [delivery, Send(("p1",), Tick(9)), *again]
+            case Receive(_, Tick()):
+                self.told = self.me == "p3"
+        return []
+
+
+def test_the_second_of_two_equal_packets_may_matter(explored: Explore) -> None:
+    one, other = broken(explored(CopyCounting, processes=3, broadcasts=1))
+    assert one == other
+    assert "no duplication" in one
+
+
+class TalkingToItself(Speaker):
+    """Goes on talking to itself, so that its word to the others always comes later."""
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                return [*effects, Deliver((message,)), Send((self.me,), Tick()),
+                        Send(self.others, word)]  # fmt: skip
+            case Receive(_, Tick()):
+                return [Send((self.me,), Tick())]
+            case Receive(_, Word(name, text)):
+                return [Deliver((Message(name, text),) * 2)]
+        return []
+
+
+def test_nobody_is_kept_waiting_for_ever(explored: Explore) -> None:
+    one, other = broken(explored(TalkingToItself, processes=2, broadcasts=1))
+    assert one == other
+    assert "no duplication" in one
+
+
+class Halting(Speaker):
+    """p2 passes the word on to p3 and halts a little later; what it sent may be lost with it."""
+
+    def step(self, event):
+        match event:
+            case Broadcast() if self.me != "p1":
+                return [Refuse("only p1 speaks")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                return [*effects, Send(("p2",), word), Deliver((message,))]
+            case Receive(_, Word(name, text)) if self.me == "p2":
+                word = Word(name, text)
+                return [Deliver((Message(name, text),)), Send(("p1",), Tick(1)),
+                        Send(("p3",), word)]  # fmt: skip
+            case Receive(_, Word(name, text)):
+                return [Deliver((Message(name, text),)), Send(("p1",), Tick(7))]
+            case Receive(_, Tick(1)):
+                return [Send(("p2",), Tick(2))]
+            case Receive(_, Tick(2)):
+                return [Halt("enough")]
+        return []
+
+
+def test_what_one_who_halts_had_sent_may_be_lost(explored: Explore) -> None:
+    results = explored(Halting, processes=3, broadcasts=1)
+    assert broken(results) == [{"uniform agreement"}, {"uniform agreement"}]
+    for result in results:
+        (run,) = result.found.values()
+        assert "drop" in bytes(run.manifest.schedule).decode()
+
+
+# --- what belongs to a state
+
+
+class Refusing(Speaker):
+    """Refuses, or lets two timers pass: then it is in the same state, but may not speak again."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.phase = 0
+
+    def step(self, event):
+        match event:
+            case Start():
+                return [SetTimer("a", 1.0), SetTimer("b", 1.0)]
+            case Broadcast() if self.phase == 0:
+                self.phase = 2
+                return [Refuse("no"), CancelTimer("a"), CancelTimer("b")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                return [*effects, *([Deliver((message,))] if self.phase == 1 else [])]
+            case Timeout("a"):
+                self.phase = 1
+            case Timeout("b") if self.phase == 1:
+                self.phase = 2
+            case Timeout("b"):
+                return [SetTimer("b", 1.0)]
+        return []
+
+
+def test_who_was_refused_has_spoken_all_the_same(explored: Explore) -> None:
+    results = explored(Refusing, processes=1, broadcasts=1)
+    assert broken(results) == [{"validity"}, {"validity"}]
+
+
+class DrawingAtTheStart(Speaker):
+    """Whether it delivers is drawn as it starts."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.good = True
+
+    def step(self, event):
+        match event:
+            case Start():
+                self.good = self.choose("good", (1, 1)) == 0
+                return []
+            case Broadcast():
+                message, effects = self.accepted(event)
+                return [*effects, *([Deliver((message,))] if self.good else [])]
+        return []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_drawn_at_the_start_is_drawn_in_every_way(explored: Explore, processes) -> None:
+    for found in broken(explored(DrawingAtTheStart, processes=processes, broadcasts=1)):
+        assert "validity" in found
+
+
+class DrawingTooEarly(Speaker):
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.good = choose("good", (1, 1)) == 0
+
+    def step(self, event):
+        return []
+
+
+def test_what_is_drawn_before_the_start_cannot_be_explored(explored: Explore) -> None:
+    with pytest.raises(UsageError, match="draw at its Start"):
+        explored(DrawingTooEarly, processes=1, broadcasts=0)
+
+
+class BrokenFromTheStart(Speaker):
+    def step(self, event):
+        match event:
+            case Start():
+                return [Deliver((Message(MessageId("p9", 1), b"x"),))]
+        return []
+
+
+def test_the_first_state_is_judged_too(explored: Explore) -> None:
+    results = explored(BrokenFromTheStart, processes=1, broadcasts=0)
+    assert broken(results) == [{"no creation"}, {"no creation"}]
+
+
+class Repeating(Speaker):
+    """Delivers its own message twice, and tells nobody."""
+
+    def step(self, event):
+        if isinstance(event, Broadcast):
+            message, effects = self.accepted(event)
+            return [*effects, Deliver((message, message))]
+        return []
+
+
+def test_what_was_not_looked_at_is_unknown(explored: Explore) -> None:
+    for result in explored(Repeating, processes=2, broadcasts=1):
+        assert result.verdict(Guarantee.NO_DUPLICATION) is Value.VIOLATED
+        assert result.verdict(Guarantee.UNIFORM_AGREEMENT) is Value.UNKNOWN
+
+
+# --- those who come back
+
+
+class Returning(Speaker):
+    recovers = True
+
+
+class TwoLives(Returning):
+    """Needs two copies to arrive; after a crash it sends one, equal to those of its first life."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.copies = 0
+        self.done = False
+
+    def step(self, event):
+        match event:
+            case Start(recovered=records) if records:
+                self.seq, self.done = 1, len(records) > 1
+                return [Send(self.others, Word(MessageId(self.me, 1), b"1"))]
+            case Broadcast() if self.me != "p1" or self.seq:
+                return [Refuse("no")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                send = Send(self.others, Word(message.id, message.text))
+                return [Persist(("said",)), *effects, send, send]
+            case Receive(sender, Word()):
+                self.copies += 1
+                return [Send((sender,), Tick())] if self.copies >= 2 else []
+            case Receive(_, Tick()) if not self.done:
+                self.done = True
+                return [Persist(("done",)), Deliver((Message(MessageId(self.me, 1), b"1"),))]
+        return []
+
+
+def test_a_packet_of_an_earlier_life_may_be_lost_and_its_equal_arrive(explored: Explore) -> None:
+    scope = {"processes": 3, "broadcasts": 1, "crashes": 1, "restarts": 1}
+    one, other = broken(explored(TwoLives, **scope))
+    assert one == other
+    assert "validity" in one
+
+
+class WritingFirst(Returning):
+    """[Persist, Accept, Send, Deliver]: who dies after the Send never delivers its own."""
+
+    def step(self, event):
+        match event:
+            case Start(recovered=records) if records:
+                self.seq = len(records)
+                return [Replay(tuple(Message(MessageId(*name), text) for name, text in records))]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                send = Send(self.others, Word(message.id, message.text))
+                persist = Persist(((message.id, message.text),))
+                return [persist, *effects, send, Deliver((message,))]
+            case Receive(_, Word(name, text)):
+                return [Deliver((Message(name, text),))]
+        return []
+
+
+def test_who_comes_back_may_have_died_between_any_two_effects(explored: Explore) -> None:
+    scope = {"processes": 3, "broadcasts": 1, "crashes": 1, "restarts": 1}
+    for found in broken(explored(WritingFirst, **scope)):
+        assert "validity" in found
+
+
+class OddRecords(Returning):
+    """What is written down need not be hashable."""
+
+    def step(self, event):
+        if isinstance(event, Broadcast):
+            message, effects = self.accepted(event)
+            return [Persist(([1],)), *effects, Deliver((message,)), Halt("done")]
+        return []
+
+
+def test_any_records_will_do_and_who_halts_is_not_torn_for_ever(explored: Explore) -> None:
+    scope = {"processes": 3, "broadcasts": 1, "crashes": 1, "restarts": 1}
+    one, other = broken(explored(OddRecords, **scope))
+    assert one == other
