@@ -118,6 +118,8 @@ def fault_of(kind: Any, **plan: Any) -> ProcessFault:
         ([Stable(3)], "Stable: 3 is not a dict"),
         ([Install("p1")], "Install: 'p1' is not a tuple"),
         ([Refuse(None)], "Refuse: None is not a name"),
+        ([CancelTimer("tick")] * 10_001, "10,001 effects at once; 10,000 are the most"),
+        ([Send(("p2",) * 200, Word())] * 60, "12,000 packets at once; 10,000 are the most"),
     ],
 )
 def test_rubbish_is_told_from_effects(returned: Any, complaint: str) -> None:
@@ -133,6 +135,8 @@ def test_rubbish_is_told_from_effects(returned: Any, complaint: str) -> None:
         ([Accept(())], "a Broadcast is answered by Accept"),
         ([Accept((ONE, MessageId("p1", 2)))], "2 names for 1 text"),
         ([Accept((ONE,)), Refuse("no")], "1 name for 1 text, and a Refuse"),
+        ([Accept((ONE,)), Accept(())], "2 answers to one Broadcast; one Accept names all texts"),
+        ([Refuse("no"), Refuse("no")], "a Broadcast is answered by Accept"),
         ([Accept((MessageId("p2", 1),))], "it accepts p2#1, but its messages are named p1#1"),
     ],
 )
@@ -233,6 +237,97 @@ def test_our_own_protocols_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> N
     assert walk(Plan(), seed=1).histories
     p1 = factory("majority-relay")("p1", ("p1", "p2"), lambda label, weights: 0)
     assert answer(p1, Broadcast((b"hello",)))
+
+
+# --- whether it does the same twice
+
+OUTSIDE: list[str] = []
+"""What a process keeps where nobody looks."""
+
+
+def deliver_every_other_time(process: Stumbling) -> list[Effect]:
+    OUTSIDE.append(process.me)
+    return [Deliver((Message(ONE, b"1"),))] if len(OUTSIDE) % 2 else []
+
+
+def copy_from_outside(process: Stumbling) -> list[Effect]:
+    OUTSIDE.append(process.me)
+    process.seq = len(OUTSIDE)
+    return []
+
+
+def draw_as_often_as_it_was_called(process: Stumbling) -> list[Effect]:
+    OUTSIDE.append(process.me)
+    for _ in OUTSIDE:
+        process.choose("side", (1, 1))
+    return []
+
+
+def fail_the_second_time(process: Stumbling) -> list[Effect]:
+    OUTSIDE.append(process.me)
+    return [] if len(OUTSIDE) < 2 else divide(process)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "difference"),
+    [
+        (deliver_every_other_time, "has other effects"),
+        (copy_from_outside, "comes into another state"),
+        (draw_as_often_as_it_was_called, "draws something else"),
+        (fail_the_second_time, "raises ZeroDivisionError"),
+    ],
+)
+def test_what_is_kept_outside_of_the_attributes_is_noticed(hidden: Any, difference: str) -> None:
+    OUTSIDE.clear()
+    fault = fault_of(stumbling(hidden))
+    assert f"it does not do the same twice: a copy of it, in the same state, {difference} " in (
+        str(fault)
+    )
+
+
+def test_what_it_draws_the_copy_draws_too() -> None:
+    def toss(process: Stumbling) -> list[Effect]:
+        process.seq += 10 * process.choose("side", (1, 1))
+        return [SetTimer(f"after {process.choose('number', (1, 2, 3))}", 1.0)]
+
+    runs = [walk(Plan(processes=3, broadcasts=4), seed=1, factory=stumbling(toss)) for _ in "ab"]
+    draws = [[step.draws for step in schedule_of(run.manifest)] for run in runs]
+    assert draws[0] == draws[1]
+    assert max(map(len, draws[0])) == 2
+    assert len(set(draws[0])) > 3
+
+
+def test_the_order_in_which_a_set_is_iterated_is_nobodys_fault() -> None:
+    class Unordered(Stumbling):
+        def __init__(self, *about: Any) -> None:
+            super().__init__(*about)
+            self.heard: set[int] = set()
+
+        def step(self, event: Event) -> list[Effect]:
+            if isinstance(event, Broadcast):
+                self.heard.update(range(100))
+                for number in {*range(100)} - {5, 8}:
+                    self.heard.discard(number)
+            return [CancelTimer(str(number)) for number in self.heard] + (
+                [Refuse("no")] if isinstance(event, Broadcast) else []
+            )
+
+    world = World("run", ("p1",), Unordered)
+    for _ in range(3):
+        world.apply(may.Broadcast("p1", b"hello"))
+    heard = world.processes["p1"].heard
+    assert list(heard) != list(heard.copy()), "this set is to show that a copy has another order"
+
+
+def test_a_state_that_cannot_be_copied_is_told_with_its_owner() -> None:
+    def lock(process: Stumbling) -> list[Effect]:
+        process.door = threading.Lock()
+        return []
+
+    fault = fault_of(stumbling(lock))
+    assert str(fault).startswith(f"{fault.process} fails when it receives word ")
+    assert "its attribute 'door': a lock cannot be part of a process's state" in str(fault)
+    assert fault.__notes__ == ["in Stumbling of test_diagnosis.py"]
 
 
 # --- the way there

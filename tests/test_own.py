@@ -481,6 +481,41 @@ def test_simulate_and_compare_take_a_class_of_ones_own(tidings, wordy: Path) -> 
     }
 
 
+NOISY = """
+from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Process
+
+print("loaded")
+
+class Noisy(Process):
+    def __init__(self, *about):
+        super().__init__(*about)
+        print("made")
+
+    def step(self, event):
+        print("step", type(event).__name__)
+        if isinstance(event, Broadcast):
+            message = Message(MessageId(self.me, 1), *event.texts)
+            return [Accept((message.id,)), Deliver((message,))]
+        return []
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "simulate --processes 1 --broadcasts 1 --seed 1",
+        "explore --processes 1 --workers 1",
+        "compare --sizes 1",
+    ],
+)
+def test_what_a_process_prints_is_no_result(tidings, tmp_path: Path, command: str) -> None:
+    (tmp_path / "noisy.py").write_text(NOISY)
+    said = tidings(*command.split(), "--process", "noisy.py", "--json")
+    assert said.status == 0, said.err
+    assert json.loads(said.out)
+    assert {"loaded", "made", "step Broadcast"} <= set(said.err.splitlines())
+
+
 def test_a_command_and_a_program_name_the_same_run_alike(tidings, wordy: Path) -> None:
     words = ("--process", "wordy.py", "--processes", "3", "--broadcasts", "4", "--seed", "1")
     told = json.loads(tidings("simulate", *words, "--json").out)["run"]

@@ -6,7 +6,8 @@ name of a protocol does: on the command line, in scenario files, in manifests. T
 
 The file is loaded as a module with a name of its own, made from its path and its contents, which
 stays in ``sys.modules`` so that its objects can be pickled from one forked process to another.
-What it imports is looked for beside it, too.
+What it imports is looked for beside it, too. What it prints goes to standard error: standard
+output is for results.
 """
 
 import builtins
@@ -14,7 +15,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from hashlib import blake2b
 from inspect import Parameter, Signature, isabstract, signature
 from pathlib import Path
@@ -58,11 +59,8 @@ class Own(msgspec.Struct, frozen=True):
 
     def __call__(self, me: str, members: Members, choose: Choose, **options: Any) -> Process:
         try:
-            if issubclass(self.kind, Process):
-                made: Process = self.kind(me, members, choose, **options)
-            else:
-                made = Foreign(me, members, choose, kind=self.kind, clock=self.clock, **options)
-            _try_out(made)
+            with redirect_stdout(sys.stderr):
+                return self._made(me, members, choose, **options)
         except TidingsError as fault:
             raise type(fault)(f"{self.name}: {fault}") from None
         except Exception as fault:
@@ -70,6 +68,13 @@ class Own(msgspec.Struct, frozen=True):
                 f"{_place(fault, self.name)}: {self.kind.__name__} cannot be made for {me} of "
                 f"{', '.join(members)}: {_told(fault)}"
             ) from fault
+
+    def _made(self, me: str, members: Members, choose: Choose, **options: Any) -> Process:
+        if issubclass(self.kind, Process):
+            made: Process = self.kind(me, members, choose, **options)
+        else:
+            made = Foreign(me, members, choose, kind=self.kind, clock=self.clock, **options)
+        _try_out(made)
         return made
 
 
@@ -157,7 +162,8 @@ def _loaded(file: Path) -> ModuleType:
 
 def _execute(source: bytes, file: Path, module: ModuleType) -> None:
     try:
-        exec(compile(source, str(file), "exec"), vars(module))
+        with redirect_stdout(sys.stderr):
+            exec(compile(source, str(file), "exec"), vars(module))
     except SyntaxError as fault:
         place = f"{fault.filename or file}:{fault.lineno or 1}"
         raise DataError(f"{place}: syntax error: {fault.msg}") from None

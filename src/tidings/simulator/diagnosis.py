@@ -1,8 +1,9 @@
 """When a process does what no process may: what it was, where, and the way there.
 
 Our own protocols are trusted and go fast. A process of somebody else is watched: what it raises,
-how long it takes, and whether what it returns are effects. A fault is told with the lines of its
-own file, and carries the schedule that led to it, so that the run can be stored and replayed.
+how long it takes, whether what it returns are effects, and whether a copy of it does the same. A
+fault is told with the lines of its own file, and carries the schedule that led to it, so that the
+run can be stored and replayed. What such a process prints goes to standard error.
 """
 
 import os
@@ -11,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from math import isfinite
 from pathlib import Path
 from types import FrameType
@@ -47,9 +48,11 @@ from tidings.core import (
     Timeout,
     UsageError,
 )
+from tidings.core.state import copied, fingerprint
 from tidings.protocols import PROTOCOLS
 from tidings.protocols.anysystem.foreign import Foreign
 from tidings.simulator.choices import Schedule
+from tidings.simulator.twice import NOT_THE_SAME, Twin
 from tidings.trace import Row
 
 if TYPE_CHECKING:
@@ -65,6 +68,9 @@ STEP_SECONDS = "TIDINGS_STEP_SECONDS"
 DEFAULT_SECONDS = 5.0
 MOST_CALLS = 6
 """How many of the calls that were under way are shown, innermost last."""
+MOST_AT_ONCE = 10_000
+"""How many effects, and how many packets, one step may have."""
+_ENOUGH = f"{MOST_AT_ONCE:,} are the most"
 
 
 class ProcessFault(DataError):  # noqa: N818 - reads as what happened
@@ -115,15 +121,51 @@ def answer(process: Process, event: Event) -> list[Effect]:
     if type(process) in _OURS:
         return process.step(event)
     try:
-        with _limited(_seconds()):
-            effects = process.step(event)
-        return checked(process, event, effects)
+        return _watched(process, event)
     except TidingsError:
         raise
     except (Exception, SystemExit, _TooLong) as error:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         reason = str(error) if isinstance(error, _TooLong) else _shortened(told, 200)
         raise _with_lines(ProcessFault(process.me, event, reason), process, error) from error
+
+
+def _watched(process: Process, event: Event) -> list[Effect]:
+    seconds = _seconds()
+    with redirect_stdout(sys.stderr):
+        with _state_in_view(process, event):
+            twin = Twin(process)
+        with _limited(seconds), twin.listening():
+            done = process.step(event)
+        effects = checked(process, event, done)
+        with _limited(seconds), _state_in_view(process, event):
+            difference = twin.difference(event, effects)
+    if difference is not None:
+        raise ProcessFault(process.me, event, NOT_THE_SAME.format(difference))
+    return effects
+
+
+@contextmanager
+def _state_in_view(process: Process, event: Event) -> Iterator[None]:
+    """Something in the state cannot be copied or compared: say what, and of whom."""
+    try:
+        yield
+    except DataError as error:
+        fault = ProcessFault(process.me, event, f"{_culprit(process)}: {error}")
+        kind = _kind_of(process)
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        fault.add_note(f"in {kind.__name__}" + (f" of {Path(file).name}" if file else ""))
+        raise fault from None
+
+
+def _culprit(process: Process) -> str:
+    state = vars(process.process) if isinstance(process, Foreign) else process.state()
+    for name, value in state.items():
+        try:
+            fingerprint(copied(value))
+        except DataError:
+            return f"its attribute {name!r}"
+    return "its state"
 
 
 # --- where it happened
@@ -147,9 +189,12 @@ def _with_lines(fault: ProcessFault, process: Process, error: BaseException) -> 
     return fault
 
 
+def _kind_of(process: Process) -> type:
+    return type(process.process if isinstance(process, Foreign) else process)
+
+
 def _folder_of(process: Process) -> Path | None:
-    kind = type(process.process if isinstance(process, Foreign) else process)
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    file = getattr(sys.modules.get(_kind_of(process).__module__), "__file__", None)
     return Path(file).resolve().parent if file else None
 
 
@@ -204,6 +249,7 @@ def checked(process: Process, event: Event, effects: Any) -> list[Effect]:
     complaint = _complaint_about_list(effects) or next(
         filter(None, (_complaint(process, event, effect) for effect in effects)), None
     )
+    complaint = complaint or _complaint_about_packets(effects)
     if complaint is None and isinstance(event, Broadcast):
         complaint = _complaint_about_answer(event, effects)
     if complaint is not None:
@@ -213,7 +259,8 @@ def checked(process: Process, event: Event, effects: Any) -> list[Effect]:
 
 def _complaint_about_list(effects: Any) -> str | None:
     if isinstance(effects, list | tuple):
-        return None
+        many = len(effects)
+        return f"{many:,} effects at once; {_ENOUGH}" if many > MOST_AT_ONCE else None
     if effects is None:
         return "step returns nothing; return a list of effects, [] for none"
     if isinstance(effects, Iterator):
@@ -221,13 +268,21 @@ def _complaint_about_list(effects: Any) -> str | None:
     return f"step returns {_short(effects)}, not a list of effects"
 
 
+def _complaint_about_packets(effects: Sequence[Effect]) -> str | None:
+    packets = sum(len(effect.to) for effect in effects if isinstance(effect, Send))
+    return f"{packets:,} packets at once; {_ENOUGH}" if packets > MOST_AT_ONCE else None
+
+
 def _complaint_about_answer(event: Broadcast, effects: Sequence[Effect]) -> str | None:
+    answers = sum(isinstance(effect, Accept | Refuse) for effect in effects)
     names = sum(len(effect.ids) for effect in effects if isinstance(effect, Accept))
     refused = any(isinstance(effect, Refuse) for effect in effects)
-    if names == (0 if refused else len(event.texts)):
+    if answers == 1 and names == (0 if refused else len(event.texts)):
         return None
     if not names:
         return "a Broadcast is answered by Accept, with the name of the message, or by Refuse"
+    if names == len(event.texts) and not refused:
+        return f"{answers} answers to one Broadcast; one Accept names all texts"
     given = f"{names} name{'s' if names > 1 else ''}"
     return f"{given} for {len(event.texts)} text" + (", and a Refuse" if refused else "")
 
