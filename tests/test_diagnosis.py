@@ -4,6 +4,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tidings.core import (
     Send,
     SetTimer,
     Stable,
+    Start,
     UsageError,
 )
 from tidings.protocols import factory
@@ -237,6 +239,18 @@ def test_our_own_protocols_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> N
     assert walk(Plan(), seed=1).histories
     p1 = factory("majority-relay")("p1", ("p1", "p2"), lambda label, weights: 0)
     assert answer(p1, Broadcast((b"hello",)))
+
+
+def test_who_speaks_at_its_start_may_speak_to_anybody() -> None:
+    class Polite(Stumbling):
+        def step(self, event: Event) -> list[Effect]:
+            if isinstance(event, Start):
+                return [Send(self.others, Word(MessageId(self.me, 1)))]
+            return [Refuse("not now")] if isinstance(event, Broadcast) else []
+
+    run = walk(Plan(processes=3, broadcasts=1), seed=1, factory=Polite)
+    greetings = [(row.process, row.peer) for row in run.rows if row.kind == "send"][:6]
+    assert greetings == list(permutations(("p1", "p2", "p3"), 2))
 
 
 # --- whether it does the same twice

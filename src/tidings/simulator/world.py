@@ -122,6 +122,8 @@ class World:
         self._rows: list[Row] = []
         for member in members:
             self._create(member, members)
+        # All are there before the first one speaks: it may speak to any of them.
+        for member in members:
             self._step(member, Start(lossy=links == "lossy"))
 
     @property
