@@ -26,7 +26,12 @@ from tidings.core import (
     Timeout,
     UsageError,
 )
-from tidings.lab.explore import ALL, Explored, Scope, expand, explore
+from tidings.lab.explore import ALL, Explored, Scope, crew, expand, explore, search
+from tidings.lab.explore.branch import Branch
+from tidings.lab.explore.expand import Explorer
+from tidings.lab.explore.reactions import NotInertError
+from tidings.simulator import choices
+from tidings.simulator.choices import Link, PacketId
 from tidings.spec import Guarantee, Value
 
 WAYS = [frozenset(ALL), frozenset()]
@@ -256,6 +261,175 @@ def test_what_one_who_halts_had_sent_may_be_lost(explored: Explore) -> None:
         assert "drop" in bytes(run.manifest.schedule).decode()
 
 
+class Alarmed(Speaker):
+    """p3's alarm goes off at any moment; p2 repeats itself if it hears it before the word."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.alarmed = False
+
+    def step(self, event):
+        match event:
+            case Start() if self.me == "p3":
+                return [SetTimer("alarm", 1.0)]
+            case Timeout():
+                return [Send(("p2",), Tick())]
+            case Broadcast() if self.me != "p1":
+                return [Refuse("only p1 speaks")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                return [*effects, Deliver((message,)), Send(("p2",), word)]
+            case Receive(_, Tick()):
+                self.alarmed = True
+            case Receive(_, Word(name, text)):
+                return [Deliver((Message(name, text),) * (2 if self.alarmed else 1))]
+        return []
+
+
+class Hesitating(Speaker):
+    """p2 says nothing at once, but sets a timer, and p3 repeats itself if it hears it first."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.told = False
+
+    def step(self, event):
+        match event:
+            case Broadcast() if self.me != "p1":
+                return [Refuse("only p1 speaks")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                return [*effects, Deliver((message,)), Send(self.others, word)]
+            case Receive(_, Word(name, text)) if self.me == "p2":
+                return [Deliver((Message(name, text),)), SetTimer("soon", 1.0)]
+            case Timeout():
+                return [Send(("p3",), Tick())]
+            case Receive(_, Tick()) if self.me == "p3":
+                self.told = True
+            case Receive(_, Word(name, text)):
+                times = 2 if self.told else 1
+                return [Deliver((Message(name, text),) * times), Send(("p1",), Tick())]
+        return []
+
+
+@pytest.mark.parametrize("kind", [Alarmed, Hesitating])
+def test_a_timer_may_run_out_before_a_packet_arrives(explored: Explore, kind) -> None:
+    for found in broken(explored(kind, processes=3, broadcasts=1)):
+        assert "no duplication" in found
+
+
+class HandingOn(Speaker):
+    """p2 hands on to p3, and nobody to p2: bad only if p3's packet survives p1, and p2's not."""
+
+    def step(self, event):
+        match event:
+            case Broadcast() if self.me != "p1":
+                return [Refuse("only p1 speaks")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                return [*effects, Send(self.members, Word(message.id, message.text))]
+            case Receive(_, Word(name, text) as word) if self.seq < 2:
+                self.seq = 2
+                on = [Send(("p3",), word)] if self.me == "p2" else []
+                return [*on, Deliver((Message(name, text),))]
+        return []
+
+
+def test_a_packet_that_may_be_lost_is_not_waited_for(explored: Explore) -> None:
+    results = explored(HandingOn, processes=3, broadcasts=1, crashes=1)
+    assert broken(results) == [{"uniform agreement"}, {"uniform agreement"}]
+
+
+# --- packets that seem to make no difference
+
+
+class Sleeping(Speaker):
+    """p2 takes no notice of a word, until it is woken up: then it makes too much of it."""
+
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.awake = False
+
+    def step(self, event):
+        match event:
+            case Broadcast() if self.me != "p1":
+                return [Refuse("only p1 speaks")]
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                packet = word if self.seq == 1 else Tick()
+                return [*effects, Deliver((message,)), Send(self.others, packet)]
+            case Receive(_, Tick()):
+                self.awake = True
+            case Receive(_, Word(name, text)) if self.awake:
+                return [Deliver((Message(name, text),) * 2)]
+        return []
+
+
+def test_what_is_ignored_now_may_matter_later(explored: Explore) -> None:
+    one, other = explored(Sleeping, processes=2, broadcasts=2)
+    assert one.lively == ("word",)
+    for found in broken([one, other]):
+        assert "no duplication" in found
+
+
+def test_what_one_assumes_all_are_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    share = crew.Together._share_expectations
+
+    def counted(self: crew.Together, expectations: list[list[Any]]) -> None:
+        told.append(sum(map(len, expectations)))
+        share(self, expectations)
+
+    monkeypatch.setattr(crew.Together, "_share_expectations", counted)
+    monkeypatch.setattr(search, "ENOUGH_FOR_SEVERAL", 2)
+    monkeypatch.setattr(crew, "TICK_SECONDS", 0.001)
+    scope = Scope(processes=3, broadcasts=2)
+    assert explore(scope, workers=2).pace.states == explore(scope, workers=1).pace.states
+    assert sum(told) > 10
+
+
+def test_an_assumption_of_another_is_checked_here() -> None:
+    explorers = []
+    for _ in range(2):
+        explorer = Explorer(Scope(processes=2, broadcasts=2), frozenset())
+        explorer.factory = Sleeping
+        explorers.append(explorer)
+    one, other = explorers
+    (start,) = one.first()
+    (spoken,) = start.after(choices.Broadcast("p1", b"1"))
+    word = spoken.in_flight[PacketId(Link("p1", "p2"), 1)].content
+    assert one.reactions.ignores(spoken.processes["p2"], "p1", word)
+
+    (start,) = other.first()
+    (spoken,) = start.after(choices.Broadcast("p1", b"1"))
+    (again,) = spoken.after(choices.Broadcast("p1", b"2"))
+    (_,) = again.after(choices.Receive(PacketId(Link("p1", "p2"), 2)))
+    with pytest.raises(NotInertError):
+        other.reactions.learn(one.reactions.expectations)
+
+
+class Whimsical(Speaker):
+    """Whether it takes notice of a word is drawn; more often than not it does nothing."""
+
+    def step(self, event):
+        match event:
+            case Broadcast():
+                message, effects = self.accepted(event)
+                word = Word(message.id, message.text)
+                return [*effects, Deliver((message,)), Send(self.others, word)]
+            case Receive(_, Word(name, text)) if self.choose("whim", (9, 1)) == 1:
+                return [Deliver((Message(name, text),) * 2)]
+        return []
+
+
+def test_what_makes_a_difference_if_the_dice_will_is_not_ignored(explored: Explore) -> None:
+    for found in broken(explored(Whimsical, processes=2, broadcasts=1)):
+        assert "no duplication" in found
+
+
 # --- what belongs to a state
 
 
@@ -288,6 +462,89 @@ class Refusing(Speaker):
 def test_who_was_refused_has_spoken_all_the_same(explored: Explore) -> None:
     results = explored(Refusing, processes=1, broadcasts=1)
     assert broken(results) == [{"validity"}, {"validity"}]
+
+
+class Forgetful(Speaker):
+    """Keeps no account of anything but a timer, a packet, a record."""
+
+    recovers = True
+
+    def step(self, event):
+        match event:
+            case Broadcast((b"timer",)):
+                return [Refuse("no"), SetTimer("t", 1.0)]
+            case Broadcast((b"packet",)):
+                return [Refuse("no"), Send(self.others, Tick())]
+            case Broadcast((b"record",)):
+                return [Refuse("no"), Persist(("written",))]
+            case Broadcast((text,)):
+                return [Accept((MessageId(self.me, int(text)),))]
+            case Receive(_, Word(name, text)):
+                return [Deliver((Message(name, text),))]
+        return []
+
+
+def state_after(*moves: choices.Choice, **scope: Any) -> Branch:
+    explorer = Explorer(Scope(protocol="frontier", processes=3, **scope), frozenset())
+    explorer.factory = Forgetful
+    (branch,) = explorer.first()
+    for move in moves:
+        (branch,) = branch.after(move)
+    return branch
+
+
+def says(text: bytes, process: str = "p1") -> choices.Broadcast:
+    return choices.Broadcast(process, text)
+
+
+def arrives(number: int, link: Link = Link("p1", "p2")) -> choices.Receive:  # noqa: B008
+    return choices.Receive(PacketId(link, number))
+
+
+@pytest.mark.parametrize("what", [b"timer", b"packet", b"record"])
+def test_timers_packets_and_records_belong_to_a_state(what: bytes) -> None:
+    scope = {"crashes": 1, "restarts": 1} if what == b"record" else {}
+    one, other = (state_after(says(text), **scope) for text in (what, b"1"))
+    assert one.processes == other.processes
+    assert one.total() - one.judged != other.total() - other.judged
+
+
+def test_how_many_packets_were_sent_belongs_to_a_state_where_they_are_limited() -> None:
+    both = [arrives(1), arrives(1, Link("p1", "p3"))]
+    totals = {}
+    for limit in (None, 9):
+        idle, busy = (
+            state_after(says(b"timer"), *moves, max_packets=limit)
+            for moves in ([], [says(b"packet"), *both])
+        )
+        totals[limit] = (idle.total() - idle.judged, busy.total() - busy.judged)
+    assert totals[None][0] == totals[None][1]
+    assert totals[9][0] != totals[9][1]
+
+
+def test_how_many_packets_came_twice_belongs_to_a_state() -> None:
+    twice = [choices.Duplicate(PacketId(Link("p1", "p2"), 1)), arrives(1)]
+    one, other = (state_after(says(b"packet"), *moves) for moves in ([arrives(1)], twice))
+    assert one.total() != other.total()
+
+
+def test_what_a_message_depends_on_belongs_to_a_state() -> None:
+    """p1 speaks before, or after, it has spoken once already."""
+    one, other = (state_after(says(a), says(b)) for a, b in ((b"1", b"2"), (b"2", b"1")))
+    assert one.processes == other.processes
+    assert one.digests.keys() == other.digests.keys()
+    assert one.total() != other.total()
+
+
+def test_whether_a_packet_may_be_lost_belongs_to_a_state() -> None:
+    scope = {"crashes": 1, "restarts": 1}
+    ends = [choices.Crash("p1"), choices.Recover("p1")]
+    early, late = (
+        state_after(*moves, **scope)
+        for moves in ([says(b"packet"), *ends], [*ends, says(b"packet")])
+    )
+    assert early.processes == late.processes
+    assert early.total() != late.total()
 
 
 class DrawingAtTheStart(Speaker):
