@@ -66,8 +66,8 @@ class SayingItOnce(Frontier):
 class ForgettingEarly(Frontier):
     """Breaks Uniform Agreement: what is safe is forgotten, before all who need it have it."""
 
-    def _needless(self) -> dict[str, int]:
-        return {origin: min(self.safe[origin], self.delivered[origin]) for origin in self.members}
+    def _needless(self, origin: str) -> int:
+        return min(self.safe[origin], self.delivered[origin])
 
 
 class AcknowledgingEarly(Frontier):

@@ -196,9 +196,10 @@ class Frontier(Knowledge):
 
     def _conclude(self, turn: Turn) -> None:
         """What follows from what was learnt: deliver, forget, speak, fetch."""
-        self._count(turn)
-        self._deliver(turn)
-        self._forget(turn)
+        if turn.touched:
+            self._count(turn)
+            self._deliver(turn)
+            self._forget(turn)
         if self.mode == "all":
             self._tell_all(turn)
         else:
@@ -260,8 +261,6 @@ class Frontier(Knowledge):
     # --- delivering and forgetting
 
     def _deliver(self, turn: Turn) -> None:
-        if not turn.touched:
-            return
         turn.delivered += self._deliver_up_to(self.safe)
         if turn.delivered:
             turn.records.append(Delivered(self._vector(self.delivered)))
@@ -269,14 +268,15 @@ class Frontier(Knowledge):
     def _processed(self, taken: Mapping[str, int], turn: Turn) -> None:
         if not self.confirmed:
             return
-        before = dict(self.taken)
         for origin, count in taken.items():
-            self.taken[origin] = max(self.taken[origin], min(count, self.delivered[origin]))
-        if self.taken != before:
+            if self.taken[origin] < min(count, self.delivered[origin]):
+                self.taken[origin] = min(count, self.delivered[origin])
+                turn.touched[origin] = None
+        if turn.touched:
             turn.late_records.append(Taken(self._vector(self.taken)))
 
     def _forget(self, turn: Turn) -> None:
-        if self._forget_up_to(self._needless()):
+        if self._forget_up_to({origin: self._needless(origin) for origin in self.members}):
             turn.late_records.append(Forgotten(self._vector(self.forgotten)))
         if self.memory and sum(map(len, self.texts.values())) > self.memory:
             self._spill_up_to(self._done())

@@ -133,10 +133,9 @@ class Knowledge(Log):
             if counts.get(origin, 0) <= count:
                 counts.pop(origin, None)
 
-    def _needless(self) -> dict[str, int]:
+    def _needless(self, origin: str) -> int:
         """Up to where nobody needs anything: all hold it, and here it is over and done with."""
-        done = self._done()
-        return {origin: min(self.stable[origin], done[origin]) for origin in self.members}
+        return min(self.stable[origin], self._done()[origin])
 
     def _missing(self) -> list[str]:
         """Origins of which somebody holds more; then the origin itself does."""
@@ -201,7 +200,7 @@ class Knowledge(Log):
             assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"
             kept = range(self._first_in_memory(origin), held + 1)
             assert self.texts[origin].keys() == set(kept), f"{self.me} keeps too much or too little"
-            assert self.forgotten[origin] == self._needless()[origin]
+            assert self.forgotten[origin] == self._needless(origin)
 
 
 def named(names: Iterable[str]) -> str:
