@@ -2,20 +2,33 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
-from real_groups import free_ports, go, group_file, joined, linked, take, until
+from real_groups import (
+    assert_all_hold,
+    free_ports,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    traced,
+    until,
+)
 
+import tidings
 from tidings.core import Message, Packet
 from tidings.node.config import Config
 from tidings.node.group import Group
+from tidings.node.injector import Fate, Injector
 from tidings.node.transport import MOST_STRANGERS, Transport
 from tidings.node.wire import (
     GREETING,
+    Came,
     Codec,
     FrameReader,
     Hello,
@@ -41,7 +54,7 @@ async def say(config: Config, data: bytes, to: str = "p1") -> str:
     writer.write(data)
     answer = await reader.read()
     writer.close()
-    frames = FrameReader().feed(answer)
+    frames = list(FrameReader().feed(answer))
     return read_bye(frames[-1]) if frames and frames[-1].kind == Kind.BYE else ""
 
 
@@ -275,6 +288,36 @@ def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
     assert any("link down: peer p3" in line and "bytes wait" in line for line in caplog.messages)
 
 
+@pytest.mark.parametrize("durable", ["true", "false"])
+def test_frontier_bears_loss_repetition_and_another_order(durable: str, tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, f"durable = {durable}")
+    worse = {"lost": 0.2, "duplicated": 0.2, "reordered": 0.2}
+    injectors = {name: Injector[Came](seed, **worse) for seed, name in enumerate(config.members)}
+    for injector in injectors.values():
+        # Members that start with nothing must meet first, and do not repeat how they do.
+        injector.order(Fate.PASSED, 2, kind="state")
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = {}
+            for name, injector in injectors.items():
+                member = tidings.join(name, config, injector=injector)
+                groups[name] = await stack.enter_async_context(member)
+            await linked(groups)
+            for number in range(30):
+                for group in groups.values():
+                    await group.broadcast(b"%d" % number)
+                    await asyncio.sleep(0.002)  # so that they are many packets, and not one
+            for group in groups.values():
+                messages = await take(group, 90)
+                assert len({message.id for message in messages}) == 90
+
+    go(scenario(), seconds=60)
+    counts = [count for one in injectors.values() for count in one.counts.values()]
+    assert all(counts), "every fault happens at everybody"
+    assert_all_hold(traced(config))
+
+
 # --- the transport alone
 
 
@@ -292,8 +335,8 @@ class Ear:
     def link_down(self, peer: str) -> None:
         self.links.append("down")
 
-    def received(self, peer: str, number: int, packets: list[tuple[Packet, int]]) -> None:
-        self.heard += [(number + place, packet) for place, (packet, _) in enumerate(packets)]
+    def received(self, peer: str, packets: Sequence[Came]) -> None:
+        self.heard += [(number, packet) for number, packet, _ in packets]
 
     def cast_out(self, reason: str) -> None:
         self.farewell = reason
@@ -305,7 +348,7 @@ async def transport(
 ) -> AsyncIterator[tuple[Transport, Ear]]:
     hello = msgspec.structs.replace(hello_of(config, name, name), incarnation=incarnation)
     ear = Ear()
-    made = Transport(hello, 0, config, Codec(Frontier), ear, resends)
+    made = Transport(hello, 0, config, Codec(Frontier), ear, resends=resends)
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks)
         try:

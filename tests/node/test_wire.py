@@ -8,6 +8,7 @@ from tidings.node.wire import (
     FORMAT,
     GREETING,
     HELLO_BYTES,
+    Came,
     Codec,
     Frame,
     FrameReader,
@@ -60,9 +61,9 @@ def test_frames_are_the_same_when_every_byte_comes_alone() -> None:
 def test_packets_come_back_as_they_went_with_their_lengths() -> None:
     codec = Codec(Frontier)
     encoded = [codec.encode(DATA), codec.encode(HOLDING)]
-    assert codec.decode(body_of(encoded)) == [
-        (DATA, len(encoded[0])),
-        (HOLDING, len(encoded[1])),
+    assert codec.decode(Frame(Kind.PACKETS, 7, body_of(encoded))) == [
+        Came(7, DATA, len(encoded[0])),
+        Came(8, HOLDING, len(encoded[1])),
     ]
 
 
@@ -102,15 +103,15 @@ def test_a_stranger_is_refused_before_anything_of_it_is_kept(said: bytes, compla
 
 
 def test_the_limit_for_strangers_ends_with_their_hello() -> None:
-    reader = FrameReader()
-    read(GREETING + hello_frame(HELLO), reader)
     long = framed(Kind.PACKETS, 1, bytes(HELLO_BYTES))
     with pytest.raises(WireFault, match="the limit"):
-        read(long, reader)
+        read(GREETING + hello_frame(HELLO) + long)
     reader = FrameReader()
-    read(GREETING + hello_frame(HELLO), reader)
-    reader.limit = 2 * HELLO_BYTES
-    assert read(long, reader) == [(Kind.PACKETS, 1, bytes(HELLO_BYTES))]
+    frames = []
+    for frame in reader.feed(GREETING + hello_frame(HELLO) + long):
+        frames.append(frame.kind)
+        reader.limit = 2 * HELLO_BYTES  # as soon as the hello is read, even if more has come
+    assert frames == [Kind.HELLO, Kind.PACKETS]
 
 
 def nested(depth: int) -> bytes:
@@ -133,7 +134,7 @@ def nested(depth: int) -> bytes:
 )
 def test_a_body_that_makes_no_sense_is_one_line(body: bytes) -> None:
     with pytest.raises(WireFault, match="a frame that makes no sense") as fault:
-        Codec(Frontier).decode(body)
+        Codec(Frontier).decode(Frame(Kind.PACKETS, 1, body))
     assert len(str(fault.value).splitlines()) == 1
 
 

@@ -52,7 +52,7 @@ from tidings.node.log import Log, Ranges, merge
 from tidings.node.logs import get_logger
 from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
 from tidings.node.transport import Transport
-from tidings.node.wire import FRAME_OVERHEAD, body_of
+from tidings.node.wire import FRAME_OVERHEAD, Came, body_of
 from tidings.trace.segments import Packets, Span
 
 BATCH_BYTES = 1 << 20
@@ -202,8 +202,8 @@ class Engine:
     def link_down(self, peer: str) -> None:
         self.post(LinkDown(peer))
 
-    def received(self, peer: str, number: int, packets: list[tuple[Packet, int]]) -> None:
-        self.post((peer, number, packets))
+    def received(self, peer: str, packets: Sequence[Came]) -> None:
+        self.post((peer, packets))
 
     def cast_out(self, reason: str) -> None:
         self.fail(Halted(reason))
@@ -234,14 +234,13 @@ class Engine:
 
     def _take(self, event: Any, tick: Tick) -> None:
         if type(event) is tuple:
-            peer, number, packets = event
-            for packet, size in packets:
+            peer, packets = event
+            for number, packet, size in packets:
                 if self.tracer is not None:
                     came = ((peer, number),)
                     about = packet.about or ()
                     tick.items.append(Packets("receive", came, packet.kind, size, *about))
                 self._step(Receive(peer, packet), tick)
-                number += 1
         elif type(event) is _Alarm:
             if self._timers.get(event.name) is event.handle:
                 del self._timers[event.name]
@@ -321,7 +320,7 @@ class Engine:
         if self.tracer is not None:
             to = ((self.me, self._to_self),)
             tick.items.append(Packets("send", to, packet.kind, size, *(packet.about or ())))
-        self.received(self.me, self._to_self, [(packet, size)])
+        self.received(self.me, [Came(self._to_self, packet, size)])
 
     def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
         messages = effect.messages

@@ -39,11 +39,12 @@ from tidings.core import (
 from tidings.node import tracing
 from tidings.node.config import Config, read_config
 from tidings.node.engine import Engine
+from tidings.node.injector import Injector
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
 from tidings.node.tracing import Stretch, Tracer
 from tidings.node.transport import Transport
-from tidings.node.wire import Codec, Hello
+from tidings.node.wire import Came, Codec, Hello
 
 if TYPE_CHECKING:
     from tidings.node.metrics import Metrics
@@ -152,11 +153,19 @@ class _Milestones:
 class Group:
     """One member's view of its group; made by ``join``."""
 
-    def __init__(self, name: str, config: Config, acknowledge: Acknowledge, listen: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        acknowledge: Acknowledge,
+        listen: bool,
+        injector: Injector[Came] | None,
+    ) -> None:
         self.name = name
         self.config = config
         self._acknowledge_next = config.durable and acknowledge == "next"
         self._listen = listen
+        self._injector = injector
         self._window = config.limits.window
         self._engine: Engine | None = None
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
@@ -224,13 +233,14 @@ class Group:
             Codec(type(process)),
             engine,
             resends=not process.recovers,
+            injector=self._injector,
         )
         self._engine, self._error = engine, None
         if recovered is not None:
             self._delivered_upto = dict(recovered.delivered)
         self._commits = self._tasks.create_task(engine.commit_forever())
         records = recovered.records if recovered is not None else None
-        engine.post(Start(hello.incarnation, records))
+        engine.post(Start(hello.incarnation, records, lossy=self._injector is not None))
         try:
             self._tell_metrics()
             await self._transport.start(self._tasks)
@@ -545,16 +555,18 @@ def join(
     *,
     acknowledge: Acknowledge = "next",
     listen: bool = True,
+    injector: Injector[Came] | None = None,
 ) -> Group:
     """Take part in a group as this member: ``async with tidings.join("p1") as group``.
 
     ``acknowledge``: in a durable group a message counts as processed when the next one is asked
     for, or only when ``group.processed`` says so. ``listen=False`` is for programs that only
-    broadcast: nothing is handed over, and everything counts as processed.
+    broadcast: nothing is handed over, and everything counts as processed. ``injector`` is for
+    tests: it loses, repeats and reorders what comes over the links.
     """
     config = group if isinstance(group, Config) else read_config(Path(group))
     config.check_member(name)
-    return Group(name, config, acknowledge, listen)
+    return Group(name, config, acknowledge, listen, injector)
 
 
 def _choose(label: str, weights: Sequence[int]) -> int:

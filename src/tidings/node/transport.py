@@ -21,11 +21,13 @@ from typing import Protocol
 
 import msgspec
 
-from tidings.core import EnvironmentMissing, Packet
+from tidings.core import EnvironmentMissing
 from tidings.node.config import Address, Config
+from tidings.node.injector import Injector
 from tidings.node.logs import get_logger
 from tidings.node.wire import (
     GREETING,
+    Came,
     Codec,
     Frame,
     FrameReader,
@@ -44,6 +46,8 @@ MOST_STRANGERS = 64
 """How many connections may be open that have not yet said who they are."""
 MOST_COMPLAINTS = 256
 """How many of our own complaints are remembered, so as not to be repeated."""
+RELEASE_S = 0.05
+"""How often an injector lets go of what it holds back."""
 LIFE_SHIFT = 40
 """A packet's number begins with the life of its sender, so that no life repeats another's."""
 
@@ -53,7 +57,7 @@ class Holder(Protocol):
 
     def link_up(self, peer: str, incarnation: int) -> None: ...
     def link_down(self, peer: str) -> None: ...
-    def received(self, peer: str, number: int, packets: list[tuple[Packet, int]]) -> None: ...
+    def received(self, peer: str, packets: Sequence[Came]) -> None: ...
     def cast_out(self, reason: str) -> None: ...
 
 
@@ -173,7 +177,15 @@ def _where(transport: asyncio.Transport) -> str:
 
 class Transport:
     def __init__(
-        self, hello: Hello, life: int, config: Config, codec: Codec, holder: Holder, resends: bool
+        self,
+        hello: Hello,
+        life: int,
+        config: Config,
+        codec: Codec,
+        holder: Holder,
+        *,
+        resends: bool,
+        injector: Injector[Came] | None = None,
     ) -> None:
         self.me = hello.name
         self.config = config
@@ -187,6 +199,7 @@ class Transport:
         self._hello = hello
         self._codec = codec
         self._holder = holder
+        self._injector = injector
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._strangers: set[Connection] = set()
@@ -212,6 +225,8 @@ class Transport:
         for name in members[members.index(self.me) + 1 :]:
             self._tasks.append(tasks.create_task(self._call(self.peers[name])))
         self._tasks.append(tasks.create_task(self._keep_alive()))
+        if self._injector is not None:
+            self._tasks.append(tasks.create_task(self._release(self._injector)))
 
     async def close(self) -> None:
         """Say good-bye, and wait until everything that was said has left, or for so long."""
@@ -326,6 +341,11 @@ class Transport:
         link, peer.link = peer.link, None
         assert link is not None, f"{peer.name} has no link to take down"
         link.transport.abort()
+        self._tell_down(peer, reason)
+
+    def _tell_down(self, peer: Peer, reason: str) -> None:
+        if self._injector is not None:
+            self._injector.forget((peer.name, self.me))
         self.log.info("link down", peer=peer.name, reason=reason)
         self._holder.link_down(peer.name)
 
@@ -344,8 +364,7 @@ class Transport:
         if peer is not None and peer.link is connection:
             peer.link = None
             if not self._is_closing:
-                self.log.info("link down", peer=peer.name, reason=str(fault or "closed"))
-                self._holder.link_down(peer.name)
+                self._tell_down(peer, str(fault or "closed"))
 
     def bye(self, connection: Connection, reason: str, is_final: bool) -> None:
         who = connection.peer.name if connection.peer is not None else connection.where
@@ -398,19 +417,29 @@ class Transport:
         assert peer is not None, "packets from nobody"
         if peer.link is not connection:
             return
-        packets = self._codec.decode(frame.body)
+        packets = self._codec.decode(frame)
         if not packets:
             raise WireFault("a frame without packets")
-        last = frame.number + len(packets) - 1
+        last = packets[-1].number
         if self.resends:
             if last <= peer.received:
                 return  # sent again, though it had come
             if peer.received and frame.number != peer.received + 1:
                 raise WireFault(f"packet {frame.number} where {peer.received + 1} comes next")
         peer.received = last
-        self._holder.received(peer.name, frame.number, packets)
+        if self._injector is not None:
+            packets = self._injector.pass_on((peer.name, self.me), packets)
+        if packets:
+            self._holder.received(peer.name, packets)
         if self.resends and connection.unconfirmed > self.config.links.resend_bytes // 8:
             self._confirm(connection, peer)
+
+    async def _release(self, injector: Injector[Came]) -> None:
+        """For tests: what is held back does not stay so for ever."""
+        while True:
+            await asyncio.sleep(RELEASE_S)
+            for (peer, _), packets in injector.release().items():
+                self._holder.received(peer, packets)
 
     # --- for protocols that mend no links
 

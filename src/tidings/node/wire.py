@@ -100,6 +100,18 @@ class Frame(NamedTuple):
     body: memoryview | bytes
 
 
+class Came(NamedTuple):
+    """A packet that has come: its number on its link, and its length in bytes."""
+
+    number: int
+    packet: Packet
+    size: int
+
+    @property
+    def kind(self) -> str:
+        return self.packet.kind
+
+
 def framed(kind: Kind, number: int, body: bytes = b"") -> bytes:
     return _HEAD.pack(_HEAD_AFTER_LENGTH + len(body), kind, number) + body
 
@@ -123,16 +135,15 @@ class FrameReader:
         self._needed = len(GREETING)
         self._greeted = False
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now."""
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete now, one by one: a hello changes the limit for the next."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
-                return []
+                return
             data = bytes(self._rest)
             self._rest.clear()
         start = 0 if self._greeted else self._greeting(data)
-        frames: list[Frame] = []
         view = memoryview(data)
         while self._greeted:
             self._needed = _HEAD.size
@@ -143,10 +154,10 @@ class FrameReader:
             self._needed = 4 + length
             if len(data) - start < self._needed:
                 break
-            frames.append(Frame(kind, number, view[start + _HEAD.size : start + self._needed]))
-            start += self._needed
+            end = start + self._needed
+            yield Frame(kind, number, view[start + _HEAD.size : end])
+            start = end
         self._rest += view[start:]
-        return frames
 
     def _greeting(self, data: bytes) -> int:
         """Recognise the first eight bytes; how many of them are dealt with."""
@@ -177,11 +188,14 @@ class Codec:
         union = Union[types] if types else None  # noqa: UP007 - made of a tuple
         self._decode_one = msgspec.msgpack.Decoder(union).decode
 
-    def decode(self, body: memoryview | bytes) -> list[tuple[Packet, int]]:
-        """The packets of a frame, each with its length in bytes."""
+    def decode(self, frame: Frame) -> list[Came]:
+        """The packets of a frame."""
         try:
-            raw = _decode_many(body)
-            return [(self._decode_one(one), memoryview(one).nbytes) for one in raw]
+            raw = _decode_many(frame.body)
+            return [
+                Came(number, self._decode_one(one), memoryview(one).nbytes)
+                for number, one in enumerate(raw, start=frame.number)
+            ]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
             raise WireFault(f"a frame that makes no sense: {fault}") from None
 
