@@ -7,9 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
-from frontier_runs import CheckedWorld, hold_all_guarantees
+from frontier_runs import CheckedWorld, adversarial_plan, hold_all_guarantees
 from tidings.core import (
     Accept,
     Broadcast,
@@ -944,6 +945,31 @@ def test_one_who_lost_its_disk_is_stopped_and_the_others_go_on() -> None:
     assert sum(row.kind == "broadcast" for row in run.histories["p2"]) == 1, "it was refused"
     assert all(verdict.value is Value.HOLDS for verdict in judge(run))
     assert "p1#1" in [str(r.message) for r in run.histories["p3"] if r.kind == "deliver"]
+
+
+def test_a_lost_disk_on_top_of_everything_else_breaks_nothing() -> None:
+    """p1 loses its disk whenever it comes back; nobody else crashes for good."""
+
+    class LosingADisk(World):
+        lost = 0
+
+        def _make(self, choice: choices.Choice) -> None:
+            match choice:
+                case choices.Recover("p1") if "p1" in self.disks:
+                    LosingADisk.lost += 1
+                    super()._make(choices.Recover("p1", disk_lost=True))
+                case choices.Recover("p1"):
+                    pass
+                case _:
+                    super()._make(choice)
+
+    for seed in range(120):
+        plan = msgspec.structs.replace(adversarial_plan(seed), restarts=4, crashes=0)
+        run = walk(plan, seed, world=LosingADisk)
+        assert not any(verdict.value is Value.VIOLATED for verdict in judge(run)), seed
+        kinds = [row.kind for row in run.histories.get("p1", ())]
+        assert "recover" not in kinds or kinds[-1] == "crash", seed
+    assert LosingADisk.lost >= 40
 
 
 def test_everybody_dies_at_once_and_nothing_that_was_delivered_is_lost() -> None:

@@ -145,7 +145,6 @@ class Frontier(Knowledge):
         self.window = window
         self.log_limit = log_limit
         self.memory = memory
-        self.incarnation = 0
         self.lossy = False
         nothing_of_others = dict.fromkeys(self.others, 0)
         self.stamped = dict(nothing_of_others)

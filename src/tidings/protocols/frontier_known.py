@@ -181,12 +181,14 @@ class Knowledge(Log):
     # --- checking
 
     def check(self, group: Mapping[str, Process]) -> None:
-        # Whoever was refused has lost what it held; that is why.
+        # Whoever came back as somebody else has lost what it held, and is or will be refused.
         counts = {
             name: one.held
             for name, one in group.items()
-            if isinstance(one, Knowledge) and name not in self.refused
+            if isinstance(one, Knowledge)
+            and self.pinned.get(name, one.incarnation) == one.incarnation
         }
+        lost = len(self.members) - len(counts)
         for origin in self.members:
             held, delivered = self.held[origin], self.delivered[origin]
             safe, stable = self.safe[origin], self.stable[origin]
@@ -194,7 +196,7 @@ class Knowledge(Log):
             for peer in counts.keys() - {self.me}:
                 known = self._held_by(peer, origin)
                 assert known <= counts[peer][origin], f"{self.me} overrates {peer}: {known}"
-            holders = sum(count >= safe for count in everywhere) + len(self.refused)
+            holders = sum(count >= safe for count in everywhere) + lost
             assert holders >= self.quorum, f"{holders} hold {origin}#{safe}, safe at {self.me}"
             assert stable <= min(everywhere), f"{origin}#{stable} is not stable"
             assert delivered <= min(safe, held), f"{self.me} delivered {origin}#{delivered}"

@@ -62,7 +62,10 @@ class Log(Process):
         self.texts: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
+        self.incarnation = 0
+        """Who this is: it changes only with the disk."""
         self.pinned: dict[str, int] = {}
+        """Who the others are."""
 
     def _done(self) -> dict[str, int]:
         """Up to where this process itself needs nothing any more."""
