@@ -41,6 +41,7 @@ from tidings.node.wire import (
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_packets import Commit, Known
 
+OF_NOBODY = Commit((Known("p9", 1, 1),))
 MEMORY = ("durable = false", "trace.on = false")
 
 
@@ -137,6 +138,12 @@ def _about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
         (framed(Kind.PACKETS, 1, body_of([])), "a frame without packets"),
         (framed(Kind.PACKETS, 1, body_of([b"\x91\xa1x"])), "a frame that makes no sense"),
         (framed(Kind.HELLO, 1, b""), "a frame of kind 1"),
+        (
+            framed(
+                Kind.PACKETS, 1, body_of([msgspec.msgpack.encode(Commit((Known("p9", 1, 1),)))])
+            ),
+            "a commit that is not meant for this group",
+        ),
         (b"\x7f\xff\xff\xff" + bytes(20), "a frame of 2,147,483,647 bytes"),
     ],
 )
@@ -348,7 +355,7 @@ async def transport(
 ) -> AsyncIterator[tuple[Transport, Ear]]:
     hello = msgspec.structs.replace(hello_of(config, name, name), incarnation=incarnation)
     ear = Ear()
-    made = Transport(hello, 0, config, Codec(Frontier), ear, resends=resends)
+    made = Transport(hello, 0, config, Codec(Frontier, config.members), ear, resends=resends)
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks)
         try:

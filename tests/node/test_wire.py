@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tidings.core import MessageId
+from tidings.core import MessageId, Packet
 from tidings.node.wire import (
     FORMAT,
     GREETING,
@@ -25,12 +25,27 @@ from tidings.node.wire import (
     read_hello,
 )
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Data, Holding, Upto
+from tidings.protocols.frontier_packets import (
+    Batch,
+    Commit,
+    Data,
+    Holding,
+    Known,
+    Pull,
+    Push,
+    Range,
+    Refusal,
+    State,
+    Upto,
+)
 from tidings.protocols.registry import PROTOCOLS
 
 HELLO = Hello("p1", "p2", "chat", ("p1", "p2", "p3"), "frontier", {"mode": "all"}, 17)
 DATA = Data(Batch(MessageId("p1", 4), (b"four", b"five"), Upto(all=(1, 2, 3))))
 HOLDING = Holding(Upto(some=(MessageId("p2", 9),)))
+
+
+MEMBERS = ("p1", "p2", "p3")
 
 
 def read(data: bytes, reader: FrameReader | None = None) -> list[tuple[int, int, bytes]]:
@@ -39,7 +54,7 @@ def read(data: bytes, reader: FrameReader | None = None) -> list[tuple[int, int,
 
 
 def conversation() -> bytes:
-    body = body_of([Codec(Frontier).encode(packet) for packet in (DATA, HOLDING)])
+    body = body_of([Codec(Frontier, MEMBERS).encode(packet) for packet in (DATA, HOLDING)])
     return GREETING + hello_frame(HELLO) + head_of_packets(7, body) + body + bye_frame("enough")
 
 
@@ -59,7 +74,7 @@ def test_frames_are_the_same_when_every_byte_comes_alone() -> None:
 
 
 def test_packets_come_back_as_they_went_with_their_lengths() -> None:
-    codec = Codec(Frontier)
+    codec = Codec(Frontier, MEMBERS)
     encoded = [codec.encode(DATA), codec.encode(HOLDING)]
     assert codec.decode(Frame(Kind.PACKETS, 7, body_of(encoded))) == [
         Came(7, DATA, len(encoded[0])),
@@ -71,7 +86,7 @@ def test_packets_come_back_as_they_went_with_their_lengths() -> None:
 def test_every_protocol_has_a_codec_that_knows_what_it_says(name: str) -> None:
     kind = PROTOCOLS[name].kind
     assert packet_types(kind)
-    Codec(kind)  # two packets with one tag would be refused here
+    Codec(kind, MEMBERS)  # two packets with one tag would be refused here
 
 
 def test_of_two_packets_with_one_tag_the_derived_class_means_its_own() -> None:
@@ -134,8 +149,31 @@ def nested(depth: int) -> bytes:
 )
 def test_a_body_that_makes_no_sense_is_one_line(body: bytes) -> None:
     with pytest.raises(WireFault, match="a frame that makes no sense") as fault:
-        Codec(Frontier).decode(Frame(Kind.PACKETS, 1, body))
+        Codec(Frontier, MEMBERS).decode(Frame(Kind.PACKETS, 1, body))
     assert len(str(fault.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Data(Batch(MessageId("p9", 1), (b"text",))),
+        Data(Batch(MessageId("p1", 1), (b"text",), Upto(all=(1, 2)))),
+        Holding(Upto(some=(MessageId("p1", 1), MessageId("", 1)))),
+        Commit((Known("p1", 1, 1), Known("p4", 1, 1))),
+        Pull((Range("nobody", 1, 2),)),
+        Push((Batch(MessageId("p1", 1), ()), Batch(MessageId("p0", 1), ()))),
+        State((1, 2, 3), (1, 2, 3), (1, 2, 3), (1, 2, 3, 4)),
+        Refusal("p5", "because"),
+    ],
+)
+def test_a_packet_for_another_group_is_refused(packet: Packet) -> None:
+    codec = Codec(Frontier, MEMBERS)
+    frame = Frame(Kind.PACKETS, 1, body_of([codec.encode(packet)]))
+    with pytest.raises(WireFault, match=f"a {packet.kind} that is not meant for this group"):
+        codec.decode(frame)
+    others = ("p0", "p1", "p4", "p5", "p9", "", "nobody")
+    if not isinstance(packet, Data | State):
+        assert Codec(Frontier, others).decode(frame)[0].packet == packet
 
 
 def test_hello_comes_back_as_it_went_and_nonsense_does_not() -> None:

@@ -148,6 +148,7 @@ class Engine:
         """What the application has broadcast and the process has not been handed yet."""
         self.refusal = ""
         """Why the process takes no broadcast at the moment, if so."""
+        self._last_refusal = ""
         self.error: BaseException | None = None
         self.ticks = 0
         self.commits = 0
@@ -364,6 +365,9 @@ class Engine:
         assert isinstance(event, Broadcast), f"{self.me} refuses what nobody broadcast"
         self.texts.extendleft(reversed(event.texts))
         self.refusal = effect.reason
+        if effect.reason != self._last_refusal:
+            self._last_refusal = effect.reason
+            self.logger.info("broadcasts wait", reason=effect.reason)
 
     def _set_timer(self, effect: SetTimer, event: Event, tick: Tick) -> None:
         self._cancel_timer(effect, event, tick)
@@ -515,6 +519,7 @@ class Engine:
                 handle.cancel()
             self._work.set()
             self._moved.set()
+            self.transport.fall_silent()
             self.application.failed(error)
 
     @property

@@ -230,7 +230,7 @@ class Group:
             hello,
             identity.life if identity is not None else 0,
             self.config,
-            Codec(type(process)),
+            Codec(type(process), self.config.members),
             engine,
             resends=not process.recovers,
             injector=self._injector,

@@ -16,7 +16,6 @@ import random
 from asyncio import TaskGroup, timeout
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -228,8 +227,14 @@ class Transport:
         if self._injector is not None:
             self._tasks.append(tasks.create_task(self._release(self._injector)))
 
-    async def close(self) -> None:
-        """Say good-bye, and wait until everything that was said has left, or for so long."""
+    def fall_silent(self) -> None:
+        """Hang up on everybody, once what was said has left, and answer no more calls."""
+        self._stop_calling()
+        for peer in self.peers.values():
+            if peer.link is not None:
+                peer.link.transport.close()
+
+    def _stop_calling(self) -> None:
         self._is_closing = True
         for task in self._tasks:
             task.cancel()
@@ -237,11 +242,15 @@ class Transport:
             self._server.close()
         for stranger in self._strangers:
             stranger.transport.abort()
+
+    async def close(self) -> None:
+        """Say good-bye, and wait until everything that was said has left, or for so long."""
+        self._stop_calling()
         links = [peer.link for peer in self.peers.values() if peer.link is not None]
         for link in links:
-            link.transport.resume_reading()
-            link.write(bye_frame(f"{self.me} leaves"))
-            with suppress(OSError):
+            if not link.transport.is_closing():
+                link.transport.resume_reading()
+                link.write(bye_frame(f"{self.me} leaves"))
                 # The other side reads to the end, then closes. Were we to close first, what it
                 # has sent and we have not read would make the kernel drop what we have sent.
                 link.transport.write_eof()

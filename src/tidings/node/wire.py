@@ -22,7 +22,8 @@ from typing import Annotated, Any, NamedTuple, Union
 import msgspec
 from msgspec import Meta
 
-from tidings.core import Packet, Process
+from tidings.core import Members, Packet, Process
+from tidings.node.plausible import is_plausible
 
 FORMAT = 1
 GREETING = b"tidings" + bytes([FORMAT])
@@ -179,9 +180,10 @@ class FrameReader:
 
 
 class Codec:
-    """Packets to bytes and back, for one protocol."""
+    """Packets to bytes and back, for one protocol in one group."""
 
-    def __init__(self, kind: type[Process]) -> None:
+    def __init__(self, kind: type[Process], members: Members) -> None:
+        self._members = members
         self.encode = msgspec.msgpack.Encoder().encode
         types = packet_types(kind)
         # A protocol without packets exists: a group of one needs none.
@@ -192,12 +194,16 @@ class Codec:
         """The packets of a frame."""
         try:
             raw = _decode_many(frame.body)
-            return [
+            came = [
                 Came(number, self._decode_one(one), memoryview(one).nbytes)
                 for number, one in enumerate(raw, start=frame.number)
             ]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
             raise WireFault(f"a frame that makes no sense: {fault}") from None
+        for one in came:
+            if not is_plausible(one.packet, self._members):
+                raise WireFault(f"a {one.kind} that is not meant for this group")
+        return came
 
 
 _decode_many = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
