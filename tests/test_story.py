@@ -10,8 +10,22 @@ import pytest
 
 from test_gallery import SCENARIOS, played
 from test_spacetime import CARELESS, HASTY, SMALL, first, scripted, violation_of
-from tidings.core import DataError
+from tidings.core import (
+    Accept,
+    Broadcast,
+    DataError,
+    Deliver,
+    Effect,
+    Event,
+    Message,
+    MessageId,
+    Packet,
+    Process,
+    Receive,
+    Send,
+)
 from tidings.report import as_pytest, explain, spacetime, story, write_story
+from tidings.report.causality import Causality
 from tidings.simulator import Plan, walk
 from tidings.spec import Extra, Guarantee, broken, judge
 from tidings.trace import Run, digest
@@ -65,6 +79,50 @@ def test_whom_nobody_told_is_said_to_have_been_told_by_nobody() -> None:
         "  - Nobody sent a packet about m to p3.",
         "  - p1, who knew of m, crashed.",
     ]
+
+
+class Batch(Packet, frozen=True, tag="batch"):
+    messages: tuple[Message, ...]
+
+
+class Batching(Process):
+    """Packets carry many messages, so they name none; p3 hears everything and delivers nothing."""
+
+    seq = 0
+
+    def step(self, event: Event) -> list[Effect]:
+        match event:
+            case Broadcast((text,)):
+                self.seq += 1
+                message = Message(MessageId(self.me, self.seq), text)
+                send = Send(self.others, Batch((message,)))
+                return [Accept((message.id,)), send, Deliver((message,))]
+            case Receive(_, Batch(messages)) if self.me != "p3":
+                return [Deliver(messages)]
+        return []
+
+
+def test_of_packets_that_name_no_message_nothing_is_claimed() -> None:
+    run = walk(Plan(processes=3, broadcasts=1), seed=1, factory=Batching)
+    assert proof(run, Guarantee.UNIFORM_AGREEMENT)[-2:] == [
+        "  - Nobody sent a packet about m alone to p3.",
+        "  - p3 received 1 packet without any message's name, which may speak of m.",
+    ]
+
+
+def test_on_lossy_links_nobody_knows_that_a_crash_took_the_packet_along() -> None:
+    run = scripted(
+        "group p1 p2 p3",
+        "links lossy",
+        "cut p1->p3",
+        "broadcast p1 hello",
+        "receive p1->p2",
+        "crash p1",
+        "settle",
+        protocol="flawed/hasty",
+    )
+    (told,) = [row for row in run.rows if row.kind == "send" and row.peer == "p3"]
+    assert Causality(run).loss(told) == "lost on the way, or lost with p1, who crashed"
 
 
 def test_a_cause_that_is_missing_too_is_named_with_its_own_losses() -> None:

@@ -48,6 +48,11 @@ class Causality:
         return any(row.kind in ("send", "receive") for row in self.run.rows)
 
     @cached_property
+    def unnamed(self) -> list[Row]:
+        """The sends whose packets name no message: they may speak of many."""
+        return [row for row in self.run.rows if row.kind == "send" and not row.origin]
+
+    @cached_property
     def broadcasts(self) -> dict[MessageId, Row]:
         found: dict[MessageId, Row] = {}
         for row in self.run.rows:
@@ -153,15 +158,22 @@ class Causality:
     def loss(self, sent: Row) -> str:
         """Why a packet never arrived, in words that follow the packet."""
         sender, receiver = sent.process, str(sent.peer)
-        told = self._told_losses.get((sender, receiver, sent.packet))
-        if told is not None:
-            return told
+        known = self._told_losses.get((sender, receiver, sent.packet))
+        if known is not None:
+            return known
         if self._is_down(receiver, self.position[place(sent)]):
             return f"{receiver} had crashed"
         crashed = [name for name in (sender, receiver) if self._crashes_after(name, sent)]
         if crashed:
-            return lost_with(*crashed)
+            told = lost_with(*crashed)
+            return told if self._only_crashes_lose else f"lost on the way, or {told}"
         return "lost on the way" if self.has_settled else "still on its way"
+
+    @cached_property
+    def _only_crashes_lose(self) -> bool:
+        """Whether the links lose nothing of which the schedule does not tell."""
+        manifest = self.run.manifest
+        return manifest.clock == "simulated" and manifest.plan.get("links") in (None, "retrying")
 
     @cached_property
     def _told_losses(self) -> dict[tuple[str, str, object], str]:

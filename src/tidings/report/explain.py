@@ -6,7 +6,7 @@ from os import PathLike
 
 from tidings.core import MessageId, ordered
 from tidings.report.causality import Causality
-from tidings.report.words import listed, packet_of
+from tidings.report.words import listed, many, packet_of
 from tidings.spec import Extra, Guarantee, Place, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
@@ -204,7 +204,7 @@ def _why_never(violation: Violation, trace: Run, m: str) -> Iterator[str]:
     if not causality.has_packets:
         return
     process, message = violation.process, violation.message
-    yield _what_it_heard(process, message, causality, m)
+    yield from _what_it_heard(process, message, causality, m)
     knowing = ordered(row.process for row in causality.about(message))
     if gone := [name for name in knowing if causality.has_crashed(name)]:
         yield f"{listed(gone)}, who knew of {m}, crashed."
@@ -214,20 +214,29 @@ def _why_never(violation: Violation, trace: Run, m: str) -> Iterator[str]:
     yield from _losses({message, missing}, causality)
 
 
-def _what_it_heard(process: str, message: MessageId, causality: Causality, m: str) -> str:
+def _what_it_heard(process: str, message: MessageId, causality: Causality, m: str) -> Iterator[str]:
+    """What rows can prove: a packet that speaks of many messages names none of them."""
     sent = [row for row in causality.about(message) if row.kind == "send"]
-    if not sent:
-        return f"Nobody sent a packet about {m}."
     to_it = [row for row in sent if row.peer == process]
-    if not to_it:
-        return f"Nobody sent a packet about {m} to {process}."
+    unnamed = [row for row in causality.unnamed if row.peer == process]
+    arrived = [row for row in unnamed if causality.arrivals[place(row)]]
+    about_it = f"about {m} alone" if unnamed else f"about {m}"
     told = [row.process for row in to_it if causality.arrivals[place(row)]]
     if told:
         senders = listed(list(dict.fromkeys(told)))
-        return f"{process} heard of {m} from {senders}, and nothing more about {m} is on its way."
-    if len(to_it) == 1:
-        return f"The only packet about {m} that was sent to {process} never arrived."
-    return f"None of the {len(to_it):,} packets about {m} that were sent to {process} arrived."
+        yield f"{process} heard of {m} from {senders}, and nothing more about {m} is on its way."
+        return
+    if not sent and not causality.unnamed:
+        yield f"Nobody sent a packet about {m}."
+    elif not to_it:
+        yield f"Nobody sent a packet {about_it} to {process}."
+    elif len(to_it) == 1:
+        yield f"The only packet {about_it} that was sent to {process} never arrived."
+    else:
+        yield f"None of the {len(to_it):,} packets {about_it} that were sent to {process} arrived."
+    if arrived:
+        others = many(len(arrived), "packet")
+        yield f"{process} received {others} without any message's name, which may speak of {m}."
 
 
 def _losses(messages: Container[MessageId | None], causality: Causality) -> Iterator[str]:
