@@ -20,18 +20,19 @@ NAMES = ("origin", "member")
 
 
 def is_plausible(packet: msgspec.Struct, members: Members) -> bool:
-    return all(
-        check(getattr(packet, field), members) for field, check in _checks(type(packet)).items()
-    )
+    for field, check in _checks(type(packet)):  # noqa: SIM110 - takes half the time of all()
+        if not check(getattr(packet, field), members):
+            return False
+    return True
 
 
 @cache
-def _checks(kind: type[msgspec.Struct]) -> dict[str, Check]:
-    """For each field of a struct that has to fit the group: how to see whether it does."""
+def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check], ...]:
+    """The fields of a struct that have to fit the group, and how to see whether they do."""
     hints = get_type_hints(kind, include_extras=True)
     checks = {field: _check(hints[field]) for field in kind.__struct_fields__}
     checks |= {field: _is_member for field in NAMES if hints.get(field) is str}
-    return {field: check for field, check in checks.items() if check is not None}
+    return tuple((field, check) for field, check in checks.items() if check is not None)
 
 
 def _check(hint: Any) -> Check | None:
@@ -66,4 +67,11 @@ def _fits(vector: tuple[int, ...], members: Members) -> bool:
 def _each(check: Check | None) -> Check | None:
     if check is None:
         return None
-    return lambda items, members: all(check(item, members) for item in items)
+
+    def each(items: tuple[Any, ...], members: Members) -> bool:
+        for item in items:  # noqa: SIM110
+            if not check(item, members):
+                return False
+        return True
+
+    return each
