@@ -17,6 +17,8 @@ class Worker:
         self.seen = seen
         self.level: list[Branch] = []
         self.next: list[Branch] = []
+        self.fresh: set[int] = set()
+        """The numbers of the states of the next level, as far as they were first seen here."""
         self.found: dict[Property, Branch] = {}
         self.states = 0
         self.transitions = 0
@@ -44,15 +46,23 @@ class Worker:
         return True
 
     def _expand(self, branch: Branch) -> None:
-        explorer = self.explorer
-        if explorer.is_settled(branch):
+        is_settled = self.explorer.is_settled(branch)
+        if is_settled:
             self._settle(branch)
-            self._expand_further(branch)
-        elif not self._expand_further(branch):
+        leads_back = False
+        for child in self.explorer.following(branch):
+            self.transitions += 1
+            leads_back |= not self._take_in(child, self.next)
+        if leads_back and not is_settled:
             self._look_for_a_circle(branch)
 
+    def _settle(self, branch: Branch) -> None:
+        self.settled += 1
+        for what in self.explorer.broken_at_the_end(branch):
+            self._find(what, branch)
+
     def _look_for_a_circle(self, branch: Branch) -> None:
-        """In every circle of states that is never left, one leads to nothing new."""
+        """Every circle of states has one that leads back to this level, or an earlier one."""
         try:
             circle = self.explorer.circle_after(branch)
         except RestlessError:
@@ -61,27 +71,20 @@ class Worker:
             if circle is not None:
                 self._settle(circle)
 
-    def _settle(self, branch: Branch) -> None:
-        self.settled += 1
-        for what in self.explorer.broken_at_the_end(branch):
-            self._find(what, branch)
-
-    def _expand_further(self, branch: Branch) -> bool:
-        """Whether anything new was seen."""
-        before = len(self.next)
-        for child in self.explorer.following(branch):
-            self.transitions += 1
-            self._take_in(child, self.next)
-        return len(self.next) > before
-
-    def _take_in(self, branch: Branch, where: list[Branch]) -> None:
+    def _take_in(self, branch: Branch, where: list[Branch]) -> bool:
+        """Whether the state is new, or at least of the next level; or broken, and so an end."""
         if branch.broken:
             self.pruned = True
             for what in branch.broken:
                 self._find(what, branch)
-        elif self.seen.add(self.explorer.signatures.number(branch.total())):
+            return True
+        number = self.explorer.signatures.number(branch.total())
+        if self.seen.add(number):
             self.states += 1
+            self.fresh.add(number)
             where.append(branch)
+            return True
+        return number in self.fresh
 
     def _find(self, what: Property, branch: Branch) -> None:
         """Of several ways to break something, keep one of the shortest, the same every time."""
@@ -92,6 +95,7 @@ class Worker:
     def turn(self) -> None:
         """The next level becomes the level; what was met first is expanded first."""
         self.level, self.next = self.next[::-1], []
+        self.fresh.clear()
 
     # --- sharing the work with others
 
