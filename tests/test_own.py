@@ -34,6 +34,7 @@ from tidings.simulator import Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.simulator.script import protocol_of
 from tidings.spec import Guarantee, Value, judge
+from tidings.trace import digest, read_runs
 
 HERE = Path(__file__).parent
 
@@ -479,6 +480,69 @@ def test_simulate_and_compare_take_a_class_of_ones_own(tidings, wordy: Path) -> 
         "wordy.py": "2",
         "wordy.py:Wordy echoes=3": "6",
     }
+
+
+FATAL = """
+from tidings.core import Broadcast, Process
+
+class Fatal(Process):
+    def step(self, event):
+        return [1 / 0] if isinstance(event, Broadcast) else []
+"""
+
+
+def test_a_first_step_that_is_fatal_can_be_replayed(tidings, tmp_path: Path) -> None:
+    (tmp_path / "fatal.py").write_text(FATAL)
+    failed = tidings("simulate", "--process", "fatal.py", "--seed", "1", "--processes", "2")
+    *_, way = failed.err.splitlines()
+    again = tidings(*way.partition("tidings ")[2].split())
+    assert (failed.status, again.status) == (65, 65)
+    assert "ZeroDivisionError" in again.err
+    assert again.err.splitlines()[:3] == failed.err.splitlines()[:3]
+
+
+def test_a_stored_run_is_found_again_when_its_file_has_moved(tidings, wordy: Path) -> None:
+    stored = tidings("simulate", "--process", "wordy.py", "--seed", "1", "--trace", "t")
+    assert stored.status == 1
+    (wordy.parent / "elsewhere").mkdir()
+    wordy.rename(wordy.parent / "elsewhere" / "moved.py")
+    lost = tidings("replay", "t")
+    assert lost.status == 65
+    assert f"wordy.py: no such file in {wordy.parent}; --process FILE:CLASS says" in lost.err
+    replayed = tidings("replay", "t", "--process", "elsewhere/moved.py:Wordy")
+    assert replayed.status == 1, replayed.err
+    assert "byte for byte" in replayed.out
+    shrunk = tidings("shrink", "t", "--process", "elsewhere/moved.py", "--out", "small")
+    assert shrunk.status == 1, shrunk.err
+    test = (wordy.parent / "small" / "test_story.py").read_text()
+    assert 'from the folder in which pytest is started.\nPROTOCOL = "elsewhere/moved.py"' in test
+
+
+def test_a_process_given_anew_is_a_class_in_a_file(tidings, wordy: Path) -> None:
+    tidings("simulate", "--process", "wordy.py", "--seed", "1", "--trace", "t")
+    assert tidings("replay", "t", "--process", "majority-relay").status == 64
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["simulate", "--process", "\udcff.py"],
+        ["simulate", "--option", "notice=\udcff"],
+        ["explore", "--option", "notice=\udcff"],
+        ["adapt", "majority-relay", "--option", "notice=\udcff"],
+    ],
+)
+def test_64_when_a_name_or_an_option_is_not_utf_8(tidings, words: list[str]) -> None:
+    said = tidings(*words)
+    assert said.status == 64
+    assert "is not UTF-8, as names and options have to be" in said.err
+
+
+def test_any_bytes_are_a_text(tidings, tmp_path: Path) -> None:
+    words = ("--protocol", "flawed/hasty", "--crashes", "1", "--workers", "1", "--out", "found")
+    assert tidings("explore", *words, "--text", "\udcff").status == 1
+    (run,) = read_runs(tmp_path / "found" / "uniform-agreement")
+    assert digest(b"\xff") in {row.digest for row in run.rows}
 
 
 NOISY = """

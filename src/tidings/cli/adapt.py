@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli.common import app, say
+from tidings.cli.common import app, named_protocol, say
 from tidings.core import UsageError
 from tidings.protocols.anysystem.guest import module_for
-from tidings.simulator.script import protocol_of
 
 
 @app.command(epilog="Example: tidings adapt majority-relay --option notice=yes --out solution.py")
@@ -27,7 +26,7 @@ def adapt(
     It has a class BroadcastProcess with on_local_message, on_message and on_timer, and imports
     tidings, which must be installed where it runs.
     """
-    name, options = protocol_of(" ".join([protocol, *(option or ())]))
+    name, options = named_protocol(protocol, option or ())
     command = ["tidings", "adapt", protocol, *(f"--option={pair}" for pair in option or ())]
     module = module_for(name, options, command=shlex.join(command))
     if file is None:

@@ -16,6 +16,7 @@ from rich.console import Console
 from tidings.core import UsageError
 from tidings.report import can_be_replayed, explain, plain_table, verdict_table
 from tidings.report.words import many as many
+from tidings.simulator.script import protocol_of
 from tidings.spec import Verdict
 from tidings.trace import Manifest, Run, read_runs
 
@@ -68,6 +69,16 @@ def print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
         print_json({"rows": rows})
     else:
         out.print(plain_table(rows))
+
+
+def named_protocol(words: str, options: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
+    """A protocol as it is named on the command line, and its options."""
+    told = " ".join([words, *options])
+    try:
+        told.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{told!r} is not UTF-8, as names and options have to be") from None
+    return protocol_of(told)
 
 
 def stored_run(path: Path, name: str | None) -> Run:

@@ -1,5 +1,6 @@
 """``tidings explore``: every run of a small scope."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,13 +9,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, app, err, out, print_json, say
+from tidings.cli.common import AsJson, app, err, named_protocol, out, print_json, say
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, UsageError
 from tidings.lab.explore import ALL, Explored, Pace, Scope, explore, reductions_without
 from tidings.report import explain, property_table, write_story
 from tidings.report.words import many
-from tidings.simulator.script import protocol_of
 from tidings.spec import Extra, Guarantee, broken
 from tidings.trace import Run, refuse_to_overwrite, write_runs
 
@@ -76,7 +76,7 @@ def explore_command(
     if folder is not None:
         refuse_to_overwrite(folder)
     words = checked_own(process) if process is not None else protocol or DEFAULT
-    name, options = protocol_of(" ".join([words, *(option or ())]))
+    name, options = named_protocol(words, option or ())
     scope = Scope(
         protocol=name,
         options=options,
@@ -86,7 +86,7 @@ def explore_command(
         joiners=joiners,
         duplicates=duplicates,
         restarts=restarts,
-        texts=tuple(one.encode() for one in text or ()),
+        texts=tuple(map(os.fsencode, text or ())),
         max_packets=max_packets,
         depth=depth,
     )

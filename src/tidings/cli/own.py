@@ -3,24 +3,41 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
+from tidings.cli.common import named_protocol
 from tidings.core import UsageError
 from tidings.protocols.own import is_file
 from tidings.simulator import Plan
 from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.failure import failed_run
-from tidings.simulator.script import protocol_of
-from tidings.trace import Format, write_runs
+from tidings.trace import Format, Run, write_runs
+
+Anew = Annotated[
+    str | None,
+    typer.Option("--process", help="Where the class of your own is now: my_file.py:MyProcess."),
+]
 
 
 def checked_own(words: str) -> str:
     """The words after ``--process``, options among them, if they name a class in a file."""
-    name, _ = protocol_of(words)
+    name, _ = named_protocol(words)
     if not is_file(name):
         raise UsageError(f"--process takes a class in a file: my_file.py:MyProcess, not {words!r}")
     return words
+
+
+def named_anew(run: Run, process: str | None) -> Run:
+    """The stored run of a class of one's own, whose file has moved since."""
+    if process is None:
+        return run
+    name, options = named_protocol(checked_own(process))
+    options = options or dict(run.manifest.options)
+    manifest = msgspec.structs.replace(run.manifest, protocol=name, options=options)
+    return msgspec.structs.replace(run, manifest=manifest)
 
 
 @contextmanager
@@ -41,7 +58,8 @@ def faults_are_stored(
             if folder is None:
                 # The same run again writes the same bytes, so its own folder may be written again.
                 folder, form = Path("runs") / f"fault-{run.manifest.run}", "jsonl"
-            write_runs(folder, [run], form)
+            # A file of rows must not be empty; Parquet says how many there are, even none.
+            write_runs(folder, [run], form if run.histories else "parquet")
             steps = len(fault.schedule)
             fault.add_note(f"after {steps:,} steps; once more: tidings replay {folder}")
         raise

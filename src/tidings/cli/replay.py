@@ -19,6 +19,7 @@ from tidings.cli.common import (
     say,
     stored_run,
 )
+from tidings.cli.own import Anew, named_anew
 from tidings.core import Exit, MessageId, UsageError
 from tidings.lab.shrink import planned_packets
 from tidings.report import explain
@@ -44,6 +45,7 @@ def replay(
         typer.Option(help="Show the state of p2, or of all, at the end. May be repeated."),
     ] = None,
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each step.")] = False,
+    process: Anew = None,
     as_json: AsJson = False,
 ) -> None:
     """Play a stored run again, in plain words, and compare it with its trace byte for byte.
@@ -53,7 +55,7 @@ def replay(
     """
     if step and (as_json or not sys.stdin.isatty()):
         raise UsageError("--step needs a terminal, to wait for Enter")
-    stored = stored_run(path, run)
+    stored = named_anew(stored_run(path, run), process)
     player = Player(stored, _until(until, stored))
     told = []
     for one in player.play():

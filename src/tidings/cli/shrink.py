@@ -17,6 +17,7 @@ from tidings.cli.common import (
     say,
     stored_run,
 )
+from tidings.cli.own import Anew, named_anew
 from tidings.cli.replay import Player, extra_violations, print_extras
 from tidings.core import Exit, UsageError
 from tidings.lab.shrink import Pace, Property, charge_against, shrink
@@ -40,6 +41,7 @@ def shrink_command(
     folder: Annotated[
         Path | None, typer.Option("--out", help="A new folder for the trace, not under runs/.")
     ] = None,
+    process: Anew = None,
     as_json: AsJson = False,
 ) -> None:
     """From a failing run a smaller one that breaks the same guarantee, with its story.
@@ -49,7 +51,7 @@ def shrink_command(
     """
     if folder is not None:
         refuse_to_overwrite(folder)
-    source = stored_run(path, run)
+    source = named_anew(stored_run(path, run), process)
     charge = charge_against(source, _property(guarantee), max_packets)
     pace: Pace | None = None
     with err.status("shrinking") as status:

@@ -7,13 +7,21 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
+from tidings.cli.common import (
+    AsJson,
+    app,
+    named_protocol,
+    print_json,
+    print_run,
+    print_verdicts,
+    result,
+    say,
+)
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
-from tidings.simulator.script import protocol_of
 from tidings.spec import Verdict, exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
 
@@ -69,7 +77,7 @@ def simulate(
     if protocol is not None and process is not None:
         raise UsageError("--process says which protocol it is; leave --protocol out")
     named = checked_own(process) if process is not None else protocol or DEFAULT
-    name, options = protocol_of(" ".join([named, *(option or ())]))
+    name, options = named_protocol(named, option or ())
     plan = Plan(
         protocol=name,
         options=options,

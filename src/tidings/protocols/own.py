@@ -140,7 +140,8 @@ def _loaded(file: Path) -> ModuleType:
     try:
         source = file.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
+        where = "" if file.is_absolute() else f" in {Path.cwd()}"
+        raise UsageError(f"{file}: no such file{where}") from None
     except OSError as fault:
         raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
     stem = re.sub(r"\W", "_", file.stem)

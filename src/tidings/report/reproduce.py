@@ -29,7 +29,7 @@ import msgspec
 {imports}
 
 GROUP = {group}
-PROTOCOL = {protocol}
+{found}PROTOCOL = {protocol}
 OPTIONS = {options}
 
 {helper}SCHEDULE = [
@@ -64,6 +64,8 @@ def test_nothing_else_is_violated() -> None:
     assert violated - {{{guarantee}}} == {others}
 '''
 
+_FOUND = "# A class in a file, whose path leads there from the folder in which pytest is started.\n"
+
 _HELPER = '''\
 
 def packet(sender: str, receiver: str, number: int) -> PacketId:
@@ -90,6 +92,7 @@ def as_pytest(run: Run, violation: Violation) -> str:
         proof="\n".join(_folded(explain(violation, manifest.run, manifest.seed, trace=run))),
         imports="\n".join(_imports(used, [_member(violation.guarantee), *others])),
         group=_laid_out(_tuple(map(_quoted, manifest.views[0])), room=len("GROUP = ")),
+        found=_FOUND if ".py" in str(manifest.protocol) else "",
         protocol=_quoted(str(manifest.protocol)),
         options=_laid_out(_value(manifest.options), room=len("OPTIONS = ")),
         helper=_HELPER if "packet" in used else "",

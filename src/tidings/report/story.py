@@ -55,7 +55,7 @@ def write_story(
         parts[TEST] = as_pytest(run, violation)
     for name, text in parts.items():
         with whole_file(folder / name) as draft:
-            draft.write_text(text, encoding="utf-8")
+            draft.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def story(

@@ -8,6 +8,7 @@ import msgspec
 from tidings import protocols
 from tidings.core import DataError, UsageError, ordered
 from tidings.protocols import Factory
+from tidings.protocols.own import is_file
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Schedule, Step
 from tidings.simulator.world import Links, OnTimer, World, ignore_timer
@@ -133,7 +134,9 @@ def world_of(
             on_timer=on_timer,
         )
     except UsageError as fault:
-        raise DataError(f"run {manifest.run} cannot be replayed: {fault}") from None
+        is_own = factory is None and is_file(manifest.protocol or "")
+        hint = "; --process FILE:CLASS says where the class is now" if is_own else ""
+        raise DataError(f"run {manifest.run} cannot be replayed: {fault}{hint}") from None
 
 
 def links_of(manifest: Manifest) -> Links:
