@@ -14,6 +14,7 @@ from test_gallery import SCENARIOS, played
 from tidings.core import DataError, UsageError, quorum
 from tidings.lab.shrink import Charge, charge_against, shrink
 from tidings.lab.shrink.play import Play, Stage
+from tidings.lab.shrink.reduce import _plain_crashes, reduced
 from tidings.lab.shrink.sketch import Sketch, sketch_of
 from tidings.lab.shrink.trials import Trials
 from tidings.protocols import factory
@@ -243,6 +244,27 @@ def test_two_processes_can_be_merged_into_one() -> None:
     merged = first.sketch.renamed({"p1": "p1", "p2": "p1", "p3": "p3"})
     assert merged.members == ("p1", "p3")
     assert len(Play(merged, RELAYING).moves) == 3
+
+
+def test_a_crash_in_mid_sentence_becomes_a_plain_one_that_loses_the_rest() -> None:
+    """The process says all of it, and what it had not said before is lost with it."""
+    run = scripted(
+        "group p1 p2 p3 p4\nprotocol flawed/hasty\ncrash p1 after 2 sends\nbroadcast p1 hi\n"
+        "receive p1->p2\nreceive p1->p3\nsettle"
+    )
+    stage = Stage(factory("flawed/hasty"), "retrying", settles=True, most_steps=100)
+    trials = Trials(stage, Charge(Guarantee.UNIFORM_AGREEMENT), lambda pace: None)
+    doomed = trials.source(sketch(run))
+    assert doomed is not None
+    plain = _plain_crashes(doomed, trials)
+    lost = (PacketId(Link("p1", "p4"), 1),)
+    assert [step.choice for step in plain.world.schedule[:2]] == [
+        choices.Broadcast("p1", b"hi"),
+        choices.Crash("p1", lost),
+    ]
+    assert plain.size.faults < doomed.size.faults
+    whole = reduced(doomed, trials)
+    assert not any(isinstance(move.choice, choices.Doom) for move in whole.moves)
 
 
 def test_a_play_that_needs_an_end_is_completed_fairly() -> None:
