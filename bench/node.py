@@ -27,8 +27,11 @@ MEMBERS = ("p1", "p2", "p3")
 SIZE = 100
 
 
+NAMES = {name: name.encode() for name in MEMBERS}
+
+
 def text_of(origin: str, seq: int) -> bytes:
-    return (b"%s %d " % (origin.encode(), seq)).ljust(SIZE, b".")
+    return (b"%b %d " % (NAMES[origin], seq)).ljust(SIZE, b".")
 
 
 async def publish(group: Group, count: int) -> None:
@@ -72,14 +75,15 @@ async def member(name: str, folder: Path, count: int, profile: str) -> None:
         if profiler is not None:
             profiler.disable()
             profiler.dump_stats(f"/tmp/{name}.prof")
+        engine = group._joined()
         used = resource.getrusage(resource.RUSAGE_SELF)
         result = {
             "begin": begin,
             "end": reading.result(),
             "cpu_s": used.ru_utime + used.ru_stime,
             "rss_mib": used.ru_maxrss / 1024,
-            "ticks": group._engine.ticks if group._engine else 0,
-            "commits": group._engine.commits if group._engine else 0,
+            "ticks": engine.ticks,
+            "commits": engine.disk.commits if engine.disk is not None else 0,
         }
         print(json.dumps(result), flush=True)
         # The others may still need us: leave when told to.

@@ -15,7 +15,8 @@ import asyncio
 import sys
 
 import tidings
-from tidings.node.group import Group, Receipt, Replayed
+from tidings.node.group import Group, Replayed
+from tidings.node.ledger import Receipt
 
 
 def tell(*words: object) -> None:

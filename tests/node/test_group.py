@@ -191,9 +191,9 @@ def test_what_is_kept_can_be_read_again_and_what_is_not_is_told(tmp_path: Path) 
                 await anext(groups["p2"].history("p1#1"))
 
     def _complaint_of(group: Group) -> str:
-        log = group._joined().log
-        assert log is not None
-        return "forgotten" if (log.first_kept("p1") or 0) > 1 else ""
+        disk = group._joined().disk
+        assert disk is not None
+        return "forgotten" if (disk.log.first_kept("p1") or 0) > 1 else ""
 
     go(scenario())
     memory = group_file(tmp_path, 1, "durable = false", "trace.on = false")
@@ -444,11 +444,10 @@ def test_a_full_disk_stops_the_member_and_loses_nothing(tmp_path: Path) -> None:
     async def fill_the_disk() -> None:
         async with joined(config, "p3") as one:
             await (await one["p3"].broadcast(b"before")).stable()
-            engine = one["p3"]._engine
-            assert engine is not None
-            assert engine.log is not None
-            engine.log.close_file()
-            engine.log._file = os.open("/dev/full", os.O_WRONLY)
+            disk = one["p3"]._joined().disk
+            assert disk is not None
+            disk.log.close_file()
+            disk.log._file = os.open("/dev/full", os.O_WRONLY)
             receipt = await one["p3"].broadcast(b"into the void")
             await receipt.delivered()
 

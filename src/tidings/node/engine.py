@@ -8,10 +8,8 @@ next commit.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -20,7 +18,6 @@ from tidings.core import (
     Accept,
     Broadcast,
     CancelTimer,
-    Checkpoint,
     Deliver,
     Event,
     Exit,
@@ -48,7 +45,8 @@ from tidings.core import (
     Timeout,
 )
 from tidings.node.config import Config
-from tidings.node.log import Log, Ranges, merge
+from tidings.node.disk import Disk, Tick
+from tidings.node.log import Log, merge
 from tidings.node.logs import get_logger
 from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
 from tidings.node.transport import Transport
@@ -57,7 +55,7 @@ from tidings.trace.segments import Packets, Span
 
 BATCH_BYTES = 1 << 20
 """About how much text one Broadcast event carries."""
-MOST_WAITING = 1_000
+MOST_WAITING = 64
 """How many ticks may wait for the disk before nothing more is read from the network."""
 
 
@@ -72,8 +70,9 @@ class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
 
 
 def _blamed(event: Event, fault: Exception) -> str:
-    said = f"a {event.packet.kind} of {event.sender}" if isinstance(event, Receive) else event
-    over = said if isinstance(said, str) else type(said).__name__
+    over = type(event).__name__
+    if isinstance(event, Receive):
+        over = f"a {event.packet.kind} of {event.sender}"
     return f"the process failed over {over}: {type(fault).__name__}: {fault}"
 
 
@@ -84,46 +83,12 @@ class Application(Protocol):
     def is_full(self) -> bool:
         """Whether it has more to read than it should."""
 
-    def accepted(self, first: MessageId) -> None: ...
+    def accepted(self, ids: Sequence[MessageId]) -> None: ...
     def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None: ...
     def replayed(self, messages: Sequence[Message]) -> None: ...
     def stable(self, upto: Mapping[str, int]) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def taken(self) -> Mapping[str, int] | None: ...
-
-
-class Tick:
-    """What one tick comes to; everything in it waits until its records are on disk."""
-
-    __slots__ = (
-        "after",
-        "block",
-        "checkpoint",
-        "delivered",
-        "frames",
-        "held",
-        "index",
-        "items",
-        "messages",
-        "packets",
-        "records",
-    )
-
-    def __init__(self) -> None:
-        self.records: list[Any] = []
-        self.held: Ranges = {}
-        self.messages = 0
-        self.delivered: dict[str, int] = {}
-        self.items: list[Any] = []
-        """Of the trace; a packet that is sent keeps its place with None until it has a number."""
-        self.packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
-        """By addressees: packets, encoded, and their places in ``items``."""
-        self.frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
-        self.after: list[tuple[Callable[[Any], None], Any]] = []
-        self.block = b""
-        self.checkpoint: Checkpoint | None = None
-        self.index = 0
-        """Where in the history of the member the checkpoint was taken."""
 
 
 class Engine:
@@ -132,6 +97,7 @@ class Engine:
         process: Process,
         config: Config,
         application: Application,
+        tasks: asyncio.TaskGroup,
         *,
         log: Log | None,
         tracer: Tracer | None,
@@ -140,7 +106,8 @@ class Engine:
         self.me = process.me
         self.config = config
         self.application = application
-        self.log = log
+        self.tasks = tasks
+        self.disk = Disk(log, config, self._finish, self.fail) if log is not None else None
         self.tracer = tracer
         self.transport: Transport  # set by who makes both, before the first event
         self.logger = get_logger(member=self.me)
@@ -151,23 +118,17 @@ class Engine:
         self._last_refusal = ""
         self.error: BaseException | None = None
         self.ticks = 0
-        self.commits = 0
-        self.commit_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._encode = msgspec.msgpack.Encoder().encode
         self._inbox: list[Any] = []
         self._is_scheduled = False
-        self._pending: list[Tick] = []
-        self._is_committing = False
-        self._work = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._to_self = 0
         self._accepted = 0
         """How many texts of the Broadcast in hand: a process may take them one by one."""
-        self._is_rotating = False
         self._is_stopped = False
         self._moved = asyncio.Event()
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix=f"{self.me}-disk")
+        self._reading: set[asyncio.Task[None]] = set()
         self._perform: dict[type, Callable[[Any, Event, Tick], None]] = {
             Persist: self._persist,
             Recall: self._recall,
@@ -184,6 +145,11 @@ class Engine:
             Halt: self._halt,
             Install: self._install,
         }
+
+    async def run(self) -> None:
+        """The part that waits: for the disk. Everything else happens in callbacks."""
+        if self.disk is not None:
+            await self.disk.run()
 
     # --- what comes in
 
@@ -216,7 +182,7 @@ class Engine:
 
     def _tick(self) -> None:
         self._is_scheduled = False
-        if self.error is not None or self._is_stopped:
+        if self._is_stopped:
             return
         self.ticks += 1
         inbox, self._inbox = self._inbox, []
@@ -273,37 +239,31 @@ class Engine:
     # --- effects
 
     def _persist(self, effect: Persist, event: Event, tick: Tick) -> None:
-        if self.log is not None:
+        if self.disk is not None:
             tick.records += effect.records
 
     def _recall(self, effect: Recall, event: Event, tick: Tick) -> None:
-        tick.after.append((self._read_back, effect))
+        tick.after.append((self._begin_to_read, effect))
 
-    def _read_back(self, wanted: Recall) -> None:
-        """In the thread of the disk, after what it has to write; the answer is an event."""
-        log = self.log
-        assert log is not None, "there is no disk to read from"
+    def _begin_to_read(self, wanted: Recall) -> None:
+        reading = self.tasks.create_task(self._read_back(wanted))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
 
-        def read() -> None:
-            try:
-                origin, first = wanted.first
-                answer: Any = log.recall(origin, first, wanted.last)
-            except Exception as error:
-                self._loop.call_soon_threadsafe(self.fail, error)
-                return
-            event = Recalled(wanted.peer, wanted.first, wanted.last, answer)
-            self._loop.call_soon_threadsafe(self.post, event)
-
-        self._disk.submit(read)
+    async def _read_back(self, wanted: Recall) -> None:
+        assert self.disk is not None, "there is no disk to read from"
+        try:
+            records = await self.disk.recall(*wanted.first, wanted.last)
+            self.post(Recalled(wanted.peer, wanted.first, wanted.last, records))
+        except Exception as error:
+            self.fail(error)
 
     async def recall(self, first: MessageId, last: int) -> dict[int, Message]:
         """Messages of one origin from the log, or the first of them if they are many."""
-        log = self.log
-        assert log is not None, "there is no disk to read from"
-        origin, begin = first
-        reading = self._loop.run_in_executor(self._disk, log.recall, origin, begin, last)
-        found = self.process.messages_in(await reading)
-        return {one.id.seq: one for one in found if one.id.origin == origin}
+        assert self.disk is not None, "there is no disk to read from"
+        records = await self.disk.recall(*first, last)
+        found = self.process.messages_in(records)
+        return {one.id.seq: one for one in found if one.id.origin == first.origin}
 
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to
@@ -332,7 +292,7 @@ class Engine:
                 texts = [message.text for message in messages[start : start + count]]
                 tick.items.append(Span("deliver", origin, first, count, digests(texts)))
                 start += count
-        if self.log is not None:
+        if self.disk is not None:
             for origin, first, count in told:
                 tick.delivered[origin] = first + count - 1
         tick.after.append((self._hand_over, (messages, told)))
@@ -359,7 +319,7 @@ class Engine:
                 tick.items.append(Span("broadcast", origin, first, count, digests(texts), VIEW))
                 self._accepted += count
         if effect.ids:
-            tick.after.append((self.application.accepted, effect.ids[0]))
+            tick.after.append((self.application.accepted, effect.ids))
 
     def _refuse(self, effect: Refuse, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} refuses what nobody broadcast"
@@ -398,25 +358,11 @@ class Engine:
             self._pack(to, packets, tick)
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
-        if tick.records or self._pending or self._is_committing:
-            self._rotate_in_time(tick)
-            self._pending.append(tick)
-            self._work.set()
+        if self.disk is not None and (tick.records or self.disk.is_busy):
+            index = self.tracer.index if self.tracer is not None else 0
+            self.disk.add(tick, self.process, index)
         else:
             self._finish([tick])
-
-    def _rotate_in_time(self, tick: Tick) -> None:
-        """Begin a new segment when this one is long, or the log is full and could be shorter."""
-        log, limits = self.log, self.config.limits
-        assert log is not None, "there is no disk"
-        is_long = log.segment_size > limits.segment_bytes
-        if self._is_rotating or not (is_long or log.size > limits.log_bytes):
-            return
-        checkpoint = self.process.checkpoint()
-        if checkpoint is not None and (is_long or log.can_forget(checkpoint.forgotten)):
-            tick.checkpoint = checkpoint
-            tick.index = self.tracer.index if self.tracer is not None else 0
-            self._is_rotating = True
 
     def _pack(
         self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick
@@ -440,6 +386,8 @@ class Engine:
 
     def _finish(self, ticks: Sequence[Tick]) -> None:
         """What the ticks rely on is on disk: trace, send, hand over."""
+        if self._is_stopped:
+            return  # what is on disk and not in the trace, the next life will add
         if self.tracer is not None and (blocks := b"".join([tick.block for tick in ticks])):
             self.tracer.write(blocks)
         for tick in ticks:
@@ -453,61 +401,8 @@ class Engine:
 
     def balance(self) -> None:
         """Read from the network only as fast as the disk and the application can follow."""
-        is_busy = len(self._pending) > MOST_WAITING or self.application.is_full
-        self.transport.read(not is_busy)
-
-    # --- the disk
-
-    async def commit_forever(self) -> None:
-        """Write what ticks wait for: all that have gathered while the disk was busy, at once."""
-        while self.error is None:
-            await self._work.wait()
-            self._work.clear()
-            while self._pending and self.error is None:
-                ticks, self._pending = self._pending, []
-                self._is_committing = True
-                try:
-                    await self._loop.run_in_executor(self._disk, self._commit, ticks)
-                    self._is_committing = False
-                    self._finish(ticks)
-                except Exception as error:
-                    self.fail(error)
-
-    def _commit(self, ticks: Sequence[Tick]) -> None:
-        """In the thread of the disk. A segment begins exactly where its checkpoint was taken."""
-        part: list[Tick] = []
-        for tick in ticks:
-            part.append(tick)
-            if tick.checkpoint is not None:
-                self._write(part)
-                self._rotate(tick.checkpoint, tick.index)
-                part = []
-        if part:
-            self._write(part)
-
-    def _write(self, ticks: Sequence[Tick]) -> None:
-        assert self.log is not None, "there is no disk"
-        begin_s = time.perf_counter()
-        held: Ranges = {}
-        delivered: dict[str, int] = {}
-        for tick in ticks:
-            merge(held, tick.held)
-            delivered |= tick.delivered
-        self.log.commit(
-            tuple([record for tick in ticks for record in tick.records]),
-            b"".join([tick.block for tick in ticks]),
-            held,
-            sum(tick.messages for tick in ticks),
-            delivered,
-        )
-        self.commits += 1
-        self.commit_s += time.perf_counter() - begin_s
-
-    def _rotate(self, checkpoint: Checkpoint, index: int) -> None:
-        assert self.log is not None, "there is no disk"
-        self.log.begin_segment(checkpoint.records, index)
-        self.log.forget(checkpoint.forgotten, self.config.retention)
-        self._is_rotating = False
+        disk_is_slow = self.disk is not None and self.disk.waiting > MOST_WAITING
+        self.transport.read(not (disk_is_slow or self.application.is_full))
 
     # --- the end
 
@@ -515,9 +410,8 @@ class Engine:
         """Nothing more happens here: what is not on disk and not sent will never be."""
         if self.error is None:
             self.error = error
-            for handle in self._timers.values():
-                handle.cancel()
-            self._work.set()
+            self.logger.error("stopped", reason=str(error))
+            self.stop()
             self._moved.set()
             self.transport.fall_silent()
             self.application.failed(error)
@@ -525,8 +419,8 @@ class Engine:
     @property
     def is_busy(self) -> bool:
         """Whether something that was taken in has not yet gone out."""
-        waiting = self.texts or self._inbox or self._pending
-        return bool(waiting or self._is_scheduled or self._is_committing)
+        disk_is_busy = self.disk is not None and self.disk.is_busy
+        return bool(self.texts or self._inbox or self._is_scheduled or disk_is_busy)
 
     async def drain(self) -> None:
         """Return when everything that was taken in has gone out, or nothing can any more."""
@@ -543,11 +437,10 @@ class Engine:
 
     def close(self) -> None:
         self.stop()
-        self._disk.shutdown()
+        if self.disk is not None:
+            self.disk.close()
         if self.tracer is not None:
             self.tracer.close()
-        if self.log is not None:
-            self.log.close()
 
 
 class _Alarm(NamedTuple):

@@ -15,12 +15,10 @@ restart.
 import asyncio
 import random
 import secrets
-import time
 from asyncio import TaskGroup, timeout
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from heapq import heappop, heappush
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -40,6 +38,7 @@ from tidings.node import tracing
 from tidings.node.config import Config, read_config
 from tidings.node.engine import Engine
 from tidings.node.injector import Injector
+from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
 from tidings.node.tracing import Stretch, Tracer
@@ -69,32 +68,6 @@ class Replayed(Message, frozen=True, array_like=True):
     """A message that was handed over before a restart, or was just about to be."""
 
 
-class Receipt:
-    """What becomes of one broadcast."""
-
-    __slots__ = ("_group", "_number")
-
-    def __init__(self, group: "Group", number: int) -> None:
-        self._group = group
-        self._number = number
-
-    @property
-    def id(self) -> MessageId | None:
-        """The message's name; None until the process has taken it."""
-        return self._group._name_of(self._number)
-
-    async def delivered(self) -> MessageId:
-        """Return when half of the members hold it, and it is delivered here: it cannot be lost."""
-        await self._group._delivered.reach(self._number)
-        return self._group._known_name_of(self._number)
-
-    async def stable(self) -> MessageId:
-        """Return when every member holds it."""
-        self._group._check_tells_stability()
-        await self._group._stable.reach(self._number)
-        return self._group._known_name_of(self._number)
-
-
 class Status(msgspec.Struct, frozen=True):
     """How a member is doing."""
 
@@ -117,39 +90,6 @@ class Status(msgspec.Struct, frozen=True):
     """Why no broadcast is taken at the moment, if so."""
 
 
-class _Milestones:
-    """A number that grows, and those who wait for it to reach theirs."""
-
-    def __init__(self) -> None:
-        self.reached = 0
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._count = 0
-        self._error: BaseException | None = None
-
-    async def reach(self, number: int) -> None:
-        if number > self.reached:
-            if self._error is not None:
-                raise self._error
-            future = asyncio.get_running_loop().create_future()
-            self._count += 1
-            heappush(self._waiting, (number, self._count, future))
-            await future
-
-    def advance(self, number: int) -> None:
-        self.reached = max(self.reached, number)
-        while self._waiting and self._waiting[0][0] <= self.reached:
-            future = heappop(self._waiting)[2]
-            if not future.done():
-                future.set_result(None)
-
-    def fail(self, error: BaseException) -> None:
-        self._error = error
-        for _, _, future in self._waiting:
-            if not future.done():
-                future.set_exception(error)
-        self._waiting.clear()
-
-
 class Group:
     """One member's view of its group; made by ``join``."""
 
@@ -166,17 +106,10 @@ class Group:
         self._acknowledge_next = config.durable and acknowledge == "next"
         self._listen = listen
         self._injector = injector
-        self._window = config.limits.window
         self._engine: Engine | None = None
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
         self._logger = get_logger(member=name)
-        # Own messages are counted as they are broadcast; the first accepted one tells how the
-        # process counts them.
-        self._count = 0
-        self._offset: int | None = None
-        self._delivered = _Milestones()
-        self._stable = _Milestones()
-        self._room: deque[asyncio.Future[None]] = deque()
+        self._own = Ledger(name, config.limits.window)
         # What is delivered waits here until the program asks for it.
         self._unread: deque[Message] = deque()
         self._news: asyncio.Future[None] | None = None
@@ -185,8 +118,6 @@ class Group:
         self._last: Message | None = None
         self._taken: dict[str, int] = {}
         self._metrics: Metrics | None = None
-        self._flights: deque[tuple[int, float]] = deque()
-        """The first message of each batch that is under way, and since when."""
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
 
@@ -211,7 +142,7 @@ class Group:
         log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
         try:
             tracer = _begun_trace(self.config, self.name, log, recovered)
-            engine = Engine(process, self.config, self, log=log, tracer=tracer)
+            engine = Engine(process, self.config, self, self._tasks, log=log, tracer=tracer)
         except BaseException:
             if log is not None:
                 log.close()
@@ -236,16 +167,20 @@ class Group:
             injector=self._injector,
         )
         self._engine, self._error = engine, None
+        if not process.recovers:
+            self._own.never_stable = (
+                f"{self.config.protocol} does not tell when a message is stable"
+            )
         if recovered is not None:
             self._delivered_upto = dict(recovered.delivered)
-        self._commits = self._tasks.create_task(engine.commit_forever())
+        self._writing = self._tasks.create_task(engine.run())
         records = recovered.records if recovered is not None else None
         engine.post(Start(hello.incarnation, records, lossy=self._injector is not None))
         try:
             self._tell_metrics()
             await self._transport.start(self._tasks)
         except BaseException:
-            self._commits.cancel()
+            self._writing.cancel()
             self._close(engine)
             raise
 
@@ -256,6 +191,7 @@ class Group:
 
             self._metrics = Metrics(self)
             self._metrics.listen(self.config.metrics[self.name])
+            self._own.on_delivery = self._metrics.delivery.observe
 
     def _close(self, engine: Engine) -> None:
         engine.close()
@@ -273,7 +209,7 @@ class Group:
         try:
             await self._leave(engine)
         finally:
-            self._commits.cancel()
+            self._writing.cancel()
             try:
                 # An error of the body is the caller's, and not one of our tasks'.
                 is_ours = isinstance(error, asyncio.CancelledError)
@@ -303,44 +239,31 @@ class Group:
 
         Cancelled, it has not broadcast; returned, it has.
         """
-        if self._count - self._delivered.reached >= self._window:
+        if self._own.is_full:
             await self._wait_for_room()
         engine = self._engine
         if self._error is not None or engine is None:
             raise self._error or Closed(f"{self.name} has not joined")
         if type(text) is not bytes or len(text) > self.config.limits.text_bytes:
             raise self._bad_text(text)
-        if engine.log is not None and engine.log.size > self.config.limits.log_bytes:
-            raise self._full_log(engine.log)
-        self._count += 1
+        if engine.disk is not None and engine.disk.log.size > self.config.limits.log_bytes:
+            raise self._full_log(engine.disk.log)
         engine.texts.append(text)
         engine.wake()
-        return Receipt(self, self._count)
+        return self._own.add()
 
     async def _wait_for_room(self) -> None:
-        self._is_reader_waiting = asyncio.current_task() is self._reader
+        is_reader = asyncio.current_task() is self._reader
         try:
-            while self._error is None and self._count - self._delivered.reached >= self._window:
-                if self._is_reader_waiting and self._engine is not None:
+            while self._error is None and self._own.is_full:
+                if is_reader and self._engine is not None:
                     # It cannot read while it waits: what it waits for must come all the same.
+                    self._is_reader_waiting = True
                     self._engine.balance()
-                future = asyncio.get_running_loop().create_future()
-                self._room.append(future)
-                try:
-                    await future
-                except BaseException:
-                    self._make_room()  # perhaps it was our turn: then it is the next one's
-                    raise
+                await self._own.wait_for_room()
         finally:
-            self._is_reader_waiting = False
-
-    def _make_room(self) -> None:
-        room = self._window - (self._count - self._delivered.reached)
-        while room > 0 and self._room:
-            future = self._room.popleft()
-            if not future.done():
-                future.set_result(None)
-                room -= 1
+            if is_reader:
+                self._is_reader_waiting = False
 
     def _bad_text(self, text: object) -> UsageError:
         if not isinstance(text, bytes):
@@ -409,14 +332,14 @@ class Group:
         """
         asked = MessageId.parse(first) if isinstance(first, str) else first
         engine = self._joined()
-        if engine.log is None:
+        if engine.disk is None:
             raise UsageError(f"{self.name} keeps no history: the group is not durable")
         origin, seq = asked
         last = self._delivered_upto.get(origin, 0)
         while seq <= last:
             found = await engine.recall(MessageId(origin, seq), last)
             if seq not in found:
-                raise self._not_kept(MessageId(origin, seq), engine.log)
+                raise self._not_kept(MessageId(origin, seq), engine.disk.log)
             while seq in found and seq <= last:
                 yield found[seq]
                 seq += 1
@@ -448,12 +371,12 @@ class Group:
             member=self.name,
             members=self.config.members,
             linked=tuple(one for one in self.config.members if one in peers and peers[one].link),
-            broadcast=self._count - len(engine.texts),
-            waiting=self._count - self._delivered.reached,
+            broadcast=self._own.accepted,
+            waiting=self._own.under_way,
             delivered=dict(self._delivered_upto),
             stable=dict(self._stable_upto),
             unread=len(self._unread),
-            log_bytes=engine.log.size if engine.log is not None else 0,
+            log_bytes=engine.disk.log.size if engine.disk is not None else 0,
             refusal=engine.refusal,
         )
 
@@ -464,31 +387,20 @@ class Group:
         too_much = len(self._unread) > self.config.limits.unread_messages
         return too_much and not self._is_reader_waiting
 
-    def accepted(self, first: MessageId) -> None:
-        if self._offset is None:
-            self._offset = first.seq - 1
-        if self._metrics is not None:
-            self._flights.append((first.seq - self._offset, time.perf_counter()))
+    def accepted(self, ids: Sequence[MessageId]) -> None:
+        self._own.accept(ids)
 
     def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None:
         for origin, first, count in told:
             self._delivered_upto[origin] = first + count - 1
             if origin == self.name:
-                self._advance(self._delivered, first + count - 1)
-                self._make_room()
-                if self._metrics is not None:
-                    self._land(self._metrics)
+                self._own.deliver_up_to(first + count - 1)
         if self._listen:
             self._unread.extend(messages)
             self._tell_news()
         else:
             for origin, first, count in told:
                 self._taken[origin] = first + count - 1
-
-    def _land(self, metrics: "Metrics") -> None:
-        """Note how long the batches took whose first message is delivered."""
-        while self._flights and self._flights[0][0] <= self._delivered.reached:
-            metrics.delivery.observe(time.perf_counter() - self._flights.popleft()[1])
 
     def replayed(self, messages: Sequence[Message]) -> None:
         if self._listen:
@@ -501,7 +413,7 @@ class Group:
     def stable(self, upto: Mapping[str, int]) -> None:
         self._stable_upto.update(upto)
         if self.name in upto:
-            self._advance(self._stable, upto[self.name])
+            self._own.stabilise_up_to(upto[self.name])
 
     def taken(self) -> Mapping[str, int] | None:
         """What was processed since the engine last asked."""
@@ -513,12 +425,7 @@ class Group:
     def failed(self, error: BaseException) -> None:
         if self._error is None or isinstance(self._error, Closed):
             self._error = error
-        for milestones in (self._delivered, self._stable):
-            milestones.fail(error)
-        while self._room:
-            future = self._room.popleft()
-            if not future.done():
-                future.set_result(None)
+        self._own.fail(error)
         self._tell_news()
 
     def _tell_news(self) -> None:
@@ -526,27 +433,6 @@ class Group:
             if not self._news.done():
                 self._news.set_result(None)
             self._news = None
-
-    # --- how the process counts our messages, and how we do
-
-    def _advance(self, milestones: _Milestones, seq: int) -> None:
-        """Messages of an earlier life may still become safe: those have no receipts here."""
-        if self._offset is not None:
-            milestones.advance(seq - self._offset)
-
-    def _name_of(self, number: int) -> MessageId | None:
-        engine = self._engine
-        if self._offset is None or engine is None or number > self._count - len(engine.texts):
-            return None
-        return MessageId(self.name, self._offset + number)
-
-    def _known_name_of(self, number: int) -> MessageId:
-        assert self._offset is not None, f"{number} was delivered and never accepted"
-        return MessageId(self.name, self._offset + number)
-
-    def _check_tells_stability(self) -> None:
-        if self._engine is not None and not self._engine.process.recovers:
-            raise UsageError(f"{self.config.protocol} does not tell when a message is stable")
 
 
 def join(

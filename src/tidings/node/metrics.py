@@ -62,8 +62,9 @@ class _Reader(Collector):
         yield _gauge("unread", "Messages that wait for the application.", status.unread)
         yield _gauge("log_bytes", "Length of the durable log.", status.log_bytes)
         yield _counter("ticks", "Times that the process was stepped.", engine.ticks)
-        yield _counter("commits", "Writes to the durable log.", engine.commits)
-        yield _counter("commit_seconds", "Time that they took.", engine.commit_s)
+        if engine.disk is not None:
+            yield _counter("commits", "Writes to the durable log.", engine.disk.commits)
+            yield _counter("commit_seconds", "Time that they took.", engine.disk.commit_s)
         yield _by("delivered", "Last message delivered.", "origin", status.delivered)
         yield _by("stable", "Last message that all members hold.", "origin", status.stable)
         peers = group._transport.peers

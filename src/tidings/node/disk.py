@@ -1,0 +1,163 @@
+"""What waits for the disk, and the one thread that writes.
+
+Ticks that come while it is busy gather and share the next commit; each of them is finished, in
+order, when its commit is on disk. A new segment of the log begins exactly between two ticks, where
+the process said in short what it has persisted.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tidings.core import Checkpoint, Packet, Process
+from tidings.node.config import Config
+from tidings.node.log import Log, Ranges, merge
+
+
+class Tick:
+    """What one tick comes to; everything in it waits until its records are on disk."""
+
+    __slots__ = (
+        "after",
+        "block",
+        "checkpoint",
+        "delivered",
+        "frames",
+        "held",
+        "index",
+        "items",
+        "messages",
+        "packets",
+        "records",
+    )
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.held: Ranges = {}
+        """Which messages stand in the records, and how many they are."""
+        self.messages = 0
+        self.delivered: dict[str, int] = {}
+        self.items: list[Any] = []
+        """Of the trace; a packet that is sent keeps its place with None until it has a number."""
+        self.block = b""
+        """The items, as they will stand in the trace."""
+        self.packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
+        """By addressees: packets, encoded, and their places in ``items``."""
+        self.frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
+        """To whom under which number, what, and how many packets that is."""
+        self.after: list[tuple[Callable[[Any], None], Any]] = []
+        """What comes last: the answers, and what the application is handed."""
+        self.checkpoint: Checkpoint | None = None
+        """With which a new segment of the log begins after this tick, if so."""
+        self.index = 0
+        """Where in the history of the member that is."""
+
+
+class Disk:
+    def __init__(
+        self,
+        log: Log,
+        config: Config,
+        finish: Callable[[Sequence[Tick]], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.log = log
+        self.commits = 0
+        self.commit_s = 0.0
+        self._limits = config.limits
+        self._retention = config.retention
+        self._finish = finish
+        self._fail = fail
+        self._waiting: list[Tick] = []
+        self._work = asyncio.Event()
+        self._is_writing = False
+        self._is_rotating = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._waiting or self._is_writing)
+
+    @property
+    def waiting(self) -> int:
+        """How many ticks wait for the commit that is under way."""
+        return len(self._waiting)
+
+    def add(self, tick: Tick, process: Process, index: int) -> None:
+        """Write this as soon as possible, and finish it then."""
+        self._rotate_in_time(tick, process, index)
+        self._waiting.append(tick)
+        self._work.set()
+
+    def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
+        """Begin a new segment when this one is long, or the log is full and could be shorter."""
+        is_long = self.log.segment_size > self._limits.segment_bytes
+        if self._is_rotating or not (is_long or self.log.size > self._limits.log_bytes):
+            return
+        checkpoint = process.checkpoint()
+        if checkpoint is not None and (is_long or self.log.can_forget(checkpoint.forgotten)):
+            tick.checkpoint, tick.index = checkpoint, index
+            self._is_rotating = True
+
+    async def run(self) -> None:
+        """Commit what has gathered, again and again; ends with the first failure."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while self._waiting:
+                ticks, self._waiting = self._waiting, []
+                self._is_writing = True
+                try:
+                    await loop.run_in_executor(self._thread, self._commit, ticks)
+                    self._is_writing = False
+                    self._finish(ticks)
+                except Exception as error:
+                    self._fail(error)
+                    return
+
+    async def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
+        """Records that were written, after what has yet to be."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self.log.recall, origin, first, last)
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self.log.close()
+
+    # --- in the thread
+
+    def _commit(self, ticks: Sequence[Tick]) -> None:
+        begin_s = time.perf_counter()
+        part: list[Tick] = []
+        for tick in ticks:
+            part.append(tick)
+            if tick.checkpoint is not None:
+                self._write(part)
+                self._rotate(tick.checkpoint, tick.index)
+                part = []
+        if part:
+            self._write(part)
+        self.commit_s += time.perf_counter() - begin_s
+
+    def _write(self, ticks: Sequence[Tick]) -> None:
+        held: Ranges = {}
+        delivered: dict[str, int] = {}
+        for tick in ticks:
+            merge(held, tick.held)
+            delivered |= tick.delivered
+        self.log.commit(
+            tuple([record for tick in ticks for record in tick.records]),
+            b"".join([tick.block for tick in ticks]),
+            held,
+            sum(tick.messages for tick in ticks),
+            delivered,
+        )
+        self.commits += 1
+
+    def _rotate(self, checkpoint: Checkpoint, index: int) -> None:
+        self.log.begin_segment(checkpoint.records, index)
+        self.log.forget(checkpoint.forgotten, self._retention)
+        self._is_rotating = False

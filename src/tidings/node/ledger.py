@@ -1,0 +1,164 @@
+"""What becomes of one's own broadcasts: how many are under way, and who waits for which.
+
+Messages are counted here as the program broadcasts them, from 1 in every life. How the process
+counts them, the first accepted one tells; from there on the two differ by a fixed offset, since
+nothing that was queued is ever dropped.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+from tidings.core import MessageId, UsageError
+
+
+class Milestones:
+    """A number that grows, and those who wait for it to reach theirs."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = 0
+        self._error: BaseException | None = None
+
+    async def reach(self, number: int) -> None:
+        if number > self.reached:
+            if self._error is not None:
+                raise self._error
+            future = asyncio.get_running_loop().create_future()
+            self._count += 1
+            heappush(self._waiting, (number, self._count, future))
+            await future
+
+    def advance(self, number: int) -> None:
+        self.reached = max(self.reached, number)
+        while self._waiting and self._waiting[0][0] <= self.reached:
+            future = heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(error)
+        self._waiting.clear()
+
+
+class Receipt:
+    """What becomes of one broadcast."""
+
+    __slots__ = ("_ledger", "_number")
+
+    def __init__(self, ledger: "Ledger", number: int) -> None:
+        self._ledger = ledger
+        self._number = number
+
+    @property
+    def id(self) -> MessageId | None:
+        """The message's name; None until the process has taken it."""
+        return self._ledger.name_of(self._number)
+
+    async def delivered(self) -> MessageId:
+        """Return when half of the members hold it, and it is delivered here: it cannot be lost."""
+        await self._ledger.delivered.reach(self._number)
+        return self._named()
+
+    async def stable(self) -> MessageId:
+        """Return when every member holds it."""
+        if self._ledger.never_stable:
+            raise UsageError(self._ledger.never_stable)
+        await self._ledger.stable.reach(self._number)
+        return self._named()
+
+    def _named(self) -> MessageId:
+        name = self.id
+        assert name is not None, f"broadcast {self._number} was delivered and never accepted"
+        return name
+
+
+class Ledger:
+    def __init__(self, member: str, window: int, never_stable: str = "") -> None:
+        self.member = member
+        self.window = window
+        self.never_stable = never_stable
+        """Why stability will never be told, if so."""
+        self.count = 0
+        """How many were broadcast, and how many of these the process has taken."""
+        self.accepted = 0
+        self.delivered = Milestones()
+        self.stable = Milestones()
+        self.on_delivery: Callable[[float], None] | None = None
+        """Told how many seconds a batch took, once for each."""
+        self._offset = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._flights: deque[tuple[int, float]] = deque()
+
+    @property
+    def under_way(self) -> int:
+        return self.count - self.delivered.reached
+
+    @property
+    def is_full(self) -> bool:
+        return self.count - self.delivered.reached >= self.window
+
+    def add(self) -> Receipt:
+        self.count += 1
+        return Receipt(self, self.count)
+
+    async def wait_for_room(self) -> None:
+        """Return when there may be room; who is cancelled lets the next one go first."""
+        future = asyncio.get_running_loop().create_future()
+        self._room.append(future)
+        try:
+            await future
+        except BaseException:
+            self._make_room()
+            raise
+
+    def _make_room(self) -> None:
+        room = self.window - self.under_way
+        while room > 0 and self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+                room -= 1
+
+    # --- what is learnt
+
+    def accept(self, ids: Sequence[MessageId]) -> None:
+        if not self.accepted:
+            self._offset = ids[0].seq - 1
+        if self.on_delivery is not None:
+            self._flights.append((self.accepted + 1, time.perf_counter()))
+        self.accepted += len(ids)
+
+    def deliver_up_to(self, seq: int) -> None:
+        """Messages of an earlier life may still be delivered: nobody here waits for those."""
+        if self.accepted:
+            self.delivered.advance(seq - self._offset)
+            self._make_room()
+            while self._flights and self._flights[0][0] <= self.delivered.reached:
+                _, begin_s = self._flights.popleft()
+                assert self.on_delivery is not None, "nobody asked how long it takes"
+                self.on_delivery(time.perf_counter() - begin_s)
+
+    def stabilise_up_to(self, seq: int) -> None:
+        if self.accepted:
+            self.stable.advance(seq - self._offset)
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more will be learnt."""
+        self.delivered.fail(error)
+        self.stable.fail(error)
+        while self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def name_of(self, number: int) -> MessageId | None:
+        if number > self.accepted:
+            return None
+        return MessageId(self.member, self._offset + number)
