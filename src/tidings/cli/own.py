@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tidings.cli.common import named_protocol
+from tidings.cli.common import many, named_protocol
 from tidings.core import UsageError
 from tidings.protocols.own import is_file
 from tidings.simulator import Plan
@@ -60,6 +60,6 @@ def faults_are_stored(
                 folder, form = Path("runs") / f"fault-{run.manifest.run}", "jsonl"
             # A file of rows must not be empty; Parquet says how many there are, even none.
             write_runs(folder, [run], form if run.histories else "parquet")
-            steps = len(fault.schedule)
-            fault.add_note(f"after {steps:,} steps; once more: tidings replay {folder}")
+            steps = many(len(fault.schedule), "step")
+            fault.add_note(f"after {steps}; once more: tidings replay {folder}")
         raise
