@@ -74,7 +74,7 @@ def test_what_the_node_decides_reaches_the_process() -> None:
         ("durable = false", "options.mood = 1", "2: options.mood: frontier has no option 'mood'"),
         ("durable = false", "options.mode = 'x'", "2: options.mode: mode is auto or all or "),
         ("durable = false", "options.window = 5", "2: options.window: set limits.window instead"),
-        ("durable = false", "options.batch_ms = 'x'", "2: options.batch_ms: frontier cannot use"),
+        ("durable = false", "options.batch_ms = 'x'", "2: options.batch_ms: batch_ms is a num"),
         ("durable = false", "limits.frame_bytes = 1000", "9: "),
         ("window = 100", "frame_bytes = 1000", "10: limits.frame_bytes: 1,000 is too little"),
         ("window = 100", "queue_bytes = 1000", "10: limits.queue_bytes: less than one frame"),

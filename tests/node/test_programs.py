@@ -1,10 +1,11 @@
 """``tidings node`` and ``tidings chat`` as programs, and the audit of what they traced."""
 
 import asyncio
+import logging
 import signal
 import sys
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,19 @@ import pytest
 from real_groups import free_ports, go, group_file, joined, linked, take, traced, until
 
 from tidings.core import UsageError
+from tidings.node import logs
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command that runs in this process configures the logs for good."""
+    logger = logging.getLogger("tidings.node")
+    handlers, level = logger.handlers[:], logger.level
+    monkeypatch.setattr(logs, "_style", "console")
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+    logger.propagate = True
 
 
 class Program:

@@ -278,10 +278,8 @@ class _Reader:
     ) -> Process:
         try:
             return factory(file.protocol, options)(members[0], members, take_first)
-        except UsageError as fault:
+        except (UsageError, DataError) as fault:
             raise self._error(keys, str(fault)) from None
-        except TypeError:
-            raise self._error(keys, f"{file.protocol} cannot use this value") from None
 
     def _check_limits(self, file: GroupFile, members: Members) -> None:
         limits, links = file.limits, file.links

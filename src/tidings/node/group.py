@@ -131,14 +131,15 @@ class Group:
         try:
             await self._start()
         except BaseException as error:
-            with suppress(BaseException):
+            with suppress(BaseExceptionGroup, asyncio.CancelledError):
                 await self._tasks.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
 
     async def _start(self) -> None:
         process = self.config.process(self.name, _choose)
-        incarnation = secrets.randbits(62) + 1
+        # Who starts with nothing is somebody new; who finds a log goes by what that says.
+        incarnation, life = secrets.randbits(62) + 1, 0
         log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
         try:
             tracer = _begun_trace(self.config, self.name, log, recovered)
@@ -147,35 +148,18 @@ class Group:
             if log is not None:
                 log.close()
             raise
-        identity = log.identity if log is not None else None
-        hello = Hello(
-            name=self.name,
-            to=self.name,
-            group=self.config.name,
-            members=self.config.members,
-            protocol=self.config.protocol,
-            options=self.config.options,
-            incarnation=identity.incarnation if identity is not None else incarnation,
-        )
-        engine.transport = self._transport = Transport(
-            hello,
-            identity.life if identity is not None else 0,
-            self.config,
-            Codec(type(process), self.config.members),
-            engine,
-            resends=not process.recovers,
-            injector=self._injector,
-        )
-        self._engine, self._error = engine, None
-        if not process.recovers:
-            self._own.never_stable = (
-                f"{self.config.protocol} does not tell when a message is stable"
-            )
+        if log is not None:
+            incarnation, life = log.identity.incarnation, log.identity.life
         if recovered is not None:
             self._delivered_upto = dict(recovered.delivered)
+        if not process.recovers:
+            protocol = self.config.protocol
+            self._own.never_stable = f"{protocol} does not tell when a message is stable"
+        self._engine, self._error = engine, None
+        engine.transport = self._transport = self._made_transport(engine, incarnation, life)
         self._writing = self._tasks.create_task(engine.run())
         records = recovered.records if recovered is not None else None
-        engine.post(Start(hello.incarnation, records, lossy=self._injector is not None))
+        engine.post(Start(incarnation, records, lossy=self._injector is not None))
         try:
             self._tell_metrics()
             await self._transport.start(self._tasks)
@@ -183,6 +167,27 @@ class Group:
             self._writing.cancel()
             self._close(engine)
             raise
+
+    def _made_transport(self, engine: Engine, incarnation: int, life: int) -> Transport:
+        hello = Hello(
+            name=self.name,
+            to=self.name,
+            group=self.config.name,
+            members=self.config.members,
+            protocol=self.config.protocol,
+            options=self.config.options,
+            incarnation=incarnation,
+        )
+        kind = type(engine.process)
+        return Transport(
+            hello,
+            life,
+            self.config,
+            Codec(kind, self.config.members),
+            engine,
+            resends=not kind.recovers,
+            injector=self._injector,
+        )
 
     def _tell_metrics(self) -> None:
         """To Prometheus, if the group file says where."""
