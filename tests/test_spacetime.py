@@ -215,8 +215,21 @@ def test_what_a_lossy_link_drops_is_lost_on_the_way() -> None:
 
 def test_what_has_not_arrived_when_the_run_is_cut_short_is_still_on_its_way() -> None:
     run = scripted("group p1 p2", "broadcast p1 hello")
-    (told,) = [one.findtext(f"{SVG}title") for one in Diagram(spacetime(run)).all("loss")]
-    assert told.endswith("still on its way")
+    diagram = Diagram(spacetime(run))
+    (packet,) = diagram.all("on-its-way")
+    assert (packet.findtext(f"{SVG}title") or "").endswith("still on its way")
+    assert not diagram.all("loss")
+    assert not diagram.all("cross"), "nothing was lost"
+    assert "on its way" in diagram.texts()
+    assert "lost packet" not in diagram.texts()
+
+
+def test_a_run_cut_short_tells_what_was_lost_from_what_is_on_its_way() -> None:
+    run = scripted("group p1 p2 p3", "links lossy", "broadcast p1 hello", "drop p1->p2")
+    diagram = Diagram(spacetime(run))
+    assert [_of(one, "to") for one in diagram.all("loss")] == ["p2"]
+    assert [_of(one, "to") for one in diagram.all("on-its-way")] == ["p3"]
+    assert {"on its way", "lost packet"} <= set(diagram.texts())
 
 
 def test_messages_carry_their_names_and_texts() -> None:

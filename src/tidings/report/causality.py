@@ -18,6 +18,8 @@ from tidings.trace import Row, Run
 Frontier = Mapping[str, int]
 """A past: of each process that is part of it, the last index that is."""
 
+ON_ITS_WAY = "still on its way"
+
 
 class Causality:
     """The events of a run, put in order."""
@@ -155,6 +157,10 @@ class Causality:
         """The sends whose packets never arrived, in order."""
         return [row for row in self.order if row.kind == "send" and not self.arrivals[place(row)]]
 
+    def is_on_its_way(self, sent: Row) -> bool:
+        """Whether nothing kept a packet from arriving but the end of the trace."""
+        return not self.arrivals[place(sent)] and self.loss(sent) == ON_ITS_WAY
+
     def loss(self, sent: Row) -> str:
         """Why a packet never arrived, in words that follow the packet."""
         sender, receiver = sent.process, str(sent.peer)
@@ -167,7 +173,7 @@ class Causality:
         if crashed:
             told = lost_with(*crashed)
             return told if self._only_crashes_lose else f"lost on the way, or {told}"
-        return "lost on the way" if self.has_settled else "still on its way"
+        return "lost on the way" if self.has_settled else ON_ITS_WAY
 
     @cached_property
     def _only_crashes_lose(self) -> bool:

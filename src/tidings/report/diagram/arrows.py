@@ -1,4 +1,4 @@
-"""Packets: arrows from the send to the receipt, or to where the packet was lost."""
+"""Packets: arrows from the send to the receipt, or to where the packet was last."""
 
 import math
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from tidings.trace import Row
 
 def arrows(scene: Scene) -> Iterator[str]:
     for row in scene.rows:
-        if scene.is_lost(row):
-            yield _lost(row, scene)
+        if scene.never_arrives(row):
+            yield _stub(row, scene)
         elif place(row) == scene.marked and row.kind == "send":
             yield from _guilty(row, scene)
         elif (source := scene.source(row)) is not None and place(source) != scene.marked:
@@ -27,7 +27,7 @@ def segments(scene: Scene) -> Iterator[tuple[Spot, Spot]]:
         source = scene.source(row)
         if source is not None:
             yield scene.spot(source), scene.spot(row)
-        elif scene.is_lost(row):
+        elif scene.never_arrives(row):
             yield scene.spot(row), scene.stub(row)
 
 
@@ -65,20 +65,32 @@ def _guilty(sent: Row, scene: Scene) -> Iterator[str]:
         )
 
 
-def _lost(sent: Row, scene: Scene) -> str:
+def _stub(sent: Row, scene: Scene) -> str:
+    """A packet that never arrives: lost, or on its way when the run was cut short."""
     start, end = scene.spot(sent), scene.stub(sent)
     guilty = " guilty" if place(sent) == scene.marked else ""
+    is_on_its_way = scene.is_on_its_way(sent)
     return element(
         "g",
         title(f"{packet_of(sent)} {place(sent)} → {sent.peer}: {scene.causality.loss(sent)}"),
-        element("path", class_=f"lost{guilty}", d=path(start, end)),
-        element("path", class_=f"lost cross{guilty}", d=cross(end, 5)),
-        class_=f"loss{scene.fade(sent)}",
+        open_end(start, end, guilty) if is_on_its_way else _dead_end(start, end, guilty),
+        class_=f"{'on-its-way' if is_on_its_way else 'loss'}{scene.fade(sent)}",
         data_process=sent.process,
         data_index=sent.index,
         data_to=sent.peer,
         data_message=str(sent.message) if sent.origin else None,
     )
+
+
+def open_end(start: Spot, end: Spot, guilty: str = "") -> str:
+    """A line that stops at an open ring: it may yet go on."""
+    line = element("path", class_=f"packet{guilty}", d=path(start, _short_of(start, end, 4)))
+    return line + element("circle", class_=f"packet open{guilty}", cx=end.x, cy=end.y, r=4)
+
+
+def _dead_end(start: Spot, end: Spot, guilty: str) -> str:
+    line = element("path", class_=f"lost{guilty}", d=path(start, end))
+    return line + element("path", class_=f"lost cross{guilty}", d=cross(end, 5))
 
 
 def _short_of(start: Spot, end: Spot, distance: float) -> Spot:

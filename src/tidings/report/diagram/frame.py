@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tidings.report.diagram.arrows import arrow, cross
+from tidings.report.diagram.arrows import arrow, cross, open_end
 from tidings.report.diagram.lanes import Spot
 from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
 from tidings.report.diagram.style import MEANINGS, SYMBOLS, WORDS
@@ -84,6 +84,8 @@ def _entries(scene: Scene) -> Iterator[tuple[str, str]]:
     if any(scene.source(row) for row in scene.rows):
         what = "packet" if scene.causality.has_packets else "message"
         yield element("path", class_="packet", d=arrow(Spot(-10, 4), Spot(10, -4))), what
+    if any(scene.is_on_its_way(row) for row in scene.rows):
+        yield open_end(Spot(-10, 0), Spot(7, 0)), "on its way"
     if any(scene.is_lost(row) for row in scene.rows):
         line = element("path", class_="lost", d=path((-10, 0), (6, 0)))
         yield line + element("path", class_="lost cross", d=cross(Spot(6, 0), 4)), "lost packet"

@@ -83,7 +83,7 @@ class Labels:
         scene = self.scene
         for row in scene.rows:
             source = scene.source(row)
-            if scene.is_lost(row) and not scene.fade(row):
+            if scene.never_arrives(row) and not scene.fade(row):
                 yield from self._packet(row, scene.spot(row), scene.stub(row))
             elif source is not None and not scene.fade_arrow(source, row):
                 yield from self._packet(source, scene.spot(source), scene.spot(row))

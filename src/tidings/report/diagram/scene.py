@@ -96,8 +96,14 @@ class Scene:
         lanes = {process: self.top + y for process, y in self.lanes.y.items()}
         return stub(self.spot(sent), lanes, str(sent.peer))
 
-    def is_lost(self, row: Row) -> bool:
+    def never_arrives(self, row: Row) -> bool:
         return row.kind == "send" and not self.causality.arrivals[place(row)]
+
+    def is_on_its_way(self, row: Row) -> bool:
+        return row.kind == "send" and self.causality.is_on_its_way(row)
+
+    def is_lost(self, row: Row) -> bool:
+        return self.never_arrives(row) and not self.is_on_its_way(row)
 
     def source(self, row: Row) -> Row | None:
         """Where the arrow that ends at this event comes from, if it is in the picture."""

@@ -46,6 +46,7 @@ _COLOURS = """
 .spacetime .wrong{{fill:{wrong}}}
 .spacetime .ring{{stroke:{wrong}}}
 .spacetime .guilty{{stroke:{wrong};fill:{wrong}}}
+.spacetime .open{{fill:{paper}}}
 .spacetime .callout{{fill:{callout};stroke:{wrong}}}
 """
 _SHAPES = """
