@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from inspect import cleandoc
 from io import TextIOWrapper
 from typing import Annotated, NoReturn
 
@@ -33,6 +34,15 @@ from tidings.cli import shrink as shrink
 from tidings.cli import adapt as adapt
 from tidings.cli import proxy as proxy
 # isort: on
+
+
+def _unwrapped(text: str) -> str:
+    """Each paragraph in one line: Typer breaks lines itself, and ours would be broken twice."""
+    return "\n\n".join(" ".join(one.split()) for one in cleandoc(text).split("\n\n"))
+
+
+for command in app.registered_commands:
+    command.help = _unwrapped(getattr(command.callback, "__doc__", None) or "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

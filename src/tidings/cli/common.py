@@ -4,6 +4,7 @@ Results go to standard output, progress to standard error.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from tidings.core import UsageError
+from tidings.core import UsageError, ordered
 from tidings.report import can_be_replayed, explain, plain_table, verdict_table
 from tidings.report.words import many as many
 from tidings.simulator.script import protocol_of
@@ -34,6 +35,8 @@ class _Console(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, markup=False, **options)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = 160  # for a file or another program, no line need be folded
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -96,11 +99,17 @@ def print_run(run: Run) -> None:
     manifest = run.manifest
     kinds = [row.kind for row in run.rows]
     crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
-    say(
-        f"run    {manifest.run}: {manifest.protocol}, {many(len(manifest.members), 'process')}, "
-        f"{kinds.count('broadcast'):,} broadcasts, {kinds.count('deliver'):,} deliveries, "
-        f"{kinds.count('send'):,} packets" + (f", crashed: {', '.join(crashed)}" if crashed else "")
-    )
+    back = ordered(row.process for row in run.rows if row.kind == "recover")
+    parts = [
+        str(manifest.protocol),
+        many(len(manifest.members), "process"),
+        many(kinds.count("broadcast"), "broadcast"),
+        many(kinds.count("deliver"), "delivery"),
+        many(kinds.count("send"), "packet"),
+        *([f"crashed: {', '.join(crashed)}"] if crashed else []),
+        *([f"came back: {', '.join(back)}"] if back else []),
+    ]
+    say(f"run    {manifest.run}: {', '.join(parts)}")
 
 
 def print_verdicts(

@@ -20,7 +20,7 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="A new folder for the trace, not under runs/.")
+        Path | None, typer.Option("--out", help="A new folder for the trace; else runs/demo-ID.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

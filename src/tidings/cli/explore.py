@@ -11,11 +11,11 @@ import typer
 
 from tidings.cli.common import AsJson, app, err, named_protocol, out, print_json, say
 from tidings.cli.own import checked_own, faults_are_stored
-from tidings.core import Exit, UsageError
+from tidings.core import Exit, TidingsError, UsageError
 from tidings.lab.explore import ALL, Explored, Pace, Scope, explore, reductions_without
 from tidings.report import explain, property_table, write_story
 from tidings.report.words import many
-from tidings.spec import Extra, Guarantee, broken
+from tidings.spec import Extra, Guarantee, Value, broken
 from tidings.trace import Run, refuse_to_overwrite, write_runs
 
 DEFAULT = "majority-relay"
@@ -104,7 +104,15 @@ def explore_command(
         print_json(_result(explored, stored))
     else:
         _print(explored, stored)
+    if explored.cut == "interrupted" and not explored.found:
+        raise _InterruptedError("interrupted")
     raise typer.Exit(_status(explored))
+
+
+class _InterruptedError(TidingsError):
+    """By Ctrl-C, but what was seen until then has been told."""
+
+    status = Exit.INTERRUPTED
 
 
 @contextmanager
@@ -121,7 +129,7 @@ def _telling() -> Iterator[Callable[[Pace], None]]:
                 f"{pace.memory_mb:,} MB"
             )
             status.update(line)
-            if not err.is_terminal and pace.seconds >= next_at:
+            if not err.is_terminal and pace.seconds >= next_at and pace.states:
                 next_at = pace.seconds + SECONDS_BETWEEN_LINES
                 err.print(f"... {line}", soft_wrap=True)
 
@@ -142,7 +150,11 @@ def _store(run: Run, what: Guarantee | Extra, folder: Path | None, scope: Scope)
 def _print(explored: Explored, stored: dict[Any, Path]) -> None:
     say(f"scope  {' '.join(_scope_in_words(explored.scope))}")
     pace = explored.pace
-    everything = f"not everything: {explored.cut}" if explored.cut else "that is everything"
+    everything = "that is everything"
+    if explored.cut:
+        everything = f"not everything: {explored.cut}"
+    elif pace.pruned:
+        everything = "everything but what follows a violation, so the rest is unknown"
     say(
         f"seen   {many(pace.states, 'state')}, {many(pace.transitions, 'transition')}, "
         f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled; {everything}"
@@ -154,8 +166,12 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
         )
     if explored.lively:
         say(f"note   {', '.join(explored.lively)} packets are never inert here; none was skipped")
+    if pace.restless:
+        say("note   some runs never come to rest while dice are thrown: who can say how they end?")
     out.print()
     out.print(property_table({what: explored.verdict(what) for what in explored.properties}))
+    if explored.cut == "interrupted":
+        say("UNKNOWN")
     for what, run in explored.found.items():
         violation = broken(run, what, explored.scope.max_packets)
         assert violation is not None
@@ -180,7 +196,10 @@ def _scope_in_words(scope: Scope) -> Iterator[str]:
 
 def _result(explored: Explored, stored: dict[Any, Path]) -> dict[str, Any]:
     return {
-        "scope": msgspec.to_builtins(explored.scope),
+        "scope": {
+            name: msgspec.to_builtins(value)
+            for name, value in msgspec.structs.asdict(explored.scope).items()
+        },
         "pace": msgspec.to_builtins(explored.pace),
         "complete": not explored.cut,
         "cut": explored.cut,
@@ -193,6 +212,5 @@ def _result(explored: Explored, stored: dict[Any, Path]) -> dict[str, Any]:
 def _status(explored: Explored) -> Exit:
     if explored.found:
         return Exit.VIOLATED
-    if explored.cut == "interrupted":
-        return Exit.INTERRUPTED
-    return Exit.UNKNOWN if explored.cut else Exit.HOLDS
+    holds = all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
+    return Exit.HOLDS if holds else Exit.UNKNOWN

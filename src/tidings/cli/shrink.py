@@ -39,7 +39,7 @@ def shrink_command(
         int | None, typer.Option(help="For cost: how many packets are allowed.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="A new folder for the trace, not under runs/.")
+        Path | None, typer.Option("--out", help="A new folder for the trace; else runs/shrunk-ID.")
     ] = None,
     process: Anew = None,
     as_json: AsJson = False,

@@ -19,6 +19,7 @@ from tidings.cli.common import (
 )
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
+from tidings.protocols import factory
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
@@ -125,6 +126,7 @@ def _tell(folder: Path, run: Run, verdicts: Sequence[Verdict], trace: Path | Non
 
 def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format, quiet: bool) -> Run:
     plan.check()
+    factory(plan.protocol, plan.options)  # what is not there is said before anything else
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     if not quiet:

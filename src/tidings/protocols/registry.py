@@ -142,6 +142,8 @@ def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
 
 def _known(name: str) -> type[Process]:
     if name not in PROTOCOLS:
+        if f"flawed/{name}" in PROTOCOLS:
+            raise UsageError(f"unknown protocol {name!r}; did you mean flawed/{name}?")
         known = ", ".join(one for one, algorithm in PROTOCOLS.items() if not algorithm.breaks)
         raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones")
     return PROTOCOLS[name].kind

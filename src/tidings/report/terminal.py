@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from tidings.report.words import many
 from tidings.spec import Guarantee, Value, Verdict
 
 _STYLE = {Value.HOLDS: "bold green", Value.VIOLATED: "bold red", Value.UNKNOWN: "bold yellow"}
@@ -24,7 +25,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
         table.add_row(
             verdict.guarantee.value,
             Text(f"{_MARK[verdict.value]} {verdict.value.value}", _STYLE[verdict.value]),
-            f"{verdict.judged:,} {_unit(verdict.guarantee)}",
+            many(verdict.judged, _unit(verdict.guarantee)),
             f"{verdict.violated:,}" if verdict.violated else "-",
             f"{verdict.not_owed:,}" if verdict.not_owed else "-",
         )
@@ -33,7 +34,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
 
 def _unit(guarantee: Guarantee) -> str:
     liveness = guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
-    return "broadcasts" if liveness else "deliveries"
+    return "broadcast" if liveness else "delivery"
 
 
 def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:
@@ -66,11 +67,15 @@ def property_table(values: Mapping[str, Value]) -> Table:
 def plain_table(rows: Sequence[Mapping[str, str]]) -> Table:
     """Any rows with the same columns; what looks like a number stands to the right."""
     table = Table(box=None, pad_edge=False)
+    first = next(iter(rows[0]))  # what one has to type
     for name in rows[0]:
         is_number = all(row[name][:1].isdigit() or row[name][:1] == ">" for row in rows)
         # In a narrow terminal words are folded, figures never cut.
         table.add_column(
-            name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
+            name,
+            justify="right" if is_number else "left",
+            no_wrap=is_number or name == first,
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*map(Text, row.values()))

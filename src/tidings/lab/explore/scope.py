@@ -88,6 +88,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (self.duplicates < 0, "fewer than 0 packets cannot arrive twice"),
             (self.restarts < 0, "fewer than 0 processes cannot come back"),
             (
+                self.restarts > self.crashes,
+                f"{self.restarts} cannot come back where {self.crashes} crash",
+            ),
+            (
                 self.max_packets is not None and self.max_packets < 0,
                 "a run cannot send fewer than 0 packets",
             ),
