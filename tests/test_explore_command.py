@@ -29,7 +29,9 @@ def test_a_flaw_exits_1_with_a_run_that_replays_and_a_story(tidings) -> None:
     assert "UNIFORM AGREEMENT violated at p2" in told.out
     (folder,) = Path("runs").iterdir()
     assert f"tidings replay {folder}" in told.out
-    assert {"story.md", "story.svg", "test_story.py"} <= {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()}
+    test = f"test_{folder.name.split('-')[1]}_uniform_agreement.py"
+    assert {"story.md", "story.svg", test} <= names
     again = tidings("replay", str(folder))
     assert again.status == Exit.VIOLATED
     assert "byte for byte" in again.out

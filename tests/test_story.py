@@ -171,7 +171,7 @@ def test_what_was_made_up_shows_where_it_is_delivered() -> None:
 
 def test_a_small_run_is_told_whole() -> None:
     violation = first(HASTY, Guarantee.UNIFORM_AGREEMENT)
-    told = story(HASTY, violation, trace="runs/r", picture="story.svg", test="test_story.py")
+    told = story(HASTY, violation, trace="runs/r", picture="story.svg", test="runs/r/test_r.py")
     assert (
         told
         == """\
@@ -210,7 +210,7 @@ Then:
 
 ```console
 $ tidings replay runs/r
-$ pytest test_story.py
+$ pytest runs/r/test_r.py
 ```
 """
     )
@@ -287,7 +287,7 @@ def test_an_altered_text_is_told_as_such() -> None:
 def play(source: str) -> None:
     """Run the tests of a generated file here."""
     space: dict = {"__name__": "reproduction"}
-    exec(compile(source, "test_story.py", "exec"), space)
+    exec(compile(source, "test_r.py", "exec"), space)
     tests = [name for name in space if name.startswith("test_")]
     assert len(tests) == 2
     for name in tests:
@@ -369,18 +369,59 @@ def test_a_story_is_a_text_a_picture_and_a_test_that_runs(tmp_path: Path) -> Non
     assert sorted(file.name for file in folder.iterdir()) == [
         "story.md",
         "story.svg",
-        "test_story.py",
+        "test_r_causal_order.py",
     ]
     assert (folder / "story.svg").read_text() == spacetime(CARELESS, violation)
     told = (folder / "story.md").read_text()
     assert "(story.svg)" in told
     assert "tidings replay runs/r --until p3:4" in told
+    assert f"pytest {folder / 'test_r_causal_order.py'}" in told
+    assert "2 passed" in pytest_says(folder, cwd=tmp_path)
+
+
+def pytest_says(path: Path, *, cwd: Path) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
     ran = subprocess.run(
-        [*command, "--rootdir", ".", "test_story.py"], cwd=folder, capture_output=True, text=True,
+        [*command, "--rootdir", ".", str(path)], cwd=cwd, capture_output=True, text=True,
         timeout=60, check=False,
     )  # fmt: skip
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+def test_the_tests_of_many_stories_run_together(tmp_path: Path) -> None:
+    for what in ("causal order", "uniform agreement"):
+        write_story(tmp_path / what, SMALL[what], violation_of(what))
+    assert "4 passed" in pytest_says(tmp_path, cwd=tmp_path)
+
+
+OWN = """
+from tidings.protocols.flawed import Careless
+
+class Mine(Careless): ...
+"""
+
+
+def test_the_test_finds_a_file_of_ones_own_from_wherever_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "mine.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    own = "code/mine.py:Mine"
+    manifest = msgspec.structs.replace(CARELESS.manifest, protocol=own)
+    run = msgspec.structs.replace(CARELESS, manifest=manifest)
+    elsewhere = tmp_path / "runs" / "deep" / "down"
+    write_story(elsewhere, run, violation_of("causal order"))
+    assert "2 passed" in pytest_says(elsewhere, cwd=elsewhere)
+    test = elsewhere / "test_r_causal_order.py"
+    kept = tmp_path / "code" / "tests" / test.name
+    kept.parent.mkdir()
+    test.rename(kept)
+    assert "2 passed" in pytest_says(kept, cwd=tmp_path / "runs")
+    (tmp_path / "code" / "mine.py").unlink()
+    told = pytest_says(kept, cwd=tmp_path)
+    searched = f"{tmp_path.parent}, {kept.parent}, {tmp_path / 'code'}, {tmp_path}"
+    assert f"code/mine.py is in none of {searched}" in told
 
 
 def test_without_a_schedule_there_is_no_test_and_no_promise_of_one(tmp_path: Path) -> None:

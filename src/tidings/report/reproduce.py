@@ -3,6 +3,7 @@
 The test needs nothing but Tidings: no trace, no seed. It is laid out as ``ruff format`` would.
 """
 
+import re
 import textwrap
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,15 +25,15 @@ _FILE = '''\
 {proof}
 """
 
-import msgspec
+{library}import msgspec
 
 {imports}
 
 GROUP = {group}
-{found}PROTOCOL = {protocol}
+PROTOCOL = {protocol}
 OPTIONS = {options}
 
-{helper}SCHEDULE = [
+{helpers}SCHEDULE = [
 {schedule}
 ]
 
@@ -47,7 +48,7 @@ def play() -> Run:
         run={run},
         names=GROUP,
         views=(GROUP,),
-        protocol=PROTOCOL,
+        protocol={found},
         options=OPTIONS,{plan}
         schedule=msgspec.Raw(msgspec.json.encode(SCHEDULE)),
     )
@@ -64,21 +65,39 @@ def test_nothing_else_is_violated() -> None:
     assert violated - {{{guarantee}}} == {others}
 '''
 
-_FOUND = "# A class in a file, whose path leads there from the folder in which pytest is started.\n"
+_SEARCH = '''\
+def found(protocol: str) -> str:
+    """A class in a file: looked for where this test was made, then in the folders around it."""
+    here = Path(__file__).resolve().parent
+    folders = [(here / {made_in}).resolve(), here, *here.parents]
+    file = protocol.rpartition(".py")[0] + ".py"
+    for folder in folders:
+        if (folder / file).is_file():
+            return str(folder / protocol)
+    raise FileNotFoundError(f"{{file}} is in none of {{', '.join(map(str, folders))}}")
+'''
 
-_HELPER = '''\
-
+_PACKET = '''\
 def packet(sender: str, receiver: str, number: int) -> PacketId:
     """A packet is named by its link and its number on it."""
     return PacketId(Link(sender, receiver), number)
-
-
 '''
 
 
-def as_pytest(run: Run, violation: Violation) -> str:
-    """A pytest file that plays the run again and expects exactly this violation, the first."""
+def file_name(run: Run, violation: Violation) -> str:
+    """A name of its own: pytest wants no two files of one name in the folders that it is given."""
+    words = f"test_{run.manifest.run}_{violation.guarantee}.py"
+    return re.sub(r"[^\w.]+", "_", words)
+
+
+def as_pytest(run: Run, violation: Violation, *, made_in: str = ".") -> str:
+    """A pytest file that plays the run again and expects exactly this violation, the first.
+
+    ``made_in`` leads from its folder to the one from which the run's protocol was named, if that
+    is a class in a file.
+    """
     manifest = run.manifest
+    is_own = ".py" in str(manifest.protocol)
     most_packets = _allowed(run, violation) if violation.guarantee is Extra.COST else None
     first = broken(run, violation.guarantee, most_packets)
     assert first == violation, f"{violation} is not the first in the run, which is {first}"
@@ -88,14 +107,17 @@ def as_pytest(run: Run, violation: Violation) -> str:
     links = manifest.plan.get("links", "retrying")
     used = set(_names(schedule))
     others = _others(run, violation)
+    helpers = [_SEARCH.format(made_in=_quoted(made_in))] if is_own else []
+    helpers += [_PACKET] if "packet" in used else []
     return _FILE.format(
         proof="\n".join(_folded(explain(violation, manifest.run, manifest.seed, trace=run))),
         imports="\n".join(_imports(used, [_member(violation.guarantee), *others])),
         group=_laid_out(_tuple(map(_quoted, manifest.views[0])), room=len("GROUP = ")),
-        found=_FOUND if ".py" in str(manifest.protocol) else "",
+        library="from pathlib import Path\n\n" if is_own else "",
+        found="found(PROTOCOL)" if is_own else "PROTOCOL",
         protocol=_quoted(str(manifest.protocol)),
         options=_laid_out(_value(manifest.options), room=len("OPTIONS = ")),
-        helper=_HELPER if "packet" in used else "",
+        helpers="".join(f"\n{helper}\n" for helper in helpers) + "\n" * bool(helpers),
         schedule="\n".join(_schedule(run, schedule)),
         violation=_laid_out(_violation(violation), room=len("EXPECTED = ")),
         run=_quoted(manifest.run),

@@ -4,6 +4,8 @@ Markdown that reads as well unrendered. A short run is told whole; of a long one
 the violation.
 """
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from os import PathLike
@@ -14,7 +16,7 @@ from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.explain import explain, replay_command
 from tidings.report.focus import focus, marked
-from tidings.report.reproduce import as_pytest
+from tidings.report.reproduce import as_pytest, file_name
 from tidings.report.spacetime import spacetime
 from tidings.report.words import listed, packet_of, printable, shown
 from tidings.spec import Extra, Guarantee, Violation
@@ -25,7 +27,7 @@ from tidings.trace.layout import whole_file
 MOST_EVENTS = 120
 """Runs with more are told in part."""
 
-PICTURE, TEST = "story.svg", "test_story.py"
+PICTURE = "story.svg"
 
 _PROMISES = {
     Guarantee.NO_DUPLICATION: "a process delivers a message at most once",
@@ -47,12 +49,14 @@ def write_story(
 
     ``trace`` is where the trace of the run lies, if it was kept.
     """
+    test = folder / file_name(run, violation)
     parts = {
-        "story.md": story(run, violation, trace=trace, picture=PICTURE, test=TEST),
+        "story.md": story(run, violation, trace=trace, picture=PICTURE, test=test),
         PICTURE: spacetime(run, violation),
     }
     if schedule.can_be_replayed(run.manifest):
-        parts[TEST] = as_pytest(run, violation)
+        made_in = Path(os.path.relpath(Path.cwd(), folder.resolve())).as_posix()
+        parts[test.name] = as_pytest(run, violation, made_in=made_in)
     for name, text in parts.items():
         with whole_file(folder / name) as draft:
             draft.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -65,10 +69,14 @@ def story(
     texts: Mapping[str, bytes] | None = None,
     trace: PathLike[str] | str | None = None,
     picture: str | None = None,
-    test: str | None = None,
+    test: PathLike[str] | str | None = None,
     most_events: int = MOST_EVENTS,
 ) -> str:
-    """The story as Markdown; ``picture`` and ``test`` are files that lie beside it, if any."""
+    """The story as Markdown.
+
+    ``picture`` is a file beside it, and ``trace`` and ``test`` are paths from where the reader
+    stands, if there are any.
+    """
     known = schedule.texts(run.manifest) if texts is None else texts
     causality = Causality(run)
     manifest = run.manifest
@@ -113,7 +121,7 @@ def _again(
     violation: Violation,
     causality: Causality,
     trace: PathLike[str] | str | None,
-    test: str | None,
+    test: PathLike[str] | str | None,
 ) -> Iterator[str]:
     if not schedule.can_be_replayed(causality.run.manifest):
         return
@@ -121,7 +129,7 @@ def _again(
     if trace is not None:
         ways.append(replay_command(violation, trace))
     if test is not None:
-        ways.append(f"pytest {test}")
+        ways.append(shlex.join(["pytest", str(test)]))
     if ways:
         yield "## See it again"
         yield "\n".join(["```console", *(f"$ {way}" for way in ways), "```"])
