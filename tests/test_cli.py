@@ -197,7 +197,11 @@ def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
         words = str(command.epilog).removeprefix("Example: tidings ").split()
         statuses[words[0]] = tidings(*words).status
     broken_on_purpose = ("demo", "explore", "shrink")
-    assert statuses == {name: int(name in broken_on_purpose) for name in COMMANDS}
+    without_a_group_file = ("node", "chat")
+    assert statuses == {
+        name: 64 if name in without_a_group_file else int(name in broken_on_purpose)
+        for name in COMMANDS
+    }
 
 
 # --- results as JSON

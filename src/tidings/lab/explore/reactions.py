@@ -21,6 +21,7 @@ from tidings.core import (
     SetTimer,
     take_first,
 )
+from tidings.core.state import fingerprint
 from tidings.lab.explore.signatures import Signatures
 from tidings.simulator.choices import Link
 from tidings.simulator.diagnosis import ProcessFault, answer
@@ -88,7 +89,7 @@ class Reactions:
         return known
 
     def interned_packet(self, packet: Packet) -> Packet:
-        return self._packets.setdefault((type(packet), _encode(packet)), packet)
+        return self._packets.setdefault((type(packet), fingerprint(packet)), packet)
 
     def number_of_packet(self, link: Link, packet: Packet) -> int:
         number = self._signatures.of_value(["packet", link, packet])
