@@ -60,7 +60,22 @@ def test_the_packet_too_many_is_found_by_the_clock() -> None:
     assert (violation.guarantee, violation.process) == (Extra.COST, "p2")
     assert violation.witness == (Place("p2", 2),)
     assert violation.message == MessageId("p2", 1)
-    assert violation.note == "4 packets, where 2 are allowed"
+    assert violation.note == "the 3rd packet, where 2 are allowed"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"),
+    [
+        (0, "the 1st packet (25 after this step), where 0 are allowed"),
+        (10, "the 11th packet (25 after this step), where 10 are allowed"),
+        (21, "the 22nd packet (25 after this step), where 21 are allowed"),
+        (24, "the 25th packet, where 24 are allowed"),
+    ],
+)
+def test_the_packet_too_many_is_told_by_its_number(allowed: int, told: str) -> None:
+    """And what follows in the same breath is counted, but not what comes later."""
+    (violation,) = cost(sent(*[("p1", 6)] * 25, ("p2", 7)), allowed)
+    assert violation.note == told
 
 
 def test_at_one_moment_the_order_is_that_of_the_names() -> None:
@@ -165,5 +180,5 @@ def test_both_extras_are_told_as_proofs() -> None:
         "  m = p1#1     broadcast by p1",
         "Then:",
         "  - p3 sent another packet (its event 6) on account of m.",
-        "  - However, it was one too many: 12 packets, where 6 are allowed.",
+        "  - However, it was the 7th packet (8 after this step), where 6 are allowed.",
     ]

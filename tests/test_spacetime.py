@@ -305,7 +305,7 @@ def test_the_violation_is_ringed_where_it_shows_and_told_in_words(what: str) -> 
     where = place(last) if what in ("validity", "uniform agreement") else violation.witness[-1]
     if what == "no creation":
         where = violation.witness[0]
-    spot = diagram.marks().get(where) or diagram.marks()[Place(where.process, where.index - 1)]
+    spot = diagram.marks()[where]
     assert (float(ring.get("cx", 0)), float(ring.get("cy", 0))) == (
         pytest.approx(spot.x, abs=0.1),
         pytest.approx(spot.y, abs=0.1),
@@ -333,6 +333,17 @@ def test_the_packet_too_many_is_never_faded() -> None:
     assert (
         Place(_of(guilty, "process"), int(_of(guilty, "index"))) == violation_of("cost").witness[0]
     )
+
+
+def test_the_packet_too_many_leaves_from_a_mark_of_its_own() -> None:
+    """Not from that of a delivery in the same breath, which did no harm."""
+    violation = violation_of("cost")
+    (where,) = violation.witness
+    marks = Diagram(spacetime(SMALL["cost"], violation)).marks()
+    assert marks[where].kind == "send"
+    others = [mark.x for other, mark in marks.items() if other != where]
+    assert min(abs(marks[where].x - x) for x in others) >= 20
+    assert where not in Diagram(spacetime(SMALL["cost"])).marks(), "it is only told apart here"
 
 
 def test_the_header_counts_what_there_was() -> None:

@@ -168,7 +168,7 @@ def _cost(violation: Violation, m: str, _: str) -> Proof:
     (straw,) = violation.witness
     return [
         f"{straw.process} sent another packet {_event(straw)} on account of {m}.",
-        f"However, it was one too many: {violation.note}.",
+        f"However, it was {violation.note}.",
     ]
 
 

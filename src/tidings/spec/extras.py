@@ -4,7 +4,7 @@ Neither is a promise of the abstraction: a protocol may waste packets, or leave 
 keep all five guarantees. Both are judged on any prefix, like the safety guarantees.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
@@ -30,9 +30,23 @@ def cost(run: Run, most_packets: int) -> tuple[Violation, ...]:
         process=straw.process,
         message=_what_it_is_about(straw, run),
         witness=(place(straw),),
-        note=f"{len(sent):,} packets, where {most_packets:,} are allowed",
+        note=f"{_which(straw, sent)}, where {most_packets:,} are allowed",
     )
     return (violation,)
+
+
+def _which(straw: Row, sent: Sequence[Row]) -> str:
+    """The packet by its number, and how many there are when its sender has sent the rest."""
+    number = sent.index(straw) + 1
+    after = sum(row.time_ns <= straw.time_ns for row in sent)
+    more = f" ({after:,} after this step)" if after > number else ""
+    return f"the {_ordinal(number)} packet{more}"
+
+
+def _ordinal(number: int) -> str:
+    is_teen = number % 100 in (11, 12, 13)
+    ending = "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def _what_it_is_about(sent: Row, run: Run) -> MessageId:

@@ -38,10 +38,12 @@ class Lanes:
         rows: Sequence[Row],
         causality: Causality,
         label_width: Callable[[Row], float],
+        marked: Place | None,
     ) -> None:
         self.y = {process: LANE * number for number, process in enumerate(processes)}
         self._causality = causality
         self._label_width = label_width
+        self._marked = marked
         self._x: dict[Place, float] = {}
         self._columns: set[Place] = set()
         self._label_end: dict[str, float] = {}
@@ -73,7 +75,9 @@ class Lanes:
     def _place(self, row: Row) -> None:
         before = self._last.get(row.process)
         self._last[row.process] = row
-        if before is not None and _in_one_breath(before, row):
+        # What is ringed stands by itself: a ring around a delivery would accuse the delivery.
+        is_apart = place(row) == self._marked
+        if before is not None and _in_one_breath(before, row) and not is_apart:
             self._x[place(row)] = self._x[place(before)]
             return
         x = self.width + GAP
