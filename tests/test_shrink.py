@@ -332,7 +332,7 @@ def test_a_run_of_too_many_packets_is_shrunk_and_replayed_as_such(tidings) -> No
     assert tidings(*words).status == 0
     result = json.loads(tidings("shrink", "t", "--max-packets", "6", "--out", "s", "--json").out)
     assert result["breaks"] == "cost"
-    assert result["after"] == {"processes": 3, "broadcasts": 1, "steps": 4, "events": 17}
+    assert result["after"] == {"processes": 3, "broadcasts": 1, "steps": 4, "rows": 17}
     again = tidings("replay", "s")
     assert again.status == 1
     assert "COST violated" in again.out

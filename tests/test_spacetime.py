@@ -371,7 +371,7 @@ def test_a_long_run_is_reduced_to_what_led_to_the_violation_and_says_so() -> Non
     assert set(diagram.marks()) <= {
         Place(process, index) for process, last in past.items() for index in range(last + 1)
     }
-    assert any(words.startswith(f"Only the {len(led_to_it):,} ") for words in diagram.texts())
+    assert any(words.startswith(f"Only the {len(led_to_it):,} rows ") for words in diagram.texts())
     assert set(violation.witness) <= set(diagram.marks())
 
 

@@ -116,7 +116,7 @@ def _counts(run: Run) -> dict[str, int]:
         "processes": len(run.manifest.members),
         "broadcasts": rows.count("broadcast"),
         "steps": len(schedule_of(run.manifest)),
-        "events": len(rows),
+        "rows": len(rows),
     }
 
 

@@ -32,7 +32,7 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
     rows = [row for row in causality.order if row.kind not in UNTOLD]
     if violation is None:
         few, all_of_it = rows[:most], {place(row) for row in rows}
-        cut = f"Only the first {most:,} of {len(rows):,} events are shown."
+        cut = f"Only the first {most:,} of {len(rows):,} rows are shown."
         return Focus(few, all_of_it, cut if len(few) < len(rows) else "")
     matters = _what_matters_to(violation, causality)
     bright = [row for row in rows if matters(row)]
@@ -40,12 +40,12 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
     if len(rows) <= most:
         return Focus(rows, places, "")
     if len(bright) <= most:
-        told = f"Only the {len(bright):,} events that led to it are shown, of {len(rows):,}."
+        told = f"Only the {len(bright):,} rows that led to it are shown, of {len(rows):,}."
         return Focus(bright, places, told)
     messages = _messages_of(violation, causality)
     core = [row for row in bright if _is_central(row, violation, messages)]
     names = listed([str(message) for message in messages])
-    told = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} events."
+    told = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} rows."
     return Focus(core, places, told)
 
 
