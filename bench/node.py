@@ -74,7 +74,7 @@ async def member(name: str, folder: Path, count: int, profile: str) -> None:
             tasks.create_task(publish(group, count))
         if profiler is not None:
             profiler.disable()
-            profiler.dump_stats(f"/tmp/{name}.prof")
+            profiler.dump_stats(f"{name}.prof")
         engine = group._joined()
         used = resource.getrusage(resource.RUSAGE_SELF)
         result = {
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200_000, help="broadcasts of each member")
     parser.add_argument("--window", type=int, default=10_000)
     parser.add_argument("--disk", type=Path, help="where the logs go")
-    parser.add_argument("--profile", default="", help="a member to profile into /tmp")
+    parser.add_argument("--profile", default="", help="a member to profile, into p1.prof")
     parser.add_argument("--member", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
