@@ -2,13 +2,16 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tidings.cli.common import print_verdicts
 from tidings.core import Accept, Broadcast, DataError, Deliver, Message, MessageId, Process, Start
 from tidings.lab.demo import demo_run
+from tidings.report import story
 from tidings.simulator import Plan, Replay, choices, schedule_of, walk
 from tidings.simulator.choices import Schedule, Step
 from tidings.simulator.script import Script, line_for
@@ -299,3 +302,80 @@ def test_a_trace_that_goes_on_after_its_schedule_is_found_out(tidings, tmp_path:
     answer = tidings("replay", "t")
     assert answer.status == 65
     assert "the stored trace goes on, but the replay does not" in answer.err
+
+
+# --- only the end
+
+
+def test_only_the_last_steps_are_told_and_all_are_played(tidings) -> None:
+    write_runs(Path("t"), [RUNS["random"]], "jsonl")
+    whole = tidings("replay", "t").out
+    end = tidings("replay", "t", "--last", "2").out
+    steps = len(schedule_of(RUNS["random"].manifest))
+    assert whole.endswith(end)
+    assert re.findall(r"^ +(\d+) .* ms  ", end, re.MULTILINE) == [str(steps - 1), str(steps)]
+    assert f"the same {len(list(RUNS['random'].rows)):,} rows, byte for byte" in end
+    until = tidings("replay", "t", "--until", "9", "--last", "3").out
+    assert re.findall(r"^ +(\d+) .* ms  ", until, re.MULTILINE) == ["7", "8", "9"]
+    told = json.loads(tidings("replay", "t", "--last", "2", "--json").out)
+    assert [step["step"] for step in told["steps"]] == [steps - 1, steps]
+    assert tidings("replay", "t", "--last", "0").status == 64
+
+
+def test_the_last_steps_before_a_difference_are_told(tidings) -> None:
+    run = RUNS["random"]
+    *most, final = schedule_of(run.manifest)
+    write_runs(Path("t"), [rescheduled(run, [*most, final, final])], "jsonl")
+    answer = tidings("replay", "t", "--last", "1")
+    assert answer.status == 65
+    assert re.findall(r"^ +(\d+) .* ms  ", answer.out, re.MULTILINE) == [str(len(most) + 1)]
+
+
+@pytest.mark.parametrize(("broadcasts", "is_long"), [(60, True), (4, False)])
+def test_a_long_run_is_shown_again_by_its_last_steps(capsys, broadcasts, is_long) -> None:
+    plan = Plan(protocol="flawed/repeating", processes=3, broadcasts=broadcasts)
+    run = walk(plan, seed=1)
+    assert (len(schedule_of(run.manifest)) > 60) == is_long
+    (violated, *_) = [verdict for verdict in judge(run) if verdict.violations]
+    told = story(run, violated.violations[0], trace="t")
+    assert ("--last 20" in told) == is_long
+    print_verdicts(run.manifest, judge(run), run=run, folder=Path("t"))
+    assert ("--last 20" in capsys.readouterr().out) == is_long
+
+
+# --- the reasons of what is unknown
+
+
+def test_each_reason_is_said_once_with_the_guarantees_it_concerns(tidings) -> None:
+    write_runs(Path("t"), [RUNS["random"]], "jsonl")
+    told = tidings("replay", "t", "--until", "1").out
+    reasons = [line.partition(" unknown: ") for line in told.splitlines() if " unknown: " in line]
+    everything = "no duplication, no creation, validity, uniform agreement and causal order are"
+    assert [names for names, *_ in reasons] == [everything]
+    assert reasons[0][2].endswith(" left no history")
+
+
+# --- the guide
+
+
+GUIDE = Path(__file__).parent.parent / "docs" / "replay.md"
+
+
+def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
+    text = GUIDE.read_text()
+    ran = 0
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            answer = tidings(*command.split()[1:])
+            came = "".join(f"{line.rstrip()}\n" for line in answer.out.splitlines())
+            ran += 1
+            if request.config.getoption("--rewrite"):
+                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{came}")
+            else:
+                assert came == shown, command
+    if request.config.getoption("--rewrite"):
+        GUIDE.write_text(text)
+    assert ran == 4
+    for rows in re.findall(r'"(the same .* rows, byte for byte)"', text):
+        assert f"replay {rows}" in text

@@ -15,7 +15,8 @@ import typer
 from rich.console import Console
 
 from tidings.core import UsageError, ordered
-from tidings.report import can_be_replayed, explain, plain_table, verdict_table
+from tidings.report import can_be_replayed, explain, is_long, plain_table, verdict_table
+from tidings.report.words import listed
 from tidings.report.words import many as many
 from tidings.simulator.script import protocol_of
 from tidings.spec import Verdict
@@ -124,9 +125,8 @@ def print_verdicts(
     stored = folder if can_be_replayed(manifest) else None
     out.print()
     out.print(verdict_table(verdicts))
-    for verdict in verdicts:
-        if verdict.reason:
-            say(f"{verdict.guarantee.value} is unknown: {verdict.reason}")
+    for line in _unknowns(verdicts):
+        say(line)
     for verdict in verdicts:
         for violation in verdict.violations[:1]:
             out.print()
@@ -137,9 +137,20 @@ def print_verdicts(
                     manifest.seed,
                     folder=stored,
                     is_one_of_many=is_one_of_many,
+                    is_long=is_long(manifest),
                     trace=run,
                 )
             )
+
+
+def _unknowns(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Why some verdict is unknown: each reason once, with all guarantees that it concerns."""
+    concerned: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.reason:
+            concerned.setdefault(verdict.reason, []).append(verdict.guarantee.value)
+    for reason, names in concerned.items():
+        yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} unknown: {reason}"
 
 
 def result(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:

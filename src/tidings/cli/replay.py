@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -22,7 +23,7 @@ from tidings.cli.common import (
 from tidings.cli.own import Anew, named_anew
 from tidings.core import Exit, MessageId, UsageError
 from tidings.lab.shrink import planned_packets
-from tidings.report import explain
+from tidings.report import explain, is_long
 from tidings.report.words import many
 from tidings.simulator import Moment, Replay, World
 from tidings.simulator.conversation import Conversation
@@ -44,6 +45,9 @@ def replay(
         list[str] | None,
         typer.Option(help="Show the state of p2, or of all, at the end. May be repeated."),
     ] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Tell only the last steps, this many; all are played.")
+    ] = None,
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each step.")] = False,
     process: Anew = None,
     as_json: AsJson = False,
@@ -55,15 +59,22 @@ def replay(
     """
     if step and (as_json or not sys.stdin.isatty()):
         raise UsageError("--step needs a terminal, to wait for Enter")
+    if step and last is not None:
+        raise UsageError("--step tells every step, and --last only the last ones")
     stored = named_anew(stored_run(path, run), process)
     player = Player(stored, _until(until, stored))
-    told = []
-    for one in player.play():
-        told.append(one)
-        if not as_json:
-            say(one.text())
-        if step and not _pause(player):
-            break
+    told: deque[Told] = deque(maxlen=last)
+    try:
+        for one in player.play():
+            told.append(one)
+            if not as_json and last is None:
+                say(one.text())
+            if step and not _pause(player):
+                break
+    finally:  # what led to a fault is told, too
+        if not as_json and last is not None:
+            for one in told:
+                say(one.text())
     played = player.replay.so_far()
     verdicts = judge(played)
     rows = len(player.replay.rows)
@@ -100,7 +111,16 @@ def extra_violations(run: Run) -> list[Violation]:
 def print_extras(run: Run, violations: Sequence[Violation], folder: Path | None = None) -> None:
     for violation in violations:
         out.print()
-        say(explain(violation, run.manifest.run, run.manifest.seed, folder=folder, trace=run))
+        say(
+            explain(
+                violation,
+                run.manifest.run,
+                run.manifest.seed,
+                folder=folder,
+                is_long=is_long(run.manifest),
+                trace=run,
+            )
+        )
 
 
 def _until(words: str | None, run: Run) -> Place | int | None:

@@ -3,7 +3,7 @@
 from tidings.report.charts import line_chart
 from tidings.report.explain import explain
 from tidings.report.reproduce import as_pytest
-from tidings.report.schedule import can_be_replayed
+from tidings.report.schedule import can_be_replayed, is_long
 from tidings.report.spacetime import spacetime
 from tidings.report.story import story, write_story
 from tidings.report.terminal import campaign_table, plain_table, property_table, verdict_table
@@ -13,6 +13,7 @@ __all__ = [
     "campaign_table",
     "can_be_replayed",
     "explain",
+    "is_long",
     "line_chart",
     "plain_table",
     "property_table",

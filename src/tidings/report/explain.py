@@ -11,6 +11,9 @@ from tidings.spec import Extra, Guarantee, Place, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
 
+LAST_STEPS = 20
+"""How much of a long run one wants to see again, before the place where it goes wrong."""
+
 
 def explain(
     violation: Violation,
@@ -19,13 +22,14 @@ def explain(
     *,
     folder: PathLike[str] | str | None = None,
     is_one_of_many: bool = False,
+    is_long: bool = False,
     trace: Run | None = None,
 ) -> str:
     """The proof in words. Event numbers are positions in the named process's own history.
 
     With the ``folder`` of the trace, the last line says how to see it again (the run has to be
-    named if it ``is_one_of_many`` there). With the ``trace`` itself, what never came is told with
-    the reason why it cannot.
+    named if it ``is_one_of_many`` there; if it ``is_long``, only its last steps are asked for).
+    With the ``trace`` itself, what never came is told with the reason why it cannot.
     """
     m, cause = ("m", "") if violation.cause is None else ("m2", "m1")
     then = _PROOFS[violation.guarantee](violation, m, cause)
@@ -40,7 +44,11 @@ def explain(
             "Then:",
             *(f"  - {line}" for line in then),
             *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
-            *([f"Replay:  {replay_command(violation, folder, named)}"] if folder else []),
+            *(
+                [f"Replay:  {replay_command(violation, folder, named, is_long=is_long)}"]
+                if folder
+                else []
+            ),
         ]
     )
 
@@ -53,13 +61,18 @@ def however(violation: Violation) -> str:
 
 
 def replay_command(
-    violation: Violation, folder: PathLike[str] | str, run: str | None = None
+    violation: Violation,
+    folder: PathLike[str] | str,
+    run: str | None = None,
+    *,
+    is_long: bool = False,
 ) -> str:
     """The command that plays a stored run again, up to where the violation shows."""
     until = shows_at(violation)
     words = ["tidings", "replay", str(folder)]
     words += ["--run", run] if run is not None else []
     words += ["--until", str(until)] if until is not None else []
+    words += ["--last", str(LAST_STEPS)] if is_long else []
     return shlex.join(words)
 
 

@@ -34,6 +34,14 @@ def can_be_replayed(manifest: Manifest) -> bool:
     return bool(steps(manifest))
 
 
+MOST_STEPS = 60
+"""As many as one likes to see pass by in a terminal."""
+
+
+def is_long(manifest: Manifest) -> bool:
+    return len(steps(manifest)) > MOST_STEPS
+
+
 def texts(manifest: Manifest) -> dict[str, bytes]:
     """The texts that were broadcast, by the digests under which rows know them."""
     return {digest(text): text for text in _texts(manifest)}

@@ -127,7 +127,8 @@ def _again(
         return
     ways = []
     if trace is not None:
-        ways.append(replay_command(violation, trace))
+        is_long = schedule.is_long(causality.run.manifest)
+        ways.append(replay_command(violation, trace, is_long=is_long))
     if test is not None:
         ways.append(shlex.join(["pytest", str(test)]))
     if ways:

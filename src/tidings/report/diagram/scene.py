@@ -37,9 +37,7 @@ class Scene:
         self.shown = {place(row) for row in focus.rows}
         self.rows = [row for row in focus.rows if self._leads_somewhere(row)]
         self._texts = texts
-        self.lanes = Lanes(
-            causality.processes, self.rows, causality, self.label_width, self.marked
-        )
+        self.lanes = Lanes(causality.processes, self.rows, causality, self.label_width, self.marked)
         names = [self.name(process) for process in causality.processes]
         self.left = 2 * MARGIN + max(width_of(name, 15) for name in names)
         right = 3 * MARGIN + max(width_of(name, 11) for name in names)
