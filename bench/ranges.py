@@ -22,6 +22,7 @@ from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
 from tidings.report import line_chart
 from tidings.simulator import Plan, walk
+from tidings.simulator.diagnosis import trusted
 
 PICTURE = Path(__file__).parents[1] / "docs" / "ranges.svg"
 
@@ -38,6 +39,7 @@ DRAWN = (1, 2, 3, 4, 6, 8, 12, 16, 20)
 SETS, ALL = "the sets of ids alone", "all that a process keeps"
 
 
+@trusted
 class RangesCounted(IntervalHistory):
     """Says beside what it keeps in all how many ranges its two sets have."""
 
@@ -46,6 +48,7 @@ class RangesCounted(IntervalHistory):
         return {SETS: measured([self.held, self.delivered])["ranges"], ALL: kept["ranges"]}
 
 
+@trusted
 class IdsCounted(HistorySets):
     """The same of ids."""
 
