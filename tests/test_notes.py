@@ -15,6 +15,7 @@ from tidings.core import Choose, Event, Members, MessageId, take_first
 from tidings.protocols import PROTOCOLS
 from tidings.protocols.stage_gossip import ABSENT, DELIVERED, FORMS, HOLDS, StageGossip
 from tidings.simulator import Plan, choices, schedule_of, walk
+from tidings.simulator.diagnosis import trusted
 from tidings.spec import Value, judge
 from tidings.trace import Run
 
@@ -192,6 +193,7 @@ def test_pulling_brings_back_what_lossy_links_lost() -> None:
 def test_a_stage_table_never_runs_ahead_of_the_truth() -> None:
     """After every step, whatever a process believes of another is true of it already."""
 
+    @trusted
     class Watched(StageGossip):
         everybody: dict[str, StageGossip]
 
