@@ -47,6 +47,7 @@ from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
 from tidings.protocols.frontier_log import PUSH_BYTES
 from tidings.protocols.frontier_packets import (
+    Admitted,
     Asking,
     Batch,
     Commit,
@@ -525,10 +526,10 @@ def test_on_links_that_lose_nothing_nothing_is_repeated() -> None:
 # --- coming back
 
 
-def reborn(records: list[Any], me: str = "p2", size: int = 3, **options: Any):
+def reborn(records: list[Any], me: str = "p2", size: int = 3, incarnation: int = 0, **options: Any):
     members = tuple(f"p{number}" for number in range(1, size + 1))
     made = factory("frontier", options)(me, members, take_first)
-    return made, made.step(Start(recovered=tuple(records)))
+    return made, made.step(Start(incarnation, recovered=tuple(records)))
 
 
 def life(one: Frontier, *events: Event) -> list[Any]:
@@ -655,8 +656,48 @@ def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
     refused = the_only(Refuse, p2.step(Broadcast((b"x",))))
     assert refused.reason == "p2 starts with nothing and has yet to meet p3"
     p2.step(LinkUp("p3", 6))
-    p2.step(Receive("p3", nothing))
+    assert persisted(p2.step(Receive("p3", nothing))) == [Admitted()]
     assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
+
+
+def test_who_was_admitted_once_need_not_meet_anybody_again() -> None:
+    p2, _ = reborn([Admitted()], incarnation=77)
+    assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
+    cursors = p2.checkpoint().records
+    assert Admitted() in cursors
+    half_met, _ = reborn([Pinned("p1", 5)], incarnation=77)
+    assert isinstance(half_met.step(Broadcast((b"x",)))[0], Refuse)
+
+
+def test_founders_have_no_earlier_life_that_anybody_could_remember() -> None:
+    p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    assert persisted(p2.step(Start(incarnation=77, founding=True))) == [Admitted()]
+    assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
+
+
+def test_on_lossy_links_newcomers_greet_until_they_are_answered() -> None:
+    p1, p2 = (factory("frontier")(me, ("p1", "p2"), take_first) for me in ("p1", "p2"))
+    assert timers(p2.step(Start(incarnation=77, lossy=True))) == {"repeat": REPEAT_MS}
+    p1.step(Start(incarnation=66, founding=True, lossy=True))
+    p2.step(LinkUp("p1", 66))
+    p1.step(LinkUp("p2", 77))  # and what both say now is lost
+    ((_, greeting),) = sent(p2.step(Timeout("repeat")))
+    ((to, answer),) = sent(p1.step(Receive("p2", greeting)))
+    assert to == ("p2",)
+    assert timers(p2.step(Receive("p1", answer))) == {"repeat": None}
+    assert sent(p1.step(Receive("p2", msgspec.structs.replace(greeting, greets=False)))) == []
+    assert isinstance(p2.step(Broadcast((b"x",)))[1], Accept)
+
+
+def test_a_refusal_that_was_lost_is_said_again_to_whoever_asks() -> None:
+    p1 = on_lossy_links("p1", 3)
+    (refusal,) = sent(p1.step(LinkUp("p2", 1)))
+    p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    p2.step(Start(incarnation=1, lossy=True))
+    p2.step(LinkUp("p1", 0))
+    (to, greeting), _ = sent(p2.step(Timeout("repeat")))
+    assert to == ("p1",)
+    assert sent(p1.step(Receive("p2", greeting))) == [refusal]
 
 
 def test_who_somebody_is_survives_a_restart() -> None:

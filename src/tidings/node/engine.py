@@ -301,8 +301,7 @@ class Engine:
         self.application.delivered(*delivered)
 
     def _replay(self, effect: Replay, event: Event, tick: Tick) -> None:
-        # Before anything new: it came before.
-        tick.after.insert(0, (self.application.replayed, effect.messages))
+        tick.after.append((self.application.replayed, effect.messages))
 
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
         for origin, first, count in stretches(effect.ids):

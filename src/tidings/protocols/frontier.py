@@ -74,7 +74,6 @@ from tidings.core import (
     Receive,
     Refuse,
     Reject,
-    Replay,
     Send,
     SetTimer,
     Start,
@@ -84,6 +83,7 @@ from tidings.core import (
 )
 from tidings.protocols.frontier_known import Knowledge, Turn, named
 from tidings.protocols.frontier_packets import (
+    Admitted,
     Asking,
     Batch,
     Commit,
@@ -161,7 +161,7 @@ class Frontier(Knowledge):
         self.doublings = 0
         self.down: set[str] = set()
         self.strangers: set[str] = set()
-        """Whom a process that started with nothing has yet to meet before it may broadcast."""
+        """Who might remember an earlier life of this process, which must not broadcast yet."""
 
     @property
     def indifferent(self) -> bool:
@@ -173,6 +173,8 @@ class Frontier(Knowledge):
             case Receive(sender, packet):
                 if sender not in self.refused:
                     self._receive(sender, packet, turn)
+                elif isinstance(packet, State) and packet.asks:
+                    self._refuse(sender, turn)  # once more: it has not heard
             case Broadcast(texts):
                 self._broadcast(texts, turn)
             case Timeout(name):
@@ -437,9 +439,8 @@ class Frontier(Knowledge):
             self.pinned[peer] = incarnation
             turn.records.append(Pinned(peer, incarnation))
         if self.pinned[peer] != incarnation:
-            reason = f"{peer} lost its disk; it must join anew"
-            self._reject(peer, reason, turn)
-            self._say((peer,), Refusal(peer, reason), turn)
+            self._reject(peer, _lost_its_disk(peer), turn)
+            self._refuse(peer, turn)
             return
         self.asked = {one: rest for one, asked in self.asked.items() if (rest := asked - {peer})}
         # It does the same, so neither needs an answer.
@@ -452,6 +453,7 @@ class Frontier(Knowledge):
             self._vector(self.stable),
             self._vector(self._holding(peer)),
             asks,
+            greets=peer in self.strangers,
         )
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
@@ -463,13 +465,16 @@ class Frontier(Knowledge):
             waits = held > max(stable, self.stable[origin]) and origin not in (sender, self.me)
             if self.mode == "origin" and waits:
                 self._remember_asked(origin, held)
-        self.strangers.discard(sender)
+        self._meet(sender, turn)
         if state.asks:
             self._count(turn)
             self._complete(sender, state, turn)
 
     def _complete(self, sender: str, state: State, turn: Turn) -> None:
         """Tell the sender of a STATE what it does not know."""
+        if state.greets:
+            self._say((sender,), self._state_for(sender, asks=False), turn)
+            return
         theirs = zip(self.members, state.safe, state.stable, state.yours, strict=True)
         held, known = [], []
         for origin, safe, stable, mine in theirs:
@@ -493,12 +498,13 @@ class Frontier(Knowledge):
             self.doublings = 0
 
     def _behind(self) -> list[str]:
-        """Those whose links are up and who are not known to hold the same, no less and no more."""
+        """Who is not known to hold the same, no less and no more, or was not met; if linked."""
         unavailable = self.down | self.refused
         return [
             peer
             for peer in self.others
-            if self._holding(peer) != self.held and peer not in unavailable
+            if peer not in unavailable
+            and (peer in self.strangers or self._holding(peer) != self.held)
         ]
 
     def _repeat(self, turn: Turn) -> None:
@@ -516,8 +522,20 @@ class Frontier(Knowledge):
             self.pinned = dict.fromkeys(self.others, 0)
         if start.recovered is not None:
             self._come_back(start.recovered, turn)
-        if start.incarnation and not self.held[self.me]:
-            self.strangers = set(self.others)
+        self.admitted |= not start.incarnation
+        if not self.admitted:
+            self.strangers = set() if start.founding else set(self.others)
+            self._be_admitted(turn)
+
+    def _meet(self, peer: str, turn: Turn) -> None:
+        self.strangers.discard(peer)
+        self._be_admitted(turn)
+
+    def _be_admitted(self, turn: Turn) -> None:
+        """Once everybody was met and nobody objected."""
+        if not self.strangers and not self.admitted:
+            self.admitted = True
+            turn.records.append(Admitted())
 
     def _come_back(self, records: tuple[Any, ...], turn: Turn) -> None:
         self._restore(records)
@@ -529,8 +547,7 @@ class Frontier(Knowledge):
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
         self.committed = (self.safe[self.me], self.stable[self.me])
-        if again := self._delivered_since(self._done()):
-            turn.said.append(Replay(tuple(again)))
+        turn.replayed = self._delivered_since(self._done())
         turn.touched |= dict.fromkeys(self.members)
 
     def _reject(self, member: str, reason: str, turn: Turn) -> None:
@@ -538,8 +555,11 @@ class Frontier(Knowledge):
             self.refused.add(member)
             turn.said.append(Reject(member, reason))
 
+    def _refuse(self, peer: str, turn: Turn) -> None:
+        self._say((peer,), Refusal(peer, _lost_its_disk(peer)), turn)
+
     def _leave(self) -> list[Effect]:
-        reason = f"{self.me} lost its disk; it must join anew"
+        reason = _lost_its_disk(self.me)
         return [Send(self.others, Refusal(self.me, reason)), Halt(reason)]
 
     # --- events
@@ -599,3 +619,7 @@ class Frontier(Knowledge):
         elif not wanted and name in self.timers:
             self.timers.discard(name)
             turn.timers.append(CancelTimer(name))
+
+
+def _lost_its_disk(member: str) -> str:
+    return f"{member} lost its disk; it must join anew"

@@ -18,6 +18,7 @@ from tidings.core import (
     MessageId,
     Persist,
     Process,
+    Replay,
     Stable,
     quorum,
     take_first,
@@ -37,6 +38,7 @@ class Turn:
         self.records: list[Record] = []
         self.answer: list[Effect] = []
         self.held: list[MessageId] = []
+        self.replayed: list[Message] = []
         self.delivered: list[Message] = []
         self.said: list[Effect] = []
         self.timers: list[Effect] = []
@@ -61,6 +63,8 @@ class Turn:
         effects += self.answer
         if self.held:
             effects.append(Held(tuple(self.held)))
+        if self.replayed:
+            effects.append(Replay(tuple(self.replayed)))
         if self.delivered:
             effects.append(Deliver(tuple(self.delivered)))
         effects += self.said

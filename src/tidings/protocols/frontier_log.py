@@ -12,6 +12,7 @@ from typing import Any
 from tidings.core import Checkpoint, Choose, Members, Message, MessageId, Process, take_first
 from tidings.protocols.frontier_packets import (
     NOTHING,
+    Admitted,
     Batch,
     Delivered,
     Forgotten,
@@ -66,6 +67,8 @@ class Log(Process):
         """Who this is: it changes only with the disk."""
         self.pinned: dict[str, int] = {}
         """Who the others are."""
+        self.admitted = False
+        """Whether it is certain that nobody remembers this process from before its disk."""
 
     def _done(self) -> dict[str, int]:
         """Up to where this process itself needs nothing any more."""
@@ -232,6 +235,8 @@ class Log(Process):
         ]
         if self.confirmed:
             cursors.append(Taken(self._vector(self.taken)))
+        if self.admitted:
+            cursors.append(Admitted())
         pins = (Pinned(member, incarnation) for member, incarnation in self.pinned.items())
         return Checkpoint((*cursors, *pins), dict(self.forgotten))
 
@@ -258,6 +263,8 @@ class Log(Process):
                     self.forgotten = self._counts(upto)
                 case Pinned(member, incarnation):
                     self.pinned[member] = incarnation
+                case Admitted():
+                    self.admitted = True
         for origin, forgotten in self.forgotten.items():
             self.held[origin] = forgotten
             if self.confirmed:

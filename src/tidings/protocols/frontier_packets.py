@@ -140,6 +140,8 @@ class State(Packet, frozen=True, tag="state"):
     yours: Vector
     """What the sender knows the receiver to hold."""
     asks: bool = False
+    greets: bool = False
+    """The sender starts with nothing and has to hear from the receiver, whatever it says."""
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
@@ -181,5 +183,9 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):
     incarnation: int
 
 
-Record = Stored | Delivered | Taken | Forgotten | Pinned
+class Admitted(msgspec.Struct, frozen=True, array_like=True, tag="admitted"):
+    """Nobody remembers an earlier life of this process, so it may broadcast."""
+
+
+Record = Stored | Delivered | Taken | Forgotten | Pinned | Admitted
 """Everything a process of frontier ever persists."""
