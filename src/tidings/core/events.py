@@ -14,9 +14,9 @@ class Start(msgspec.Struct, frozen=True):
     ``recovered`` is what earlier lives persisted, in order, or None for a process that starts
     with nothing. Who starts with nothing is somebody new: it gets an ``incarnation`` of its own
     and keeps it as long as it keeps its disk; 0 means that the whole group starts now and knows
-    each other. ``founding`` says that nobody of the group ever lived before, and rests on whoever
-    says so: a process that starts with nothing need not ask the others then. ``joining`` says that the group was there before it: its member list is a
-    contact's list and itself. ``lossy`` says that links may lose a packet and tell nobody.
+    each other. ``founding`` says that nobody of the group ever lived before: a process that starts
+    with nothing need not ask the others then. ``joining`` says that the group was there before it:
+    its member list is a contact's list and itself. ``lossy`` says that links may lose a packet and tell nobody.
     """
 
     incarnation: int = 0
