@@ -16,7 +16,8 @@ class Start(msgspec.Struct, frozen=True):
     and keeps it as long as it keeps its disk; 0 means that the whole group starts now and knows
     each other. ``founding`` says that nobody of the group ever lived before: a process that starts
     with nothing need not ask the others then. ``joining`` says that the group was there before it:
-    its member list is a contact's list and itself. ``lossy`` says that links may lose a packet and tell nobody.
+    its member list is a contact's list and itself. ``lossy`` says that links may lose a packet and
+    tell nobody.
     """
 
     incarnation: int = 0
