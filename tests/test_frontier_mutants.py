@@ -6,11 +6,14 @@ explorer does, in the smallest scope, wherever the scope is small enough to be e
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from frontier_runs import adversarial_plan
 from test_gallery import SCENARIOS, SCOPES
 from tidings.lab.explore import Scope, explore
 from tidings.protocols import PROTOCOLS
+from tidings.simulator import Plan, walk
 from tidings.spec import Value
 
 FLAWS = {name for name, one in PROTOCOLS.items() if one.breaks and "frontier" in name}
@@ -79,3 +82,12 @@ def test_two_broadcasts_at_once_are_explored_completely_and_clean() -> None:
     explored = explore(Scope(protocol="frontier", broadcasts=2, **AT_ONCE), workers=1)
     assert not explored.cut
     assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
+
+
+@pytest.mark.parametrize("name", sorted(FLAWS))
+def test_no_flaw_makes_a_run_raise(name: str) -> None:
+    """A flaw shows in the verdicts; a traceback would only say that something is wrong here."""
+    for seed in range(10):
+        walk(msgspec.structs.replace(adversarial_plan(seed), protocol=name, options={}), seed)
+    plan = Plan(processes=5, broadcasts=8, crashes=2, restarts=2, links="lossy", partitions=1)
+    walk(msgspec.structs.replace(plan, protocol=name), 29)

@@ -22,7 +22,12 @@ from tidings.protocols.frontier_known import Turn
 from tidings.protocols.frontier_packets import Range, Upto
 
 
-class QuorumOfF(Frontier):
+class Flawed(Frontier):
+    def check(self, group: Mapping[str, Process]) -> None:
+        """What must be true of frontier need not be of these: others judge what comes of it."""
+
+
+class QuorumOfF(Flawed):
     """Breaks Uniform Agreement: f holders, all of whom may crash, are taken for enough."""
 
     def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
@@ -30,14 +35,14 @@ class QuorumOfF(Frontier):
         self.quorum = max(1, quorum(len(members)) - 1)
 
 
-class NeverFetching(Frontier):
+class NeverFetching(Flawed):
     """Breaks Uniform Agreement: nobody asks for what it lacks, and its origin is gone."""
 
     def _pull(self, turn: Turn) -> None:
         self.asked = {origin: set(self.others) for origin in self._missing()}
 
 
-class AskingOnce(Frontier):
+class AskingOnce(Flawed):
     """Breaks Uniform Agreement: who was asked for one message is not asked for the next.
 
     So says the first description of the protocol; exploring it found the difference.
@@ -49,28 +54,28 @@ class AskingOnce(Frontier):
         self.asked = asked | self.asked
 
 
-class OverlookingCauses(Frontier):
+class OverlookingCauses(Flawed):
     """Breaks Causal Order: what a message depends on is carried, and not looked at."""
 
     def _missing_causes(self, causes: Upto) -> list[MessageId]:
         return []
 
 
-class SayingItOnce(Frontier):
+class SayingItOnce(Flawed):
     """Breaks Validity and Uniform Agreement: nothing is repeated, although links lose packets."""
 
     def _watch(self, turn: Turn) -> None:
         pass
 
 
-class ForgettingEarly(Frontier):
+class ForgettingEarly(Flawed):
     """Breaks Uniform Agreement: what is safe is forgotten, before all who need it have it."""
 
     def _needless(self, origin: str) -> int:
         return min(self.safe[origin], self.delivered[origin])
 
 
-class AcknowledgingEarly(Frontier):
+class AcknowledgingEarly(Flawed):
     """Breaks Uniform Agreement: what is received is acknowledged before it is on disk."""
 
     def step(self, event: Event) -> list[Effect]:
@@ -80,11 +85,8 @@ class AcknowledgingEarly(Frontier):
             effects.sort(key=lambda effect: not isinstance(effect, Send))
         return effects
 
-    def check(self, group: Mapping[str, Process]) -> None:
-        """It would say that the others overrate whoever crashed."""
 
-
-class Restamping(Frontier):
+class Restamping(Flawed):
     """Breaks Uniform Agreement: a message that is sent again names what followed from it.
 
     Who fetches a question is told that it depends on its answer, and waits for both for ever.
@@ -99,7 +101,7 @@ class Restamping(Frontier):
         self.causes[self.me] = own
 
 
-class NotGreeting(Frontier):
+class NotGreeting(Flawed):
     """Breaks Validity and Uniform Agreement: who comes back is told nothing, and tells nothing."""
 
     def _link_up(self, peer: str, incarnation: int, turn: Turn) -> None:
@@ -109,7 +111,7 @@ class NotGreeting(Frontier):
 # --- mode origin
 
 
-class _Origin(Frontier):
+class _Origin(Flawed):
     def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
         super().__init__(me, members, choose, mode="origin")
 
