@@ -140,11 +140,10 @@ class Injector(Generic[T]):
             raise UsageError(f"an order is for 1 packet or more, not {count}")
         self._orders.append(_Order(fate, count, kind, link))
 
-    def heal(self) -> dict[LinkName, list[T]]:
-        """From now on everything passes; what was held back is returned, to pass first."""
+    def heal(self) -> None:
+        """From now on everything passes; what is held back does so at the next ``release``."""
         self._orders.clear()
         self._chances.clear()
-        return self.release()
 
     # --- the hook
 

@@ -1,0 +1,471 @@
+"""A group of members as processes of the operating system, driven by whoever runs an experiment.
+
+    with Fleet(Path("group.toml")) as fleet:
+        fleet["p1"].publish(per_s=400)
+        fleet["p3"].kill()
+        fleet["p3"].start()
+        fleet.settle()
+
+Each member is a ``python -m tidings.node.member``, told what to do over its standard input; its
+reports are gathered by a thread and can be asked for at any time. What the members log on standard
+error stands beside the group file, in ``p1.log`` and so on. Whoever lives when the block ends is
+killed, by its process id; a fleet that dies itself takes the members with it, since their input
+ends.
+
+A fleet is the runner of an experiment as the trace format means it: ``settle`` says when load and
+faults are over, and writes what became of everybody into the manifest.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Condition, Thread
+from typing import BinaryIO, Self, TypeVar
+
+import msgspec
+
+from tidings.core import Exit, IntervalSet, TidingsError
+from tidings.node.config import Config, read_config
+from tidings.node.member import Command, Heal, Hush, Publish, Range, Report, Say, bucket_s
+from tidings.node.proxy import Do, Proxy, in_background
+from tidings.trace import Manifest
+from tidings.trace.layout import whole_file
+from tidings.trace.manifest import Fate
+from tidings.trace.schema import SCHEMA_VERSION
+from tidings.trace.segments import settle
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+"""How long anything may take before it counts as never."""
+
+Latencies = Counter[int]
+"""How many receipts took how long; ``percentile_s`` reads it, and differences are fine."""
+
+
+class FleetFault(TidingsError):  # noqa: N818 - reads as what happened
+    """A member ended by itself, or what was waited for did not come."""
+
+    def __init__(self, text: str, status: int = Exit.BUG) -> None:
+        super().__init__(text)
+        self.status = Exit(status) if status in list(Exit) else Exit.BUG
+
+
+def percentile_s(latencies: Latencies, share: float) -> float:
+    """The time within which this share of the receipts came."""
+    left = share * latencies.total()
+    for number in sorted(latencies):
+        left -= latencies[number]
+        if left <= 0:
+            return bucket_s(number)
+    return 0.0
+
+
+class Member:
+    """One member over all its lives, and everything it has reported."""
+
+    def __init__(self, name: str, group_file: Path, changed: Condition) -> None:
+        self.name = name
+        self.group_file = group_file
+        self.lives = 0
+        self.fate: Fate = "left"
+        """What became of it, as the manifest will say it."""
+        self.status: int | None = None
+        """With which exit status its last life ended."""
+        self.is_stopped = False
+        self.report = Report()
+        """How it is doing in this life, as far as it has told."""
+        self.sent = IntervalSet()
+        """Of which of its own messages the receipts said delivered."""
+        self.got: dict[str, IntervalSet] = {}
+        """What it was handed, by origin."""
+        self.again: dict[str, IntervalSet] = {}
+        """What it was handed again after a restart."""
+        self.repeated: list[tuple[str, Range]] = []
+        """What it was handed twice, and not marked as such: always empty, one hopes."""
+        self.offered = 0
+        """How many texts it has broadcast, in all its lives."""
+        self.latencies = Latencies()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reading: Thread | None = None
+        self._changed = changed
+        self._commands = 0
+        self._offered_before = 0
+        self._is_known_to_have_failed = False
+
+    # --- living and dying
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its process lives, stopped or not."""
+        return self._process is not None and self.status is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    def start(
+        self, *wrapper: str, injector: str = "", report_ms: float = 20, wait: bool = True
+    ) -> None:
+        """Begin a life; returns when the member has joined, or raises why it could not.
+
+        The wrapper is a program that runs the member, such as strace. The injector is put between
+        TCP and the protocol: ``seed=7 lost=0.1 duplicated=0.05 reordered=0.1``.
+        """
+        assert not self.is_up, f"{self.name} is up already"
+        program = (sys.executable, "-m", "tidings.node.member", self.name, str(self.group_file))
+        options = (f"--report-ms={report_ms}", f"--injector={injector}")
+        self.lives += 1
+        self.status, self.is_stopped, self.report = None, False, Report()
+        self._commands, self._offered_before = 0, self.offered
+        self._is_known_to_have_failed = False
+        with self.group_file.with_name(f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*wrapper, *program, *options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        self.fate = "up"
+        self._reading = Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reading.start()
+        if wait:
+            self.wait_until_joined()
+
+    def wait_until_joined(self) -> None:
+        self.wait_for(lambda: self.report.joined, "to join")
+
+    def kill(self) -> None:
+        """SIGKILL; everything it has reported is known when this returns."""
+        self._signal(signal.SIGKILL)
+        self.ended()
+
+    def stop(self) -> None:
+        """SIGSTOP: it does nothing any more, and its sockets stay open."""
+        self._signal(signal.SIGSTOP)
+        self.is_stopped = True
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+        self.is_stopped = False
+
+    def leave(self) -> None:
+        """In good order."""
+        self.dismiss()
+        status = self.ended()
+        if status:
+            raise FleetFault(
+                f"{self.name} did not leave in good order: {self._last_words()}", status
+            )
+
+    def dismiss(self) -> None:
+        """Tell it to leave, and do not wait for it."""
+        assert not self.is_stopped, f"{self.name} is stopped, and cannot leave"
+        process = self._process
+        assert process is not None, f"{self.name} was never started"
+        assert process.stdin is not None
+        process.stdin.close()
+
+    def ended(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for the end of this life: its exit status, as subprocess has it."""
+        assert self._process is not None, f"{self.name} was never started"
+        assert self._reading is not None
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise FleetFault(f"{self.name} did not end within {timeout_s:g} s") from None
+        self._reading.join()
+        assert self.status is not None
+        return self.status
+
+    def _signal(self, number: int) -> None:
+        assert self.is_up, f"{self.name} is not up"
+        os.kill(self.pid, number)
+
+    # --- telling it what to do
+
+    def say(self, times: int, text: str) -> None:
+        """Broadcast a text so many times, as fast as possible."""
+        self._command(Say(times, text))
+
+    def publish(self, per_s: float, *, count: int | None = None, text_bytes: int = 100) -> None:
+        """Offer numbered texts at this rate, until so many are broadcast or ``hush``."""
+        self._command(Publish(per_s, f"{self.name} in life {self.lives}", text_bytes, count))
+
+    def hush(self) -> None:
+        """Publish no more; what is to be said is said."""
+        self._command(Hush())
+
+    def heal(self) -> None:
+        """Its injector lets everything pass from now on."""
+        self._command(Heal())
+
+    def _command(self, command: Command) -> None:
+        assert self._process is not None, f"{self.name} was never started"
+        assert self._process.stdin is not None
+        self._commands += 1
+        try:
+            self._process.stdin.write(msgspec.json.encode(command) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has just died; that is told by its fate
+
+    # --- what it tells
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has done all that it was told to."""
+        return self.report.obeyed == self._commands and not self.report.busy
+
+    @property
+    def rss_bytes(self) -> int:
+        """How much memory it has at the moment."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def handed(self, origin: str) -> IntervalSet:
+        """What of an origin it was handed, in any life."""
+        handed = self.got.get(origin, IntervalSet()).copy()
+        handed.update(self.again.get(origin, IntervalSet()))
+        return handed
+
+    def wait_for(self, is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+        """Wait for something that this member reports."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while not is_so():
+                self.check()
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 or not self.is_up:
+                    raise FleetFault(f"waited in vain for {self.name} {what}: {self.report}")
+                self._changed.wait(left_s)
+
+    def check(self) -> None:
+        """Raise what this member ended with, if it failed; once."""
+        if self.status is not None and self.status > 0 and not self._is_known_to_have_failed:
+            self._is_known_to_have_failed = True
+            raise FleetFault(self._last_words(), self.status)
+
+    def _last_words(self) -> str:
+        if self.report.error:
+            return self.report.error
+        log = self.group_file.with_name(f"{self.name}.log").read_text(errors="replace")
+        return f"{self.name}: {(log.splitlines() or ['it said nothing'])[-1]}"
+
+    def _read(self, reports: BinaryIO) -> None:
+        """In a thread of its own, until the member ends."""
+        assert self._process is not None
+        decode = msgspec.json.Decoder(Report).decode
+        for line in reports:
+            if line.endswith(b"\n"):
+                report = decode(line)
+                with self._changed:
+                    self._learn(report)
+                    self._changed.notify_all()
+        status = self._process.wait()
+        with self._changed:
+            self.status = status
+            self.fate = "left" if status == 0 else "crashed"
+            self._changed.notify_all()
+
+    def _learn(self, report: Report) -> None:
+        self.report = report
+        self.offered = self._offered_before + report.offered
+        for first, last in report.sent:
+            self.sent.add_range(first, last)
+        for origin, ranges in report.got.items():
+            got = self.got.setdefault(origin, IntervalSet())
+            for first, last in ranges:
+                before = len(got)
+                got.add_range(first, last)
+                if len(got) < before + last - first + 1:
+                    self.repeated.append((origin, (first, last)))
+        for origin, ranges in report.again.items():
+            again = self.again.setdefault(origin, IntervalSet())
+            for first, last in ranges:
+                again.add_range(first, last)
+        self.latencies.update(report.latencies)
+
+
+class Fleet:
+    """All members of a group; started on entering, dead on leaving."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        proxied: bool = False,
+        seed: int = 0,
+        injector: str = "",
+        report_ms: float = 20,
+    ) -> None:
+        """``path`` is that of the group file.
+
+        With ``proxied``, the members talk through the link proxy, whose jitter the seed decides:
+        see ``on_links``. The injector and ``report_ms`` are those of every first life.
+        """
+        self.path = path
+        self.config: Config = read_config(path)
+        self.seed = seed
+        self.proxy = Proxy(self.config.addresses, seed=seed) if proxied else None
+        self._changed = Condition()
+        self.members = {name: Member(name, path, self._changed) for name in self.config.members}
+        self._injector = injector
+        self._report_ms = report_ms
+        self._do: Do | None = None
+        self._stack = ExitStack()
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[name]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def __enter__(self) -> Self:
+        try:
+            if self.proxy is not None:
+                self._do = self._stack.enter_context(in_background(self.proxy))
+                self._write_group_files(self.proxy)
+            self._stack.callback(self._kill_all)
+            for member in self:
+                member.start(injector=self._injector, report_ms=self._report_ms, wait=False)
+            for member in self:
+                member.wait_until_joined()
+            self.wait_for(self.are_linked, "all to be linked")
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._stack.close()
+
+    def _write_group_files(self, proxy: Proxy) -> None:
+        """Each member has its own idea of the others' addresses."""
+        text = self.path.read_text(encoding="utf-8")
+        for member in self:
+            member.group_file = self.path.with_name(f"{self.path.stem}-{member.name}.toml")
+            member.group_file.write_text(proxy.group_file_for(member.name, text, self.path))
+
+    def _kill_all(self) -> None:
+        """First all of them, then wait: even if we are interrupted, nobody is left."""
+        living = [member for member in self if member.is_up]
+        for member in living:
+            os.kill(member.pid, signal.SIGKILL)
+        for member in living:
+            member.ended()
+
+    # --- driving
+
+    @property
+    def up(self) -> list[Member]:
+        return [member for member in self if member.is_up]
+
+    def on_links(self, action: Callable[[Proxy], T]) -> T:
+        """Do something to the links: ``fleet.on_links(lambda links: links["p1", "p2"].cut())``."""
+        assert self.proxy is not None, "this fleet has no proxy"
+        assert self._do is not None, "this fleet has not started"
+        proxy = self.proxy
+        return self._do(lambda: action(proxy))
+
+    def wait_for(self, is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+        """Wait for something that members report; raises if one of them ends by itself."""
+        if not self.comes_true(is_so, timeout_s):
+            told = "; ".join(f"{one.name}: {one.report}" for one in self)
+            raise FleetFault(f"waited {timeout_s:g} s in vain for {what}: {told}")
+
+    def comes_true(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether it does within this time."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while not is_so():
+                for member in self:
+                    member.check()
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+        return True
+
+    # --- what is known
+
+    def are_linked(self) -> bool:
+        """Whether everybody who is up has a link to everybody else who is."""
+        up = {member.name for member in self.up}
+        return all(up - {one.name} <= set(one.report.linked) for one in self.up)
+
+    def are_equal(self) -> bool:
+        """Whether everybody who is up has delivered the same, and all that they have broadcast."""
+        up = self.up
+        return all(
+            one.is_idle
+            and one.report.delivered == up[0].report.delivered
+            and one.report.confirmed == one.report.offered
+            for one in up
+        )
+
+    def latencies(self) -> Latencies:
+        """Of all members in all lives, so far."""
+        return sum((member.latencies for member in self), Latencies())
+
+    # --- the end of an experiment
+
+    def settle(self, *, grace_s: float = 0.5, timeout_s: float = PATIENCE_S) -> bool:
+        """End the load and the faults, wait until all is calm, let everybody leave, and say so.
+
+        Calm is when everybody who is up is linked, has delivered the same and all of its own, and
+        for ``grace_s`` nothing has changed. When that does not come to pass within ``timeout_s``,
+        the run is declared settled all the same: what is missing then is a violation, and False
+        is returned. But who is not linked after that time makes the run a failed experiment.
+        """
+        for member in self.up:
+            assert not member.is_stopped, f"{member.name} is stopped: resume it or kill it first"
+            member.hush()
+            member.heal()
+        if self.proxy is not None:
+            self.on_links(lambda links: links.heal())
+        self.wait_for(self.are_linked, "all to be linked", timeout_s)
+        is_calm = self._calm_comes(grace_s, timeout_s)
+        up = self.up
+        for member in up:
+            member.dismiss()
+        for member in up:
+            if status := member.ended():
+                raise FleetFault(f"{member.name} did not leave in good order", status)
+            member.fate = "up"
+        self.write_manifest([member.name for member in up], grace_s)
+        return is_calm
+
+    def _calm_comes(self, grace_s: float, timeout_s: float) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while self.comes_true(self.are_equal, deadline_s - time.monotonic()):
+            before = [member.report.delivered for member in self.up]
+
+            def has_changed(before: Sequence[Mapping[str, int]] = before) -> bool:
+                now = [member.report.delivered for member in self.up]
+                return now != before or not self.are_linked()
+
+            if not self.comes_true(has_changed, grace_s):
+                return True
+        return False
+
+    def write_manifest(self, settled: Sequence[str], grace_s: float) -> None:
+        """The runner's part: what became of everybody, and that these have settled."""
+        folder = self.config.trace_folder
+        settle(folder, self.config.name, settled, time.time_ns())
+        part = Manifest(
+            schema=SCHEMA_VERSION,
+            run=self.config.name,
+            seed=self.seed,
+            fates={member.name: member.fate for member in self},
+            grace_ms=grace_s * 1e3,
+        )
+        with whole_file(folder / "runner.manifest.jsonl") as draft:
+            draft.write_bytes(msgspec.json.encode(part) + b"\n")
