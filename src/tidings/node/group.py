@@ -30,12 +30,13 @@ from tidings.core import (
     Members,
     Message,
     MessageId,
+    Process,
     Start,
     TidingsError,
     UsageError,
 )
 from tidings.node import tracing
-from tidings.node.config import Config, read_config
+from tidings.node.config import NO_LIMIT, Config, read_config
 from tidings.node.engine import Engine
 from tidings.node.injector import Injector
 from tidings.node.ledger import Ledger, Receipt
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 
 Acknowledge = Literal["next", "explicitly"]
 """When a message counts as processed: when the next one is asked for, or when the program says."""
+
+PATIENCE_S = 1.0
+"""How long a broadcast of one's own may get nowhere before the reason is told."""
 
 
 class Closed(TidingsError):  # noqa: N818 - reads as what happened
@@ -77,6 +81,10 @@ class Status(msgspec.Struct, frozen=True):
     """Whose links are up."""
     broadcast: int
     """How many of one's own messages were accepted in this life."""
+    own: int
+    """The number of one's own last message; in a durable group, in all lives."""
+    queued: int
+    """How many were broadcast and are not accepted yet: who leaves now has not said them."""
     waiting: int
     """How many are not yet known to be held by half of the members."""
     delivered: dict[str, int]
@@ -88,6 +96,8 @@ class Status(msgspec.Struct, frozen=True):
     log_bytes: int
     refusal: str
     """Why no broadcast is taken at the moment, if so."""
+    stuck: str
+    """Why nothing of one's own was delivered for a second or longer, if so."""
 
 
 class Group:
@@ -120,6 +130,7 @@ class Group:
         self._metrics: Metrics | None = None
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
+        self._stuck = ""
 
     # --- joining and leaving
 
@@ -142,6 +153,9 @@ class Group:
         incarnation, life = secrets.randbits(62) + 1, 0
         log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
         try:
+            if log is not None and recovered is not None:
+                self._delivered_upto = dict(recovered.delivered)
+                self._own.last = _last_of(self.name, process, log, recovered)
             tracer = _begun_trace(self.config, self.name, log, recovered)
             engine = Engine(process, self.config, self, self._tasks, log=log, tracer=tracer)
         except BaseException:
@@ -150,21 +164,19 @@ class Group:
             raise
         if log is not None:
             incarnation, life = log.identity.incarnation, log.identity.life
-        if recovered is not None:
-            self._delivered_upto = dict(recovered.delivered)
         if not process.recovers:
             protocol = self.config.protocol
             self._own.never_stable = f"{protocol} does not tell when a message is stable"
         self._engine, self._error = engine, None
         engine.transport = self._transport = self._made_transport(engine, incarnation, life)
-        self._writing = self._tasks.create_task(engine.run())
+        self._ours = [self._tasks.create_task(one) for one in (engine.run(), self._watch())]
         records = recovered.records if recovered is not None else None
         engine.post(Start(incarnation, records, lossy=self._injector is not None))
         try:
             self._tell_metrics()
             await self._transport.start(self._tasks)
         except BaseException:
-            self._writing.cancel()
+            self._stop_ours()
             self._close(engine)
             raise
 
@@ -198,6 +210,10 @@ class Group:
             self._metrics.listen(self.config.metrics[self.name])
             self._own.on_delivery = self._metrics.delivery.observe
 
+    def _stop_ours(self) -> None:
+        for task in self._ours:
+            task.cancel()
+
     def _close(self, engine: Engine) -> None:
         engine.close()
         if self._metrics is not None:
@@ -214,7 +230,7 @@ class Group:
         try:
             await self._leave(engine)
         finally:
-            self._writing.cancel()
+            self._stop_ours()
             try:
                 # An error of the body is the caller's, and not one of our tasks'.
                 is_ours = isinstance(error, asyncio.CancelledError)
@@ -229,13 +245,19 @@ class Group:
         """Take nothing more in, and let everything out."""
         self._error = self._error or Closed(f"{self.name} is leaving the group")
         try:
-            async with timeout(self.config.links.close_ms / 1e3):
-                await engine.drain()
-        except TimeoutError:
-            waits = f"{len(engine.texts)} broadcasts were not taken: {engine.refusal}"
-            self._logger.warning("left in haste", reason=waits)
-        engine.stop()
-        await self._transport.close()
+            try:
+                async with timeout(self.config.links.close_ms / 1e3):
+                    await engine.drain()
+            except TimeoutError:
+                lost = self._own.count - self._own.accepted
+                self._logger.warning("left in haste", never_broadcast=lost, reason=engine.refusal)
+            engine.stop()
+            await self._transport.close()
+        except asyncio.CancelledError:
+            # Nobody waits any longer: whatever still runs must not be waited for either.
+            engine.stop()
+            self._transport.fall_silent()
+            raise
 
     # --- broadcasting
 
@@ -359,10 +381,40 @@ class Group:
 
     # --- asking
 
-    def why(self, message: MessageId | str) -> str:
-        """What a message waits for here, in words."""
+    def why(self, message: MessageId | str | None = None) -> str:
+        """What a message waits for here, in words; or, if none is named, the oldest of our own.
+
+        Empty if none of our own waits for anything.
+        """
+        engine = self._joined()
+        if message is None:
+            return self._why_we_wait(engine)
         asked = MessageId.parse(message) if isinstance(message, str) else message
-        return self._joined().process.why(asked)
+        return engine.process.why(asked)
+
+    def _why_we_wait(self, engine: Engine) -> str:
+        if not self._own.under_way:
+            return ""
+        oldest = self._own.name_of(self._own.delivered.reached + 1)
+        if oldest is None:
+            return engine.refusal or f"{self.name} has not written it to its disk yet"
+        return engine.process.why(oldest)
+
+    async def _watch(self) -> None:
+        """Tell, once for each reason, when our own broadcasts get nowhere.
+
+        Who awaits a receipt would otherwise sit there and never learn what is missing.
+        """
+        own = self._own
+        while True:
+            count, reached = own.count, own.delivered.reached
+            await asyncio.sleep(PATIENCE_S)
+            is_stuck = count > reached == own.delivered.reached
+            before, self._stuck = self._stuck, self.why() if is_stuck else ""
+            if self._stuck and self._stuck != before:
+                self._logger.warning("broadcasts are stuck", reason=self._stuck)
+            elif before and not self._stuck:
+                self._logger.info("broadcasts go on")
 
     def _joined(self) -> Engine:
         if self._engine is None:
@@ -377,12 +429,15 @@ class Group:
             members=self.config.members,
             linked=tuple(one for one in self.config.members if one in peers and peers[one].link),
             broadcast=self._own.accepted,
+            own=self._own.last,
+            queued=self._own.count - self._own.accepted,
             waiting=self._own.under_way,
             delivered=dict(self._delivered_upto),
             stable=dict(self._stable_upto),
             unread=len(self._unread),
             log_bytes=engine.disk.log.size if engine.disk is not None else 0,
             refusal=engine.refusal,
+            stuck=self._stuck,
         )
 
     # --- what the engine tells
@@ -471,6 +526,20 @@ def _opened_log(
         return None, None
     about = About(config.name, name, config.members, config.protocol, config.trace.on)
     return open_log(config.data / name, about, kind, incarnation)
+
+
+def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int:
+    """The number of the last message that this member has broadcast in its earlier lives.
+
+    What of it was not delivered yet is few, and is looked up in the log.
+    """
+    last = recovered.delivered.get(name, 0)
+    while True:
+        found = process.messages_in(log.recall(name, last + 1, NO_LIMIT))
+        own = [one.id.seq for one in found if one.id.origin == name and one.id.seq > last]
+        if not own:
+            return last
+        last = max(own)
 
 
 def _begun_trace(

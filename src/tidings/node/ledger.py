@@ -88,6 +88,8 @@ class Ledger:
         self.count = 0
         """How many were broadcast, and how many of these the process has taken."""
         self.accepted = 0
+        self.last = 0
+        """The number of the last message that the process has taken, in all lives."""
         self.delivered = Milestones()
         self.stable = Milestones()
         self.on_delivery: Callable[[float], None] | None = None
@@ -134,6 +136,7 @@ class Ledger:
         if self.on_delivery is not None:
             self._flights.append((self.accepted + 1, time.perf_counter()))
         self.accepted += len(ids)
+        self.last = ids[-1].seq
 
     def deliver_up_to(self, seq: int) -> None:
         """Messages of an earlier life may still be delivered: nobody here waits for those."""

@@ -1,0 +1,101 @@
+"""What a program learns when its broadcasts get nowhere, and where it goes on after a kill."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from real_groups import go, group_file, joined, linked, until
+
+import tidings
+from tidings.core import MessageId
+
+
+def test_why_without_a_name_is_about_the_oldest_of_our_own(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            p1 = one["p1"]
+            assert p1.why() == ""
+            receipt = await p1.broadcast(b"is anybody there?")
+            await until(lambda: p1.status().refusal != "")
+            assert p1.why() == "p1 starts with nothing and has yet to meet p2, p3"
+            assert (p1.status().queued, p1.status().own) == (1, 0)
+            async with joined(config, "p2", "p3"):
+                await receipt.stable()
+                assert p1.why() == ""
+                assert (p1.status().queued, p1.status().own) == (0, 1)
+            await until(lambda: not p1.status().linked)
+            await p1.broadcast(b"and now?")
+            await until(lambda: p1.status().own == 2)
+            assert p1.why() == p1.why("p1#2")
+            assert p1.why() == "p1#2 waits at p1 for 1 more of p2, p3 to be known to hold it"
+
+    go(scenario())
+
+
+def test_a_broadcast_that_gets_nowhere_is_told_once_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.02)
+    config = group_file(tmp_path)
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("p1: broadcasts are stuck")]
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            p1 = one["p1"]
+            receipt = await p1.broadcast(b"is anybody there?")
+            await until(lambda: bool(told()))
+            reason = "p1 starts with nothing and has yet to meet p2, p3"
+            assert p1.status().stuck == reason
+            async with joined(config, "p2", "p3"):
+                await receipt.delivered()
+                await until(lambda: p1.status().stuck == "")
+            assert told().count(f"p1: broadcasts are stuck: reason {reason}") == 1
+
+    go(scenario())
+
+
+def test_leaving_can_be_cancelled_and_then_waits_for_nobody(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, "links.close_ms = 60000")
+
+    async def scenario() -> None:
+        async def say_and_leave() -> None:
+            async with tidings.join("p1", config) as group:
+                await group.broadcast(b"nobody takes this")
+                await until(lambda: group.status().refusal != "")
+                leaving.set()
+
+        leaving = asyncio.Event()
+        task = asyncio.create_task(say_and_leave())
+        await leaving.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    go(scenario(), seconds=10)
+
+
+def test_a_program_that_was_killed_learns_the_number_of_its_last_message(tmp_path: Path) -> None:
+    """Also of one that was on its disk and nowhere else: the others get it from there."""
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(b"one")).stable()
+        async with joined(config, "p1") as one:
+            assert one["p1"].status().own == 1
+            await one["p1"].broadcast(b"two")
+            await until(lambda: one["p1"].status().own == 2)
+        async with joined(config, "p1") as one:
+            assert one["p1"].status().own == 2
+            assert one["p1"].status().delivered == {"p1": 1}
+        async with joined(config) as groups:
+            receipt = await groups["p1"].broadcast(b"three")
+            assert await receipt.stable() == MessageId("p1", 3)
+
+    go(scenario())
