@@ -1,45 +1,15 @@
 """The smallest scope in which each flaw of the gallery shows all that it breaks."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from tidings.core import quorum
 from tidings.lab.explore import Scope
+from tidings.lab.gallery import SCOPES
 from tidings.protocols import PROTOCOLS
 from tidings.simulator.script import protocol_of
 
-ONE_CRASH = {"processes": 3, "broadcasts": 1, "crashes": 1}
-
-SMALLEST: dict[str, dict[str, Any]] = {
-    "flawed/repeating": {"processes": 2, "broadcasts": 1},
-    "flawed/embroidering": {"processes": 2, "broadcasts": 1},
-    "flawed/falling-silent": {"processes": 1, "broadcasts": 4},
-    "flawed/hasty": ONE_CRASH,
-    "flawed/careless": {"processes": 3, "broadcasts": 2},
-    "flawed/forgetful-relay": {"processes": 3, "broadcasts": 1, "max_packets": 6},
-    "flawed/silent-relay": ONE_CRASH,
-    "flawed/self-counting-relay": ONE_CRASH,
-    "flawed/gambling-relay": ONE_CRASH,
-    "flawed/small-quorum": ONE_CRASH,
-    "flawed/on-receipt-only": {"processes": 1, "broadcasts": 1},
-    "flawed/copy-counting": {"processes": 5, "broadcasts": 1, "crashes": 2, "duplicates": 1},
-    "flawed/others-only": ONE_CRASH,
-    "flawed/early-exit": {"processes": 3, "broadcasts": 1},
-    "flawed/waiting-for-all": {"processes": 1, "broadcasts": 2, "joiners": 1},
-    "flawed/skipping-only": {"processes": 3, "broadcasts": 2, "crashes": 1, "joiners": 1},
-    "flawed/leaving-out": {"processes": 1, "broadcasts": 2, "joiners": 1},
-    "flawed/two-phase-as-written": ONE_CRASH,
-    "flawed/waiting-for-finack": {"processes": 5, "broadcasts": 1, "crashes": 2},
-    "flawed/first-word": ONE_CRASH,
-    "flawed/known-by-text": {"processes": 1, "broadcasts": 2, "texts": (b"same",)},
-    "flawed/never-alone": {"processes": 1, "broadcasts": 1},
-    "flawed/unordered": {"processes": 3, "broadcasts": 2},
-    "flawed/storm": {"processes": 3, "broadcasts": 1, "max_packets": 10},
-    "flawed/half-only": ONE_CRASH,
-    "flawed/relayers-vector": {"processes": 3, "broadcasts": 2},
-    "flawed/received-vector": {"processes": 3, "broadcasts": 3, "crashes": 1},
-    "flawed/single-pass": {"processes": 2, "broadcasts": 2},
-}
+SMALLEST = {name: scope for name, scope in SCOPES.items() if "frontier" not in name}
+"""frontier's own flaws are looked for in test_frontier_mutants.py."""
 
 LARGE = (
     "flawed/copy-counting",
@@ -50,10 +20,6 @@ LARGE = (
 """Those whose scopes take more than a moment."""
 
 SMALL = tuple(name for name in SMALLEST if name not in LARGE)
-
-
-def scope_of(name: str) -> Scope:
-    return Scope(protocol=name, **SMALLEST[name])
 
 
 def mended_scope_of(name: str) -> Scope:

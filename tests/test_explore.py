@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from smallest_scopes import SMALL, SMALLEST, mended_scope_of, scope_of, smaller_scopes_than
+from smallest_scopes import SMALL, SMALLEST, mended_scope_of, smaller_scopes_than
 from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Process, Send, UsageError
 from tidings.core.renaming import renamed, renamed_state
 from tidings.core.state import fingerprint
@@ -22,6 +22,7 @@ from tidings.lab.explore import ALL, Pace, Reduction, Scope, explore, reductions
 from tidings.lab.explore.branch import Branch
 from tidings.lab.explore.expand import Explorer
 from tidings.lab.explore.search import ENOUGH_FOR_SEVERAL
+from tidings.lab.gallery import scope_of
 from tidings.protocols import PROTOCOLS, factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice

@@ -4,10 +4,14 @@ The scope of each is the smallest in which it shows. Random runs look for it the
 seeds through the sound algorithm must hold.
 """
 
+import shlex
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from tidings.cli import app
+from tidings.lab import gallery
 from tidings.protocols import PROTOCOLS
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script, protocol_of
@@ -316,3 +320,27 @@ def test_a_gambled_broadcast_often_fails_although_nothing_crashes() -> None:
     scope = {"processes": 5, "broadcasts": 1}
     failed = sum(bool(broken(run)) for _, run in runs("flawed/gambling-relay", scope, range(400)))
     assert failed >= 40, f"{failed} of 400"
+
+
+@pytest.mark.parametrize("name", gallery.SEEDS)
+def test_the_seed_of_a_flaw_shows_it(name: str) -> None:
+    seed, plan = gallery.plan_of(name)
+    assert broken(walk(plan, seed)) <= set(PROTOCOLS[name].breaks)
+    assert broken(walk(plan, seed))
+
+
+def test_only_what_takes_a_scenario_has_no_command_that_shows_it() -> None:
+    flawed = {name for name, algorithm in PROTOCOLS.items() if algorithm.breaks}
+    assert {name for name in flawed if not gallery.how_to_see(name)} == {
+        "flawed/frontier-not-heeding",
+        "flawed/frontier-half-heeding",
+    }
+
+
+@pytest.mark.parametrize("name", ["flawed/known-by-text", "flawed/frontier-saying-it-once"])
+def test_the_command_that_shows_a_flaw_can_be_typed(name: str) -> None:
+    _, *words = shlex.split(gallery.how_to_see(name))
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 1, found.output
+    told = CliRunner().invoke(app, ["algorithms", name])
+    assert gallery.how_to_see(name) in told.output.replace("\n", " ")

@@ -1,30 +1,46 @@
 """``tidings algorithms`` and ``tidings compare``: what there is, and what it costs."""
 
+import inspect
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, app, out, print_json, print_table, progress, say
+from tidings.cli.common import (
+    AsJson,
+    app,
+    out,
+    print_json,
+    print_table,
+    progress,
+    say,
+)
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
 from tidings.lab.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
 from tidings.lab.compare import bounds as packet_bounds
 from tidings.lab.compare import compare as compare_all
+from tidings.lab.gallery import how_to_see
 from tidings.protocols import PROTOCOLS
 from tidings.report import plain_table
 
 
-@app.command(epilog="Example: tidings algorithms --flawed")
+@app.command(epilog="Example: tidings algorithms flawed/hasty")
 def algorithms(
+    name: Annotated[str | None, typer.Argument(help="All about one of them.")] = None,
     flawed: Annotated[bool, typer.Option(help="The gallery of flaws instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Every algorithm: what it promises, and what one broadcast costs in a group of five.
 
-    State is what one process keeps after a stream of 100 messages.
+    State is what one process keeps after a stream of 100 messages. With a name: how it works,
+    and for a flaw the command that shows it.
     """
+    if name is not None:
+        _tell_all_about(name, as_json)
+        return
     if flawed:
         gallery = [
             {
@@ -37,6 +53,8 @@ def algorithms(
             if algorithm.breaks
         ]
         print_table(gallery, as_json)
+        if not as_json:
+            say("\nHow to see one of them: tidings algorithms flawed/hasty")
         return
     with progress(len(CONTENDERS), "measuring") as step:
         table = []
@@ -60,6 +78,25 @@ def algorithms(
         for name, algorithm in PROTOCOLS.items():
             if not algorithm.breaks:
                 say(f"{name}: {algorithm.summary}")
+
+
+def _tell_all_about(name: str, as_json: bool) -> None:
+    if name not in PROTOCOLS:
+        raise UsageError(f"no algorithm is called {name!r}; tidings algorithms lists them")
+    algorithm = PROTOCOLS[name]
+    about = algorithm.kind if algorithm.breaks else sys.modules[algorithm.kind.__module__]
+    words = inspect.cleandoc(about.__doc__ or "")
+    see = how_to_see(name)
+    if as_json:
+        told = {"protocol": name, "breaks": algorithm.breaks, "instead_of": algorithm.instead_of}
+        print_json(told | {"words": words, "see": see})
+        return
+    if not algorithm.breaks:
+        say(words)
+        return
+    say(f"{name}, a flaw of {algorithm.instead_of}\n\n{words}\n")
+    say(f"See it:    {see or 'a scenario, docs/frontier.md'}")
+    say(f"Mended:    the same with {algorithm.instead_of}")
 
 
 @app.command(epilog="Example: tidings compare --sizes 3,5 --chart costs.svg")
