@@ -23,7 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Condition, Thread
 from typing import BinaryIO, Self, TypeVar
@@ -145,6 +145,7 @@ class Member:
     def kill(self) -> None:
         """SIGKILL; everything it has reported is known when this returns."""
         self._signal(signal.SIGKILL)
+        self.end_input()  # a wrapper is dead, and what it ran may not be
         self.ended()
 
     def stop(self) -> None:
@@ -158,20 +159,17 @@ class Member:
 
     def leave(self) -> None:
         """In good order."""
-        self.dismiss()
-        status = self.ended()
-        if status:
-            raise FleetFault(
-                f"{self.name} did not leave in good order: {self._last_words()}", status
-            )
-
-    def dismiss(self) -> None:
-        """Tell it to leave, and do not wait for it."""
         assert not self.is_stopped, f"{self.name} is stopped, and cannot leave"
-        process = self._process
-        assert process is not None, f"{self.name} was never started"
-        assert process.stdin is not None
-        process.stdin.close()
+        self.end_input()
+        if status := self.ended():
+            raise FleetFault(self._last_words(), status)
+
+    def end_input(self) -> None:
+        """It has nothing more to expect, and leaves when it notices."""
+        assert self._process is not None, f"{self.name} was never started"
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def ended(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the end of this life: its exit status, as subprocess has it."""
@@ -211,11 +209,9 @@ class Member:
         assert self._process is not None, f"{self.name} was never started"
         assert self._process.stdin is not None
         self._commands += 1
-        try:
+        with suppress(BrokenPipeError):  # it has just died, which its fate tells
             self._process.stdin.write(msgspec.json.encode(command) + b"\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has just died; that is told by its fate
 
     # --- what it tells
 
@@ -333,7 +329,7 @@ class Fleet:
             if self.proxy is not None:
                 self._do = self._stack.enter_context(in_background(self.proxy))
                 self._write_group_files(self.proxy)
-            self._stack.callback(self._kill_all)
+            self._stack.callback(self.kill)
             for member in self:
                 member.start(injector=self._injector, report_ms=self._report_ms, wait=False)
             for member in self:
@@ -354,19 +350,23 @@ class Fleet:
             member.group_file = self.path.with_name(f"{self.path.stem}-{member.name}.toml")
             member.group_file.write_text(proxy.group_file_for(member.name, text, self.path))
 
-    def _kill_all(self) -> None:
-        """First all of them, then wait: even if we are interrupted, nobody is left."""
-        living = [member for member in self if member.is_up]
-        for member in living:
-            os.kill(member.pid, signal.SIGKILL)
-        for member in living:
-            member.ended()
-
     # --- driving
 
     @property
     def up(self) -> list[Member]:
         return [member for member in self if member.is_up]
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL these at once, or everybody: first all of them, then wait.
+
+        So nobody is left even if we are interrupted while we wait.
+        """
+        doomed = [member for member in self.up if not names or member.name in names]
+        for member in doomed:
+            os.kill(member.pid, signal.SIGKILL)
+        for member in doomed:
+            member.end_input()
+            member.ended()
 
     def on_links(self, action: Callable[[Proxy], T]) -> T:
         """Do something to the links: ``fleet.on_links(lambda links: links["p1", "p2"].cut())``."""
@@ -433,14 +433,11 @@ class Fleet:
             self.on_links(lambda links: links.heal())
         self.wait_for(self.are_linked, "all to be linked", timeout_s)
         is_calm = self._calm_comes(grace_s, timeout_s)
-        up = self.up
-        for member in up:
-            member.dismiss()
-        for member in up:
-            if status := member.ended():
-                raise FleetFault(f"{member.name} did not leave in good order", status)
-            member.fate = "up"
-        self.write_manifest([member.name for member in up], grace_s)
+        settled = [member.name for member in self.up]
+        for name in settled:
+            self[name].leave()
+            self[name].fate = "up"
+        self._write_manifest(settled, grace_s)
         return is_calm
 
     def _calm_comes(self, grace_s: float, timeout_s: float) -> bool:
@@ -456,7 +453,7 @@ class Fleet:
                 return True
         return False
 
-    def write_manifest(self, settled: Sequence[str], grace_s: float) -> None:
+    def _write_manifest(self, settled: Sequence[str], grace_s: float) -> None:
         """The runner's part: what became of everybody, and that these have settled."""
         folder = self.config.trace_folder
         settle(folder, self.config.name, settled, time.time_ns())

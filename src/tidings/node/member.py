@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.core import TidingsError
+from tidings.core import Message, TidingsError
 from tidings.node.group import Group, Replayed, join
 from tidings.node.injector import Injector
 from tidings.node.ledger import Receipt
@@ -159,6 +159,8 @@ class Member:
         self.confirmed = 0
         self.obeyed = 0
         self.notes = {kind: _Notes() for kind in ("sent", "got", "again")}
+        self.unreported: dict[str, Message] = {}
+        """Of each origin the last message that was handed over since the last report."""
         self.latencies: dict[int, int] = {}
         self.receipts: asyncio.Queue[tuple[float, Receipt]] = asyncio.Queue()
         self.talking: dict[asyncio.Task[None], Command] = {}
@@ -247,6 +249,7 @@ class Member:
         got, again = self.notes["got"], self.notes["again"]
         async for message in self.group:
             (again if isinstance(message, Replayed) else got).add(*message.id)
+            self.unreported[message.id.origin] = message
             self.changed.set()
 
     async def _wait_for_receipts(self) -> None:
@@ -270,7 +273,7 @@ class Member:
                     await self.changed.wait()
 
     def tell(self) -> None:
-        """Say what is new, if anything is."""
+        """Say what is new, if anything is; what is reported is processed, and not before."""
         self.changed.clear()
         status = self.group.status()
         state = Report(
@@ -296,6 +299,9 @@ class Member:
         if report.has_news or state != self.last:
             self.last = state
             say(report)
+        for message in self.unreported.values():
+            self.group.processed(message)
+        self.unreported.clear()
 
     def _injected(self) -> dict[str, int]:
         if self.injector is None:
@@ -314,7 +320,7 @@ async def run(asked: argparse.Namespace) -> None:
     injector: Injector[Came] | None = None
     if asked.injector:
         injector = Injector.parse(asked.injector)
-    async with join(asked.name, asked.group, injector=injector) as group:
+    async with join(asked.name, asked.group, acknowledge="explicitly", injector=injector) as group:
         member = Member(group, injector, asked.report_ms / 1e3)
         try:
             await member.take_part()
