@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from real_groups import go, group_file, joined, linked, until
+from real_groups import go, group_file, joined, linked, take, until
 
 import tidings
 from tidings.core import MessageId
@@ -97,5 +97,36 @@ def test_a_program_that_was_killed_learns_the_number_of_its_last_message(tmp_pat
         async with joined(config) as groups:
             receipt = await groups["p1"].broadcast(b"three")
             assert await receipt.stable() == MessageId("p1", 3)
+
+    go(scenario())
+
+
+def test_founders_speak_before_everybody_is_there(tmp_path: Path) -> None:
+    """A majority of a new group is enough, and after a restart of theirs as well."""
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", founding=True) as group:
+            await (await group["p1"].broadcast(b"let us begin")).delivered()
+        async with joined(config, "p1", "p2") as group:
+            await (await group["p2"].broadcast(b"my first words")).delivered()
+            async with joined(config, "p3") as late:
+                assert [one.text for one in await take(late["p3"], 2)] == [
+                    b"let us begin",
+                    b"my first words",
+                ]
+
+    go(scenario())
+
+
+def test_who_has_met_everybody_once_need_not_do_so_after_a_restart(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with joined(config) as group:
+            await linked(group)
+            await (await group["p1"].broadcast(b"hello")).stable()
+        async with joined(config, "p1", "p2") as group:
+            await (await group["p2"].broadcast(b"my first words")).delivered()
 
     go(scenario())

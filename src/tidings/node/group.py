@@ -109,12 +109,14 @@ class Group:
         config: Config,
         acknowledge: Acknowledge,
         listen: bool,
+        founding: bool,
         injector: Injector[Came] | None,
     ) -> None:
         self.name = name
         self.config = config
         self._acknowledge_next = config.durable and acknowledge == "next"
         self._listen = listen
+        self._founding = founding
         self._injector = injector
         self._engine: Engine | None = None
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
@@ -171,7 +173,8 @@ class Group:
         engine.transport = self._transport = self._made_transport(engine, incarnation, life)
         self._ours = [self._tasks.create_task(one) for one in (engine.run(), self._watch())]
         records = recovered.records if recovered is not None else None
-        engine.post(Start(incarnation, records, lossy=self._injector is not None))
+        is_lossy = self._injector is not None
+        engine.post(Start(incarnation, records, founding=self._founding, lossy=is_lossy))
         try:
             self._tell_metrics()
             await self._transport.start(self._tasks)
@@ -501,18 +504,21 @@ def join(
     *,
     acknowledge: Acknowledge = "next",
     listen: bool = True,
+    founding: bool = False,
     injector: Injector[Came] | None = None,
 ) -> Group:
     """Take part in a group as this member: ``async with tidings.join("p1") as group``.
 
     ``acknowledge``: in a durable group a message counts as processed when the next one is asked
     for, or only when ``group.processed`` says so. ``listen=False`` is for programs that only
-    broadcast: nothing is handed over, and everything counts as processed. ``injector`` is for
-    tests: it loses, repeats and reorders what comes over the links.
+    broadcast: nothing is handed over, and everything counts as processed. ``founding`` says that
+    the group is new, so that nobody can remember an earlier life of this member: it may broadcast
+    before it has met everybody. Say so only if it is true. ``injector`` is for tests: it loses,
+    repeats and reorders what comes over the links.
     """
     config = group if isinstance(group, Config) else read_config(Path(group))
     config.check_member(name)
-    return Group(name, config, acknowledge, listen, injector)
+    return Group(name, config, acknowledge, listen, founding, injector)
 
 
 def _choose(label: str, weights: Sequence[int]) -> int:
