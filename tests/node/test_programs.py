@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from real_groups import free_ports, go, group_file, joined, linked, take, traced
 
 from tidings.core import UsageError
 from tidings.node import logs
+from tidings.node.config import new_group_file, parse_config, read_config
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +50,16 @@ class Program:
         async for line in stream:
             lines.append(line.decode().rstrip("\n"))
 
-    def type(self, line: str) -> None:
+    def type(self, line: str | bytes) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.write((line if isinstance(line, bytes) else line.encode()) + b"\n")
 
-    async def says(self, line: str) -> None:
-        await until(lambda: line in self.out, every_s=0.01)
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    async def says(self, line: str, times: int = 1) -> None:
+        await until(lambda: self.out.count(line) >= times, every_s=0.01)
 
     async def ends(self) -> int:
         status = await self.process.wait()
@@ -90,10 +96,15 @@ def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
                 await until(lambda: any("hello, p1" in line for line in p1.out), every_s=0.01)
                 p1.type("hello yourself")
                 await p2.says("p1: hello yourself")
+                assert p2.out[0].startswith("you are p2; /who says who is there, ")
                 p2.type("/who")
                 await p2.says("here: p1; away: nobody")
+                p2.type("/why")
+                await p2.says("everything you said was delivered")
                 p2.type("/why p1#1")
                 await p2.says("p2 has delivered p1#1")
+                p2.type("/why not")
+                await until(lambda: "'not'" in p2.out[-1], every_s=0.01)
                 p2.type("/nonsense")
                 await until(lambda: p2.out[-1].startswith("/who says who"), every_s=0.01)
                 p2.type("/quit")
@@ -115,7 +126,9 @@ def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
     ("words", "status", "line"),
     [
         (("node", "p9"), 64, "tidings: p9 is not in the group; its members: p1"),
-        (("node", "p1", "--group", "nowhere.toml"), 64, "tidings: nowhere.toml: No such file"),
+        (("node", "p1", "--group", "no.toml"), 64, "tidings: no.toml: No such file or directory; "),
+        (("chat", "p1", "--group", "no.toml"), 64, "tidings: no.toml: No such file or directory; "),
+        (("chat", "p9"), 64, "tidings: p9 is not in the group; its members: p1"),
         (("chat", "p1", "--group", "bad.toml"), 65, "tidings: bad.toml:2: members.p1: 1.2.3.4:5"),
         (("node", "p1", "--level", "loud"), 64, "tidings: --level is one of debug, info, "),
         (("node", "p1", "--logs", "loud"), 64, "tidings: Invalid value for '--logs'"),
@@ -130,6 +143,168 @@ def test_what_cannot_be_is_told_in_one_line(
     assert answer.status == status
     assert answer.err.splitlines()[0].startswith(line)
     assert len(answer.err.splitlines()) == 1
+    assert answer.out == "", "it greeted before it looked"
+
+
+def test_a_first_group_file_is_written_once_and_says_what_to_do(
+    tmp_path: Path, tidings: Any
+) -> None:
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        answer = tidings("group", "ada", "bob.2", "--group", "some.toml", "--port", str(port))
+    assert answer.status == 0, answer
+    config = read_config(tmp_path / "some.toml")
+    assert (config.name, config.members) == ("some", ("ada", "bob.2"))
+    ports = [address.port for address in config.addresses.values()]
+    assert port < ports[0] < ports[1], "the port that was taken is left out"
+    text = (tmp_path / "some.toml").read_text()
+    again = tidings("group", "ada", "--group", "some.toml")
+    assert again.status == 64
+    assert again.err == "tidings: some.toml is there already; it stays as it is\n"
+    assert (tmp_path / "some.toml").read_text() == text
+
+
+def test_every_setting_that_a_first_group_file_suggests_exists() -> None:
+    text = new_group_file("some", {"p1": "127.0.0.1:7001"})
+    settings = [line.removeprefix("# ") for line in text.splitlines()]
+    config = parse_config("\n".join(settings), Path("group.toml"))
+    assert (config.durable, config.trace.on, config.retention.messages) == (False, False, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("p1", "p 2"), "tidings: 'p 2' is not a name: letters, digits, _ . -\n"),
+        (("p1", "p1"), "tidings: p1 is there twice\n"),
+        (("p1", "p2", "--port", "65535"), "tidings: there are not 2 free ports from there on\n"),
+    ],
+)
+def test_a_group_that_cannot_be_is_not_written(
+    words: tuple[str, ...], line: str, tmp_path: Path, tidings: Any
+) -> None:
+    answer = tidings("group", *words)
+    assert (answer.status, answer.err) == (64, line)
+    assert not (tmp_path / "group.toml").exists()
+
+
+def test_who_chats_is_told_who_is_there_and_why_nothing_happens(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def scenario() -> None:
+        async with program(tmp_path, "chat", "p1") as chat:
+            await chat.says("here: nobody; away: p2, p3")
+            chat.type("anybody?")
+            await chat.says("waiting: p1 starts with nothing and has yet to meet p2, p3")
+            async with joined(config, "p2", "p3") as others:
+                await chat.says("p1: anybody?")
+                await chat.says("p2 is here")
+                await chat.says("p3 is here")
+                # Killed or gone, it is the same to who is left.
+                assert [message.text for message in await take(others["p2"], 1)] == [b"anybody?"]
+            await chat.says("p2 is away")
+            await chat.says("p3 is away")
+            chat.type("still there?")
+            missing = "1 more of p2, p3 to be known to hold it"
+            await chat.says(f"waiting: p1#2 waits at p1 for {missing}")
+            async with joined(config, "p3"):
+                await chat.says("p3 is here", times=2)
+                await chat.says("p1: still there?")
+            chat.close_input()
+            assert await chat.ends() == 0
+            assert chat.err == []
+
+    go(scenario(), seconds=60)
+
+
+def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path: Path) -> None:
+    group_file(tmp_path, 2, "links.close_ms = 60000")
+    reason = "p1 starts with nothing and has yet to meet p2"
+
+    async def scenario() -> None:
+        async with program(tmp_path, "chat", "p1") as chat:
+            chat.type("anybody?")
+            await chat.says(f"waiting: {reason}")
+            chat.process.send_signal(signal.SIGINT)
+            await chat.says(f"leaving, in 60 s at the latest: {reason}")
+            chat.process.send_signal(signal.SIGINT)
+            assert await chat.ends() == 130
+            lost = f"never broadcast 1 line: {reason}"
+            assert chat.err == [f"tidings: interrupted while leaving, and {lost}"]
+        group_file(tmp_path, 2, "links.close_ms = 10")
+        async with program(tmp_path, "chat", "p1") as chat:
+            chat.type("anybody?")
+            await chat.says(f"waiting: {reason}")
+            chat.close_input()
+            assert await chat.ends() == 69
+            assert chat.err == [f"tidings: p1 has left, and {lost}"]
+
+    go(scenario(), seconds=60)
+
+
+def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Path) -> None:
+    group_file(tmp_path, 1, "limits.text_bytes = 10")
+
+    async def scenario() -> None:
+        async with program(tmp_path, "node", "p1", "--level", "warning") as p1:
+            for line in ("one", "much too long", b"\xff", "\x1b[2J", "/quit", "", "tab\tüñ"):
+                p1.type(line)
+            p1.close_input()
+            await p1.says("p1#6 tab\tüñ")
+            shown = ["one", r"\xff", r"\x1b[2J", "/quit", "", "tab\tüñ"]
+            assert p1.out == [f"p1#{number} {text}" for number, text in enumerate(shown, 1)]
+            told = "not broadcast: a text of 13 bytes; 10 is the limit (text_bytes)"
+            assert p1.err == [f"p1: {told}"]
+            p1.process.send_signal(signal.SIGINT)
+            assert await p1.ends() == 0
+
+    go(scenario(), seconds=30)
+
+
+def test_a_line_that_finds_the_log_full_waits_until_there_is_room(tmp_path: Path) -> None:
+    lines = ("limits.log_bytes = 8000", "limits.segment_bytes = 2000", "limits.window = 10")
+    config = group_file(tmp_path, 2, *lines)
+
+    async def scenario() -> None:
+        async with program(tmp_path, "node", "p1", "--level", "warning") as p1:
+            async with joined(config, "p2"):
+                p1.type("first")
+                await p1.says("p1#1 first")
+            for number in range(2, 101):
+                p1.type(f"{number} ".ljust(100, "."))
+            await until(lambda: any("the log of p1 is full" in line for line in p1.err), 0.01)
+            assert len(p1.out) < 100
+            async with joined(config, "p2"):
+                await until(lambda: p1.out[-1].startswith("p1#100 100 "), every_s=0.01)
+            assert len(p1.out) == 100
+
+    go(scenario(), seconds=60)
+
+
+def test_a_node_whose_reader_goes_away_ends_like_any_program(tmp_path: Path) -> None:
+    group_file(tmp_path, 1)
+    command = f"{Path(sys.executable).with_name('tidings')} node p1 --level error"
+
+    async def scenario() -> None:
+        shell = await asyncio.create_subprocess_exec(
+            *("bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"),
+            cwd=tmp_path,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        assert shell.stderr is not None
+        shell.stdin.write(b"one\n")
+        assert await shell.stdout.readline() == b"p1#1 one\n"
+        ending = asyncio.create_task(shell.wait())
+        while not ending.done():  # head ends after its line, sooner or later
+            shell.stdin.write(b"more\n")
+            await asyncio.wait([ending], timeout=0.02)
+        assert await shell.stderr.read() == b""
+        assert ending.result() == 141
+
+    go(scenario(), seconds=30)
 
 
 def test_a_second_node_of_the_same_member_ends_at_once(tmp_path: Path) -> None:
@@ -172,10 +347,11 @@ def test_logs_can_be_json(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with program(tmp_path, "node", "p1", "--logs", "json") as p1:
-            await until(lambda: bool(p1.err), every_s=0.01)
-            line = msgspec.json.decode(p1.err[0])
-            assert (line["member"], line["event"], line["peer"]) == ("p1", "no link", "p2")
-            assert line["reason"] == "cannot be reached: Connection refused"
+            await until(lambda: len(p1.err) >= 2, every_s=0.01)
+            first, second = (msgspec.json.decode(line) for line in p1.err[:2])
+            assert (first["member"], first["event"], first["group"]) == ("p1", "joined", "chat")
+            assert (second["event"], second["peer"]) == ("no link", "p2")
+            assert second["reason"] == "cannot be reached: Connection refused"
 
     go(scenario(), seconds=30)
 

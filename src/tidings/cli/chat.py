@@ -1,5 +1,6 @@
 """``tidings chat``: talk in a group, line by line."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,44 +9,88 @@ from tidings.cli.node import GroupFile, Member, again, text_of
 from tidings.core import Message, TidingsError
 
 if TYPE_CHECKING:
-    from tidings.node.group import Group
+    from tidings.node.group import Group, Status
 
-HELP = "/who says who is there, /why p3#17 what a message waits for, /quit leaves"
+HELP = "/who says who is there, /why what your words wait for, /quit leaves"
+TOLD_OTHERWISE = ("cannot be reached", "broadcasts are stuck", "left in haste", "stopped")
+"""Log lines about what the chat says in its own words."""
 
 
 @app.command(epilog="Example: tidings chat p1 --group group.toml")
 def chat(member: Member, group: GroupFile = Path("group.toml")) -> None:
     """Talk in a group: what you type is broadcast, what anybody says is printed.
 
-    /who says who is there, /why p3#17 what a message waits for, /quit leaves.
+    /who says who is there, /why what your words wait for (/why bob#3: what that message waits
+    for), /quit leaves; so do Ctrl-D and Ctrl-C.
+
+    To try it, tidings group alice bob carol; then, each in a terminal of its own, tidings chat
+    alice, tidings chat bob, tidings chat carol.
     """
     # Imported late: the other commands need no network.
     from tidings.node import terminal
+    from tidings.node.config import read_config
     from tidings.node.logs import configure
 
     configure("console", "WARNING")
-    say(f"you are {member}; {HELP}")
-    terminal.run(member, str(group), _show, _obey, stay=False)
+    for handler in logging.getLogger("tidings.node").handlers:
+        handler.addFilter(_is_for_people)
+    terminal.run(member, read_config(group), _Chat(), stay=False)
 
 
-def _show(message: Message) -> None:
-    say(f"{message.id.origin}{again(message)}: {text_of(message)}")
+def _is_for_people(record: logging.LogRecord) -> bool:
+    return not any(words in record.getMessage() for words in TOLD_OTHERWISE)
 
 
-def _obey(group: "Group", line: str) -> bool:
-    """Whether the line was for us and not for the group."""
-    command, _, rest = line.partition(" ")
-    if command == "/who":
-        status = group.status()
-        away = [one for one in status.members if one not in (*status.linked, status.member)]
-        say(f"here: {', '.join(status.linked) or 'nobody'}; away: {', '.join(away) or 'nobody'}")
-        if status.refusal:
-            say(status.refusal)
-    elif command == "/why":
-        try:
-            say(group.why(rest.strip()))
-        except TidingsError as error:
-            say(str(error))
-    elif command.startswith("/"):
-        say(HELP)
-    return not line or line.startswith("/")
+class _Chat:
+    """Who is there, who says what, and why nothing happens when nothing does."""
+
+    def __init__(self) -> None:
+        self._status: Status | None = None
+        self._waits = ""
+
+    def joined(self, group: "Group") -> None:
+        say(f"you are {group.name}; {HELP}")
+
+    def show(self, message: Message) -> None:
+        say(f"{message.id.origin}{again(message)}: {text_of(message)}")
+
+    def look(self, status: "Status") -> None:
+        before, self._status = self._status, status
+        if before is None:
+            say(_presence(status))
+        else:
+            for one in status.members:
+                if (one in status.linked) != (one in before.linked):
+                    say(f"{one} is {'here' if one in status.linked else 'away'}")
+        waits = status.refusal or status.stuck
+        if waits and waits != self._waits:
+            say(f"waiting: {waits}")
+        self._waits = waits
+
+    def obey(self, group: "Group", line: bytes) -> bool:
+        """Whether the line was for us and not for the group."""
+        command, _, rest = line.decode("utf-8", "replace").partition(" ")
+        if command == "/quit":
+            raise EOFError
+        if command == "/who":
+            say(_presence(group.status()))
+        elif command == "/why":
+            say(_why(group, rest.strip()))
+        elif command.startswith("/"):
+            say(HELP)
+        return not line or command.startswith("/")
+
+    def tell(self, what: str) -> None:
+        say(what)
+
+
+def _presence(status: "Status") -> str:
+    away = [one for one in status.members if one not in (*status.linked, status.member)]
+    return f"here: {', '.join(status.linked) or 'nobody'}; away: {', '.join(away) or 'nobody'}"
+
+
+def _why(group: "Group", asked: str) -> str:
+    try:
+        return group.why(asked or None) or "everything you said was delivered"
+    except TidingsError as error:
+        return str(error)

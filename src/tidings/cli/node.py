@@ -1,5 +1,9 @@
-"""``tidings node``: one member of a group, as a program for pipes and services."""
+"""``tidings node``: one member of a group, as a program for pipes and services; and a first group.
 
+``tidings group`` writes the file that all members need.
+"""
+
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -7,15 +11,63 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, app
-from tidings.core import Message, UsageError
+from tidings.cli.common import AsJson, app, say
+from tidings.core import Message, UsageError, is_name
 
 if TYPE_CHECKING:
-    from tidings.node.group import Group
+    from tidings.node.group import Group, Status
 
 Member = Annotated[str, typer.Argument(help="Which member of the group this is.")]
 LEVELS = ("debug", "info", "warning", "error")
 GroupFile = Annotated[Path, typer.Option("--group", help="The group file, the same for all.")]
+CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}
+"""What a text may not do to a terminal, and how it is shown instead."""
+
+
+@app.command("group", epilog="Example: tidings group alice bob carol --group friends.toml")
+def new_group(
+    members: Annotated[list[str], typer.Argument(help="The names of all members.")],
+    group: GroupFile = Path("group.toml"),
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The first port; taken ones are left out.")
+    ] = 7001,
+) -> None:
+    """Write a first group file, for members on this machine.
+
+    Then, each in a terminal of its own: tidings chat alice, tidings chat bob, tidings chat carol.
+    What else can stand in the file: docs/node.md.
+    """
+    # Imported late: the other commands need no network.
+    from tidings.node.config import new_group_file
+
+    for member in members:
+        if not is_name(member):
+            raise UsageError(f"{member!r} is not a name: letters, digits, _ . -")
+        if members.count(member) > 1:
+            raise UsageError(f"{member} is there twice")
+    addresses = dict(zip(members, _free_addresses(len(members), port), strict=True))
+    text = new_group_file(group.stem if is_name(group.stem) else "group", addresses)
+    try:
+        with group.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{group} is there already; it stays as it is") from None
+    say(f"{group}: " + ", ".join(f"{member} on {address}" for member, address in addresses.items()))
+
+
+def _free_addresses(count: int, port: int) -> list[str]:
+    """So many ports from this one on that nobody listens on at the moment."""
+    found: list[str] = []
+    while len(found) < count:
+        if port > 65535:
+            raise UsageError(f"there are not {count} free ports from there on")
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            found.append(f"127.0.0.1:{port}")
+        except OSError:
+            pass
+        port += 1
+    return found
 
 
 @app.command(epilog="Example: tidings node p1 --group group.toml")
@@ -31,37 +83,71 @@ def node(
     """Run one member: each line of input is broadcast, each delivery is a line of output.
 
     A delivery counts as processed once its line is written. SIGTERM and Ctrl-C leave the group
-    in good order; so does nothing else, least of all the end of the input.
+    in good order, the second one at once; the end of the input does not. In a pipe:
+    tail -f app.log | tidings node p1 --json > all.jsonl
+
+    The group file is written by: tidings group p1 p2 p3
     """
     # Imported late: the other commands need no network.
     from tidings.node import terminal
+    from tidings.node.config import read_config
     from tidings.node.logs import configure
 
     if level not in LEVELS:
         raise UsageError(f"--level is one of {', '.join(LEVELS)}, not {level!r}")
     configure(logs, level.upper())
-    terminal.run(member, str(group), _show_json if as_json else _show, _obey, stay=True)
+    terminal.run(member, read_config(group), _Pipe(member, as_json), stay=True)
 
 
-def _show(message: Message) -> None:
-    sys.stdout.write(f"{message.id}{again(message)} {text_of(message)}\n")
-    sys.stdout.flush()
+class _Pipe:
+    """Deliveries on standard output, everything else in the log."""
+
+    def __init__(self, member: str, as_json: bool) -> None:
+        from tidings.node.logs import get_logger
+
+        self._logger = get_logger(member=member)
+        self._line = _json_line if as_json else _line
+
+    def joined(self, group: "Group") -> None:
+        config = group.config
+        address = str(config.addresses[group.name])
+        self._logger.info("joined", group=config.name, address=address)
+
+    def show(self, message: Message) -> None:
+        try:
+            sys.stdout.write(self._line(message))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise BrokenPipeError from None  # one with a number Typer would make a status 1 of
+
+    def obey(self, group: "Group", line: bytes) -> bool:
+        return False
+
+    def look(self, status: "Status") -> None:
+        pass
+
+    def tell(self, what: str) -> None:
+        self._logger.warning(what)
 
 
-def _show_json(message: Message) -> None:
+def _line(message: Message) -> str:
+    return f"{message.id}{again(message)} {text_of(message)}\n"
+
+
+def _json_line(message: Message) -> str:
     origin, seq = message.id
     told = {
         "origin": origin,
         "seq": seq,
-        "text": text_of(message),
+        "text": message.text.decode("utf-8", "backslashreplace"),
         "again": bool(again(message)),
     }
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
-    sys.stdout.flush()
+    return msgspec.json.encode(told).decode() + "\n"
 
 
 def text_of(message: Message) -> str:
-    return message.text.decode("utf-8", "backslashreplace")
+    """On one line, and without anything that would move the cursor."""
+    return message.text.decode("utf-8", "backslashreplace").translate(CONTROL)
 
 
 def again(message: Message) -> str:
@@ -69,7 +155,3 @@ def again(message: Message) -> str:
     from tidings.node.group import Replayed
 
     return " (again)" if isinstance(message, Replayed) else ""
-
-
-def _obey(group: "Group", line: str) -> bool:
-    return False

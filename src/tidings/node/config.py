@@ -165,9 +165,35 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return factory(self.protocol, self.options | given)(name, self.members, choose)
 
 
+def new_group_file(name: str, addresses: Mapping[str, str]) -> str:
+    """The text of a first group file, with what one is likely to change as comments."""
+    keys = {one: one if re.fullmatch("[A-Za-z0-9_-]+", one) else f'"{one}"' for one in addresses}
+    members = "\n".join(f'{keys[one]} = "{address}"' for one, address in addresses.items())
+    return FIRST_FILE.format(name=name, members=members)
+
+
+FIRST_FILE = """\
+name = "{name}"
+# durable = false        # nothing on disk: who dies cannot come back
+# data = "data"          # where the logs are, relative to this file
+
+[members]                # on this machine only, until members can prove who they are
+{members}
+
+# [retention]            # keep so much of what every member has, for group.history()
+# messages = 1000000
+
+# [trace]                # what happened, for tidings audit
+# on = false
+"""
+
+
 def read_config(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as fault:
+        words = f"{path}: {fault.strerror}; tidings group p1 p2 p3 makes one for three members"
+        raise UsageError(words) from None
     except OSError as fault:
         raise UsageError(f"{path}: {fault.strerror}") from None
     except UnicodeDecodeError as fault:
