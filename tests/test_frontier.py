@@ -69,6 +69,7 @@ from tidings.protocols.frontier_packets import (
 from tidings.simulator import Plan, World, choices, until_quiet, walk
 from tidings.simulator.script import Script
 from tidings.spec import Value, judge
+from tidings.trace import Run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "frontier.md").read_text(encoding="utf-8")
@@ -726,6 +727,73 @@ def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: P
     assert effects == [Send(("p1", "p3"), Refusal("p2", reason)), Halt(reason)]
     p1 = process("p1", 3)
     assert p1.step(Receive("p2", Refusal("p2", reason))) == [Reject("p2", reason)]
+
+
+# --- crossings
+
+
+def played(protocol: str, scenario: str) -> Run:
+    script = Script("test")
+    script.command(f"protocol {protocol}")
+    for line in scenario.strip().splitlines():
+        script.command(line.strip())
+    return script.run()
+
+
+def assert_all_hold(run: Run) -> None:
+    assert {
+        verdict.guarantee for verdict in judge(run) if verdict.value is not Value.HOLDS
+    } == set()
+
+
+def test_a_state_that_crosses_what_became_stable_meanwhile_is_answered() -> None:
+    """p2 said after its restart what it holds; the others hear that late, and know better by then.
+
+    p1, the only one that would have told p2, dies, and its words to p2 are lost.
+    """
+    others = [f"p{number}" for number in (3, 4, 5)]
+    meanwhile = [
+        f"receive {words}"
+        for one in others
+        for words in (f"{one}->p2 state", f"p1->{one} data", f"{one}->p1 holding")
+    ]
+    run = played(
+        "frontier mode=origin",
+        "\n".join(
+            [
+                "group p1 p2 p3 p4 p5",
+                "broadcast p1 hello",
+                "receive p1->p2",
+                "receive p2->p1",
+                "crash p2",
+                "recover p2",
+                *meanwhile,
+                *(f"receive p1->{one} commit" for one in others),
+                "crash p1 losing p1->p2 state, p1->p2 commit",
+                "settle",
+            ]
+        ),
+    )
+    assert_all_hold(run)
+
+
+def test_on_lossy_links_everybody_is_asked_before_anybody_is_asked_again() -> None:
+    """p1 is dead; asking it over and over would never bring the turn of p2, the origin."""
+    run = played(
+        "frontier",
+        """
+        group p1 p2 p3
+        links lossy
+        broadcast p2 hello
+        receive p2->p1
+        drop p2->p3
+        receive p1->p3
+        receive p1->p2
+        crash p1
+        settle
+        """,
+    )
+    assert_all_hold(run)
 
 
 # --- limits

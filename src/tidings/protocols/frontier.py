@@ -458,13 +458,16 @@ class Frontier(Knowledge):
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
         theirs = zip(self.members, state.held, state.safe, state.stable, state.yours, strict=True)
+        unsure = []
         for origin, held, safe, stable, mine in theirs:
             turn.lost_disk |= mine > self.held[origin]
             self._know(sender, origin, held, turn)
             self._commit(origin, safe, stable, turn)
-            waits = held > max(stable, self.stable[origin]) and origin not in (sender, self.me)
-            if self.mode == "origin" and waits:
-                self._remember_asked(origin, held)
+            if held > stable and origin != sender:
+                unsure.append(MessageId(origin, held))
+        if self.mode == "origin":
+            # It will not ask again, and may have said this before we were told what is stable.
+            self._answer(sender, Upto(some=tuple(unsure)), turn)
         self._meet(sender, turn)
         if state.asks:
             self._count(turn)
@@ -511,7 +514,8 @@ class Frontier(Knowledge):
         for peer in self._behind():
             self._say((peer,), self._state_for(peer, asks=True), turn)
         self.doublings = min(self.doublings + 1, MOST_DOUBLINGS)
-        self.asked.clear()
+        # Who did not answer may not have heard; but first come those who were not asked at all.
+        self.asked = {one: asked for one, asked in self.asked.items() if self._helpers(one)}
 
     # --- starting, coming back, being refused
 
