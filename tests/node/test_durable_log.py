@@ -334,6 +334,15 @@ def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) 
     log.close()
 
 
+def test_the_first_message_is_read_back_although_others_overtook_it(log: Log) -> None:
+    """Two megabytes that came before the first message stand before it in the log, too."""
+    for seq in (*range(2, 22), 1):
+        log.commit((stored(seq, os.urandom(100_000)),), b"", {"p1": (seq, seq)}, messages=1)
+    read = [one.batch.id.seq for one in log.recall("p1", 1, 21) if isinstance(one, Stored)]
+    assert {1, 2, 3, 4, 5, 6} <= set(read)
+    assert len(read) < 21, "not all at once"
+
+
 def test_what_is_read_back_and_was_damaged_meanwhile_is_noticed(log: Log, tmp_path: Path) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     file = tmp_path / "00000001.log"

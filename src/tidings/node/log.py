@@ -248,14 +248,25 @@ class Log:
         )
 
     def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
-        """The records about these messages, or the first of them if they are many."""
+        """The records about these messages, or the first of them if they are many.
+
+        What overtook its predecessors stands before them; so whatever may hold the first one is
+        read in any case.
+        """
+        pages = [
+            (not page.has(origin, first, first), page.held[origin], number, page, segment)
+            for number, segment in enumerate(self._segments)
+            for page in segment.pages
+            if page.has(origin, first, last)
+        ]
+        pages.sort(key=lambda one: one[:3])
         records: list[Any] = []
         size = 0
-        for segment in self._segments:
-            for page in segment.pages:
-                if page.has(origin, first, last) and size < RECALL_BYTES:
-                    size += page.end - page.start
-                    records += self._read_page(segment, page)
+        for lacks_first, _, _, page, segment in pages:
+            if lacks_first and size >= RECALL_BYTES:
+                break
+            size += page.end - page.start
+            records += self._read_page(segment, page)
         return tuple(records)
 
     def _read_page(self, segment: Segment, page: Page) -> Iterator[Any]:
