@@ -322,6 +322,8 @@ class End(asyncio.Protocol):
     def say(self, data: memoryview) -> None:
         assert self.transport is not None, "bytes for nobody"
         self.transport.write(data)
+        if self.transport.is_closing():
+            self.can_take = False  # it is gone; asyncio tells so a turn later
 
     def end(self) -> None:
         """Say that nothing more will come."""
