@@ -1,0 +1,14 @@
+"""A minute of what ``make soak ROOM=node`` does for half an hour."""
+
+from pathlib import Path
+from typing import Any
+
+from storm import assert_everything_happened, assert_nothing_is_lost_or_repeated, rage
+from tidings.pipeline import audit
+
+
+def test_a_minute_of_every_fault_loses_and_repeats_nothing(tmp_path: Path, spark: Any) -> None:
+    outcome = rage(tmp_path, seconds=60, seed=7, tell=print)
+    (verdicts,) = audit(spark, tmp_path / "trace").verdicts.values()
+    assert_nothing_is_lost_or_repeated(outcome, verdicts)
+    assert_everything_happened(outcome)

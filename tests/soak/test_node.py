@@ -1,0 +1,30 @@
+"""Five durable nodes in a storm for half an hour, at 2,000 broadcasts per second, then the audit.
+
+``TIDINGS_SOAK_S=300 make soak ROOM=node`` for five minutes, ``TIDINGS_SOAK_SEED=7`` for another
+storm.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storm import assert_everything_happened, assert_nothing_is_lost_or_repeated, rage
+from tidings.pipeline import audit
+
+SECONDS = float(os.environ.get("TIDINGS_SOAK_S", 1_800))
+SEED = int(os.environ.get("TIDINGS_SOAK_SEED", 6))
+
+
+def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tell(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n{line}", end="", flush=True)
+
+    outcome = rage(tmp_path, SECONDS, SEED, tell)
+    (verdicts,) = audit(spark, tmp_path / "trace", progress=tell).verdicts.values()
+    assert_nothing_is_lost_or_repeated(outcome, verdicts)
+    assert_everything_happened(outcome)
