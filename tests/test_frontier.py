@@ -45,7 +45,7 @@ from tidings.lab.compare import BOUNDS, Contender, measure
 from tidings.lab.compare import SIZES as SIZES_TOLD
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
-from tidings.protocols.frontier_log import PUSH_BYTES
+from tidings.protocols.frontier_log import MOST_EARLY, PUSH_BYTES
 from tidings.protocols.frontier_packets import (
     Admitted,
     Asking,
@@ -727,6 +727,108 @@ def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: P
     assert effects == [Send(("p1", "p3"), Refusal("p2", reason)), Halt(reason)]
     p1 = process("p1", 3)
     assert p1.step(Receive("p2", Refusal("p2", reason))) == [Reject("p2", reason)]
+
+
+# --- what reviewers found
+
+
+def test_what_is_kept_is_kept_for_whoever_lacks_it_whatever_else_that_one_holds() -> None:
+    p1 = process("p1", 3, log_limit=2)
+    p1.step(Broadcast((b"a", b"b")))
+    p1.step(Receive("p2", Holding(some("p1#2", "p3#2"))))
+    assert p1.why_not() == "the log of p1 is full: it keeps 2 messages for p3"
+
+
+def test_what_waits_for_its_causes_is_kept_for_ourselves() -> None:
+    p1 = process("p1", 3, log_limit=1)
+    p1.step(Receive("p2", data("p2#1", "x", causes=some("p3#1"))))
+    p1.step(Receive("p3", Holding(some("p2#1"))))
+    reason = "the log of p1 is full: it keeps 1 messages for p1, which cannot deliver them yet"
+    assert p1.why_not() == reason
+
+
+@pytest.mark.parametrize("limit", [{"window": 2}, {"log_limit": 2}])
+def test_more_at_once_than_any_limit_allows_is_refused_as_such(limit: dict[str, int]) -> None:
+    p1 = process("p1", 3, **limit)
+    (refused,) = p1.step(Broadcast((b"a", b"b", b"c")))
+    assert refused == Refuse("3 messages at once are too many: 2 is the limit")
+    assert the_only(Accept, p1.step(Broadcast((b"a", b"b"))))
+
+
+def test_several_at_once_count_one_by_one_against_the_log() -> None:
+    p1 = process("p1", 3, log_limit=3)
+    p1.step(Broadcast((b"a", b"b")))
+    assert the_only(Refuse, p1.step(Broadcast((b"c", b"d"))))
+    assert the_only(Accept, p1.step(Broadcast((b"c",))))
+
+
+def test_who_cannot_be_reached_is_not_said_to_help() -> None:
+    p1 = process("p1", 3)
+    p1.step(Receive("p2", Holding(some("p2#1"))))
+    wanted = MessageId("p2", 1)
+    assert p1.why(wanted) == "p1 does not hold p2#1; p2 could supply it"
+    p1.step(LinkDown("p2"))
+    assert p1.why(wanted) == "p1 does not hold p2#1; p2 could, but cannot be reached"
+    assert sent(p1.step(Timeout("pull"))) == [], "nor asked"
+    p1.step(LinkUp("p2", 9))
+    assert p1.why(wanted) == "p1 does not hold p2#1; p2 could, but cannot be reached"
+
+
+def test_the_refused_are_not_waited_for() -> None:
+    p1 = process("p1", 5)
+    p1.step(Broadcast((b"a",)))
+    p1.step(LinkUp("p2", 9))
+    reason = "p1#1 waits at p1 for 2 more of p3, p4, p5 to be known to hold it"
+    assert p1.why(MessageId("p1", 1)) == reason
+
+
+def test_numbers_begin_with_one() -> None:
+    assert process("p1", 3).why(MessageId("p2", 0)) == "there is no p2#0: numbers begin with 1"
+
+
+def test_only_of_members_something_can_be_processed() -> None:
+    with pytest.raises(UsageError, match="p9 is not a member"):
+        process("p1", 3, confirmed=True).step(Processed({"p9": 1}))
+
+
+def test_nobody_asks_about_what_is_younger_than_the_timer() -> None:
+    """In a stream something is always not yet stable; only what has waited is asked about."""
+    p2 = process("p2", 5, mode="origin")
+    assert timers(p2.step(Receive("p1", data("p1#1", "a"))))["ask"] == 200
+    p2.step(Receive("p1", data("p1#2", "b")))
+    p2.step(Receive("p1", Commit((Known("p1", 1, 1),))))
+    effects = p2.step(Timeout("ask"))
+    assert sent(effects) == []
+    assert timers(effects)["ask"] == 200
+    ((to, packet),) = sent(p2.step(Timeout("ask")))
+    assert (to, packet) == (("p1", "p3", "p4", "p5"), Asking(some("p1#2")))
+
+
+def test_the_message_that_closes_the_gap_is_kept_however_much_waits_for_it() -> None:
+    p2 = process("p2", 3)
+    many = tuple(b"x" for _ in range(MOST_EARLY))
+    p2.step(Receive("p1", Data(Batch(MessageId("p1", 2), many))))
+    p2.step(Receive("p1", data(f"p1#{MOST_EARLY + 3}", "too much")))
+    assert len(p2.early["p1"]) == MOST_EARLY
+    p2.step(Receive("p1", data("p1#1", "at last")))
+    assert p2.held["p1"] == MOST_EARLY + 1
+
+
+def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
+    encode = msgspec.msgpack.Encoder().encode
+    empty = process("p1", 3, window=10**9)
+    empty.step(Broadcast((b"",) * 100_000))
+    talk = process("p1", 8, window=10**9, mode="all", batch_ms=0)
+    for seq in range(1, 5_001):
+        held = some(f"p2#{seq}")
+        talk.step(Receive("p2", data(f"p2#{seq}", "ok", held=some(f"p1#{seq - 1}"))))
+        for peer in ("p3", "p4"):
+            talk.step(Receive(peer, Holding(held)))
+        talk.step(Broadcast((b"ok",)))
+    for chatty in (empty, talk):
+        ((_, push),) = sent(chatty.step(Receive("p3", Pull((Range("p1", 1, 10**9),)))))
+        assert len(encode(push)) <= PUSH_BYTES
+        assert sum(len(batch.texts) for batch in push.batches) > 1_000, "but not too small"
 
 
 # --- crossings

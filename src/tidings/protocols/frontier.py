@@ -151,6 +151,8 @@ class Frontier(Knowledge):
         """What was delivered when this process last broadcast."""
         self.told = dict(nothing_of_others)
         """What everybody was told to be held here; in mode origin, or is known to be stable."""
+        self.waiting: dict[str, int] = {}
+        """origin: what was held, and not told, when the ask timer was set."""
         self.heard: dict[str, int] = {}
         """origin: up to where somebody asked who holds it, and was not answered yet."""
         self.committed = (0, 0)
@@ -159,7 +161,6 @@ class Frontier(Knowledge):
         """Of what is missing: who was asked for it."""
         self.timers: set[str] = set()
         self.doublings = 0
-        self.down: set[str] = set()
         self.strangers: set[str] = set()
         """Who might remember an earlier life of this process, which must not broadcast yet."""
 
@@ -231,6 +232,9 @@ class Frontier(Knowledge):
         """Why so many messages cannot be broadcast now; empty if they can."""
         if self.strangers:
             return f"{self.me} starts with nothing and has yet to meet {named(self.strangers)}"
+        most = min(self.window, self.log_limit)
+        if count > most:
+            return f"{count} messages at once are too many: {most} is the limit"
         unsafe = self.held[self.me] + count - self.safe[self.me]
         if unsafe > self.window:
             return (
@@ -243,13 +247,17 @@ class Frontier(Knowledge):
         return ""
 
     def _last(self) -> str:
-        """For whom most is kept: the member that holds least, or one's own application."""
+        """For whom most is kept: the member that lacks most, or this process itself."""
         lack = {
-            peer: sum(self.held.values()) - sum(self._holding(peer).values())
+            peer: sum(max(0, count - self._held_by(peer, one)) for one, count in self.held.items())
             for peer in self.others
         }
         last = max(self.others, key=lambda peer: lack[peer], default=self.me)
-        return last if lack.get(last, 0) > 0 else "the application, which has not taken them"
+        if lack.get(last, 0) > 0:
+            return last
+        if self.confirmed and self.delivered != self.taken:
+            return "the application, which has not taken them"
+        return f"{self.me}, which cannot deliver them yet"
 
     def _hold(self, batch: Batch, turn: Turn) -> None:
         origin, before = batch.id.origin, self.held[batch.id.origin]
@@ -270,6 +278,8 @@ class Frontier(Knowledge):
         if not self.confirmed:
             return
         for origin, count in taken.items():
+            if origin not in self.taken:
+                raise UsageError(f"{origin} is not a member")
             if self.taken[origin] < min(count, self.delivered[origin]):
                 self.taken[origin] = min(count, self.delivered[origin])
                 turn.touched[origin] = None
@@ -312,7 +322,10 @@ class Frontier(Knowledge):
             # The question can be spared: all hold it, and nobody waits to hear it from us.
             if self.held[origin] <= self.stable[origin] and origin not in self.heard:
                 self.told[origin] = self.held[origin]
-        self._want_timer("ask", bool(self._untold()), ASK_MS, turn)
+        news = self._untold()
+        if news and "ask" not in self.timers:
+            self.waiting = {origin: self.held[origin] for origin in news}
+        self._want_timer("ask", bool(news), ASK_MS, turn)
 
     def _tell_what_is_safe(self, turn: Turn) -> None:
         now = (self.safe[self.me], self.stable[self.me])
@@ -328,11 +341,16 @@ class Frontier(Knowledge):
         self._want_timer("commit", False, COMMIT_MS, turn)
 
     def _ask_all(self, turn: Turn) -> None:
-        news = self._untold()
-        if news:
-            held = tuple(sorted(MessageId(origin, self.held[origin]) for origin in news))
+        """About what has waited since the timer was set; the rest may wait once more."""
+        overdue = [
+            origin
+            for origin in self._untold()
+            if origin in self.heard or self.waiting.get(origin, 0) > self.stable[origin]
+        ]
+        if overdue:
+            held = tuple(sorted(MessageId(origin, self.held[origin]) for origin in overdue))
             self._say(self.others, Asking(Upto(some=held)), turn)
-        for origin in news:
+        for origin in overdue:
             self.told[origin] = self.held[origin]
             if self.heard.get(origin, 0) <= self.held[origin]:
                 self.heard.pop(origin, None)
@@ -393,6 +411,9 @@ class Frontier(Knowledge):
         ]
         return [peer for peer in holders if peer != origin] or holders
 
+    def _may_be_asked_again(self, peer: str) -> None:
+        self.asked = {one: rest for one, asked in self.asked.items() if (rest := asked - {peer})}
+
     def _wanted(self, origin: str, holder: str) -> Range:
         held, gap = self.held[origin], self._gap(origin)
         last = self._held_by(holder, origin)
@@ -442,7 +463,7 @@ class Frontier(Knowledge):
             self._reject(peer, _lost_its_disk(peer), turn)
             self._refuse(peer, turn)
             return
-        self.asked = {one: rest for one, asked in self.asked.items() if (rest := asked - {peer})}
+        self._may_be_asked_again(peer)
         # It does the same, so neither needs an answer.
         self._say((peer,), self._state_for(peer, asks=False), turn)
 
@@ -470,6 +491,8 @@ class Frontier(Knowledge):
             self._answer(sender, Upto(some=tuple(unsure)), turn)
         self._meet(sender, turn)
         if state.asks:
+            # On lossy links: what we asked it for, or its answer, may be lost.
+            self._may_be_asked_again(sender)
             self._count(turn)
             self._complete(sender, state, turn)
 
@@ -514,8 +537,6 @@ class Frontier(Knowledge):
         for peer in self._behind():
             self._say((peer,), self._state_for(peer, asks=True), turn)
         self.doublings = min(self.doublings + 1, MOST_DOUBLINGS)
-        # Who did not answer may not have heard; but first come those who were not asked at all.
-        self.asked = {one: asked for one, asked in self.asked.items() if self._helpers(one)}
 
     # --- starting, coming back, being refused
 

@@ -88,7 +88,9 @@ class Knowledge(Log):
         self.safe = dict(nothing)
         self.stable = dict(nothing)
         self.refused: set[str] = set()
-        """Who came back as somebody else, and counts no more."""
+        """Who came back as somebody else, and is not listened to: as good as crashed."""
+        self.down: set[str] = set()
+        """Whose links are down."""
 
     def _held_by(self, member: str, origin: str) -> int:
         return self.known[member].get(origin, self.stable[origin])
@@ -151,6 +153,8 @@ class Knowledge(Log):
         origin, seq = message
         if origin not in self.held:
             return f"{origin} is not a member"
+        if seq < 1:
+            return f"there is no {message}: numbers begin with 1"
         if seq <= self.delivered[origin]:
             return f"{self.me} has delivered {message}"
         if seq > self.held[origin]:
@@ -158,7 +162,8 @@ class Knowledge(Log):
         reasons = []
         if seq > self.safe[origin]:
             holders = [self.me, *(p for p in self.others if self._held_by(p, origin) >= seq)]
-            rest = [member for member in self.members if member not in holders]
+            counted = {*holders, *self.refused}
+            rest = [member for member in self.members if member not in counted]
             missing = self.quorum - len(holders)
             reasons.append(f"{missing} more of {named(rest)} to be known to hold it")
         if seq > self.delivered[origin] + 1:
@@ -169,8 +174,14 @@ class Knowledge(Log):
 
     def _why_not_held(self, message: MessageId) -> str:
         origin, seq = message
-        holders = [peer for peer in self.others if self._held_by(peer, origin) >= seq]
-        who = f"{named(holders)} could supply it" if holders else "nobody is known to hold it"
+        holders = {peer for peer in self.others if self._held_by(peer, origin) >= seq}
+        within_reach = holders - self.down - self.refused
+        if within_reach:
+            who = f"{named(within_reach)} could supply it"
+        elif holders:
+            who = f"{named(holders)} could, but cannot be reached"
+        else:
+            who = "nobody is known to hold it"
         if seq in self.early[origin]:
             first = MessageId(origin, self.held[origin] + 1)
             return f"{message} waits at {self.me} for {first} to arrive first"

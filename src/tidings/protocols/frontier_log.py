@@ -28,7 +28,9 @@ MOST_EARLY = 10_000
 
 
 PUSH_BYTES = 256 * 1024
-"""About how much text is sent to one who asks, at a time."""
+"""About how much is sent to one who asks, at a time."""
+TEXT_BYTES, CAUSE_BYTES = 8, 24
+"""What a text, and each of its causes, take beside their contents, at most."""
 
 
 def batched(
@@ -43,7 +45,9 @@ def batched(
             yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
             begin, gathered = seq, []
         gathered.append(texts[seq])
-        room -= len(texts[seq])
+        room -= len(texts[seq]) + TEXT_BYTES
+        if seq in causes:
+            room -= CAUSE_BYTES * (2 + len(causes[seq].some) + len(causes[seq].all))
     if gathered:
         yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
 
