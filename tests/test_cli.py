@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from tidings import cli
-from tidings.lab.demo import BREAKS
-from tidings.spec import Guarantee
 
 COMMAND = Path(sys.executable).with_name("tidings")
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
@@ -294,7 +292,7 @@ def test_what_explodes_is_cut_and_spared_the_larger_groups(tidings) -> None:
     assert 100_000 <= costs[1]["packets"] < 101_000
 
 
-# --- scenarios and the demo
+# --- scenarios
 
 
 def test_a_scenario_is_told_as_a_conversation(tidings) -> None:
@@ -309,75 +307,3 @@ def test_a_scenario_that_goes_otherwise_is_an_error(tidings, tmp_path: Path) -> 
     answer = tidings("simulate", "s.txt")
     assert answer.status == 64
     assert "s.txt:5: expected 'nothing at all'" in answer.err
-
-
-def test_the_demo_holds_and_audits_every_row(tidings) -> None:
-    result = json.loads(tidings("demo", "--json").out)
-    assert [verdict["value"] for verdict in result["verdicts"].values()] == ["holds"] * 5
-    assert result["audited"] == result["written"] > 5000
-    told = tidings("demo")
-    assert told.status == 0
-    assert told.out.count("died broadcasting") == 2
-    assert told.out.count("✓ holds") == 5
-
-
-@pytest.mark.parametrize("what", BREAKS)
-def test_the_broken_demo_names_exactly_what_is_broken(tidings, what: str) -> None:
-    answer = tidings("demo", "--break", what, "--json")
-    broken = [
-        name
-        for name, verdict in json.loads(answer.out)["verdicts"].items()
-        if verdict["value"] != "holds"
-    ]
-    assert answer.status == 1
-    assert broken == [dict(zip(BREAKS, Guarantee, strict=True))[what].value]
-
-
-def test_the_installed_command_does_it_all_by_itself(tmp_path: Path) -> None:
-    """End to end in a process of its own, Spark's start-up and silence included."""
-    ended = subprocess.run(
-        [COMMAND, "demo", "--break", "order"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 1, ended.stderr
-    assert "CAUSAL ORDER violated" in ended.stdout
-    assert all(line.startswith("... ") for line in ended.stderr.splitlines()), ended.stderr
-
-
-def test_an_interrupted_demo_leaves_no_java_behind(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [COMMAND, "demo"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    while "starting Spark" not in (said := process.stderr.readline()):
-        assert said, "it ended before Spark was started"
-    while len(living_in_group(process.pid)) < 2:
-        assert process.poll() is None, "it ended before its Java was there"
-    os.killpg(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out.endswith("UNKNOWN\n")
-    deadline = time.monotonic() + 20
-    while living_in_group(process.pid):
-        assert time.monotonic() < deadline, living_in_group(process.pid)
-
-
-def living_in_group(group: int) -> list[str]:
-    """Processes of a group that are more than an entry in the table, by pid."""
-    living = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(its_group) == group and state != "Z":
-            living.append(stat.parent.name)
-    return living

@@ -1,7 +1,6 @@
 """Groups on loopback for tests: their files, their members, the verdicts on their traces."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,6 +9,7 @@ from typing import Any
 
 import tidings
 from tidings.core import Message
+from tidings.lab.fleet import free_ports as free_ports
 from tidings.node.config import Config, read_config
 from tidings.node.group import Group
 from tidings.spec import Value, judge
@@ -17,15 +17,6 @@ from tidings.trace import Run, read_runs
 from tidings.trace.segments import settle
 
 Members = dict[str, Group]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; they are let go just before they are needed."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def group_file(folder: Path, size: int = 3, *lines: str) -> Config:

@@ -17,7 +17,9 @@ faults are over, and writes what became of everybody into the manifest.
 """
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,12 +50,27 @@ Latencies = Counter[int]
 """How many receipts took how long; ``percentile_s`` reads it, and differences are fine."""
 
 
+PORTS = range(10_000, 32_768)
+"""Where to look for free ones. No system takes these for the ends of outgoing connections, so a
+member that is down for a while finds its own free when it comes back."""
+
+
 class FleetFault(TidingsError):  # noqa: N818 - reads as what happened
     """A member ended by itself, or what was waited for did not come."""
 
     def __init__(self, text: str, status: int = Exit.BUG) -> None:
         super().__init__(text)
         self.status = Exit(status) if status in list(Exit) else Exit.BUG
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens at the moment."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
 
 
 def percentile_s(latencies: Latencies, share: float) -> float:

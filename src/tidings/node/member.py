@@ -84,8 +84,10 @@ class Report(msgspec.Struct, omit_defaults=True):
     linked: tuple[str, ...] = ()
     offered: int = 0
     """How many texts ``broadcast`` has taken in this life."""
+    accepted: int = 0
+    """How many of these the process has taken; they stand in the trace, and have been sent."""
     confirmed: int = 0
-    """Of how many of these the receipt has said delivered."""
+    """Of how many the receipt has said delivered."""
     busy: int = 0
     """How many commands are being carried out."""
     delivered: dict[str, int] = {}
@@ -280,6 +282,7 @@ class Member:
             joined=True,
             linked=status.linked,
             offered=self.offered,
+            accepted=status.broadcast,
             confirmed=self.confirmed,
             busy=len(self.talking),
             delivered=status.delivered,

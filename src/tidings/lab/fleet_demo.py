@@ -1,0 +1,198 @@
+"""The demo on real nodes: five processes, a lively conversation, two killed while they speak.
+
+A victim is killed in the middle of its broadcasts, and that is no matter of luck: its links to two
+of the others fall silent, it goes on broadcasting, and then comes SIGKILL. So of its last messages
+some copies have arrived and some never will, which is the case that broadcast is about.
+
+Sound groups are durable, and the second victim comes back. Flawed ones keep nothing, so nobody
+does. One flaw needs worse links to show: an answer can overtake its question only where packets
+overtake packets, which the injector sees to, since TCP never does it.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from tidings.core import Members, MessageId
+from tidings.lab.demo import BREAKS, Break
+from tidings.lab.fleet import Fleet, Member, free_ports
+from tidings.node.proxy import Proxy
+from tidings.trace import Run, read_runs
+
+NAMES = ("p1", "p2", "p3", "p4", "p5")
+DELAY_MS, JITTER_MS = 1, 3
+"""What everything that is said takes, at least, and how much longer it may take."""
+MID_BROADCAST = 3
+"""How many broadcasts a victim makes while some of its links are silent."""
+
+Tell = Callable[[str], None]
+
+
+class Play(msgspec.Struct, frozen=True):
+    """What is performed, and how fast."""
+
+    protocol: str
+    durable: bool
+    per_s: float
+    """How many texts each member offers."""
+    opening: int
+    """How many each has offered when the first is killed; and how many more, when the second."""
+    injector: str = ""
+    settle_s: float = 30.0
+    """How long to wait until everybody has delivered the same."""
+
+    @classmethod
+    def of(cls, broken: Break | None, seed: int) -> "Play":
+        if broken is None:
+            return cls("frontier", durable=True, per_s=100, opening=80)
+        faults = f"seed={seed} reordered=0.3" if broken == "order" else ""
+        # Relaying takes n(n-1) packets; and a flaw may keep them apart for ever.
+        return cls(
+            BREAKS[broken], durable=False, per_s=30, opening=30, injector=faults, settle_s=2.0
+        )
+
+
+class Death(msgspec.Struct, frozen=True):
+    """How a member was killed: broadcasting this, of which so many copies arrived."""
+
+    process: str
+    message: MessageId
+    copies: int
+    delivered_by: Members
+
+
+class Comeback(msgspec.Struct, frozen=True):
+    process: str
+    behind: int
+    """How many messages it had to catch up on."""
+
+
+class Performance(msgspec.Struct, frozen=True):
+    """What happened, as its runner saw it and as the members recorded it."""
+
+    run: Run
+    deaths: tuple[Death, ...]
+    comebacks: tuple[Comeback, ...]
+
+
+def perform(
+    folder: Path,
+    name: str,
+    play: Play,
+    seed: int,
+    *,
+    tell: Tell = lambda line: None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Performance:
+    """Run it in this folder under this name; ``meanwhile`` is called when all members are up."""
+    path = _group_file(folder, name, play)
+    with Fleet(path, proxied=True, seed=seed, injector=play.injector) as fleet:
+        durable = "durable" if play.durable else "in memory"
+        tell(f"start  {', '.join(NAMES)}: {play.protocol}, {durable}, each a process of its own")
+        meanwhile()
+        fleet.on_links(_slow_down)
+        victims = random.Random(seed).sample(list(fleet), 2)
+        for member in fleet:
+            member.publish(play.per_s)
+        for victim in victims:
+            _wait_for_more(fleet, play.opening)
+            _kill_in_mid_broadcast(fleet, victim, play)
+            tell(f"kill   {victim.name} with SIGKILL, while it broadcasts")
+        _wait_for_more(fleet, play.opening)
+        comebacks = [_come_back(fleet, victims[-1], play, tell)] if play.durable else []
+        fleet.settle(timeout_s=play.settle_s)
+    (run,) = read_runs(fleet.config.trace_folder)
+    deaths = tuple(_death(run, victim.name) for victim in victims)
+    return Performance(run, deaths, tuple(comebacks))
+
+
+def _group_file(folder: Path, name: str, play: Play) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    addresses = zip(NAMES, free_ports(len(NAMES)), strict=True)
+    path = folder / "group.toml"
+    path.write_text(
+        "\n".join(
+            [
+                f'name = "{name}"',
+                f'protocol = "{play.protocol}"',
+                f"durable = {str(play.durable).lower()}",
+                'trace.folder = "."',
+                "",
+                "[members]",
+                *(f'{member} = "127.0.0.1:{port}"' for member, port in addresses),
+                "",
+            ]
+        )
+    )
+    return path
+
+
+def _slow_down(links: Proxy) -> None:
+    for link in links:
+        link.delay(DELAY_MS, jitter_ms=JITTER_MS)
+
+
+def _wait_for_more(fleet: Fleet, count: int) -> None:
+    """Until everybody who is up has offered so many more texts."""
+    enough = {member.name: member.offered + count for member in fleet.up}
+    fleet.wait_for(
+        lambda: all(member.offered >= enough[member.name] for member in fleet.up),
+        f"{count} more broadcasts of everybody",
+    )
+
+
+def _kill_in_mid_broadcast(fleet: Fleet, victim: Member, play: Play) -> None:
+    """It pauses while its links to two others fall silent, goes on to broadcast, and dies."""
+    others = [member.name for member in fleet.up if member is not victim]
+
+    def fall_silent(links: Proxy) -> None:
+        for name in others[-2:]:
+            links[victim.name, name].hole()
+
+    victim.hush()
+    victim.wait_for(lambda: victim.is_idle, "to pause")
+    fleet.on_links(fall_silent)
+    spoken = victim.report.offered + MID_BROADCAST
+    victim.publish(play.per_s)
+    victim.wait_for(lambda: victim.report.accepted >= spoken, "to broadcast a little more")
+    victim.kill()
+    fleet.on_links(lambda links: links.heal())
+
+
+def _come_back(fleet: Fleet, victim: Member, play: Play, tell: Tell) -> Comeback:
+    witness = next(member for member in fleet.up)
+    missed = _total(witness) - _total(victim)
+    tell(f"start  {victim.name} again, {missed:,} messages behind")
+    victim.start()
+    victim.publish(play.per_s)
+    _wait_for_more(fleet, play.opening)
+    return Comeback(victim.name, missed)
+
+
+def _total(member: Member) -> int:
+    return sum(member.report.delivered.values())
+
+
+def _death(run: Run, process: str) -> Death:
+    """What the traces say about the last thing that a victim said in its first life."""
+    life = [row for row in run.histories[process] if row.incarnation == 0]
+    last = [row for row in life if row.kind == "broadcast"][-1]
+    sent = {
+        (row.peer, row.packet)
+        for row in life[last.index :]
+        if row.kind == "send" and row.origin is not UNSET and row.origin == process
+    }
+    arrived = {
+        row.process
+        for row in run.rows
+        if row.kind == "receive" and row.peer == process and (row.process, row.packet) in sent
+    }
+    delivered_by = tuple(
+        name
+        for name, history in run.histories.items()
+        if any(row.kind == "deliver" and row.message == last.message for row in history)
+    )
+    return Death(process, last.message, len(arrived), delivered_by)
