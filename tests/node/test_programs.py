@@ -4,15 +4,14 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from programs import TIDINGS, running
 from real_groups import free_ports, go, group_file, joined, linked, take, traced, until
 
 from tidings.core import UsageError
@@ -32,66 +31,13 @@ def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logger.propagate = True
 
 
-class Program:
-    """A command of ours under way: what it has said, and a way to type."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.out: list[str] = []
-        self.err: list[str] = []
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.reading = [
-            asyncio.create_task(self._read(process.stdout, self.out)),
-            asyncio.create_task(self._read(process.stderr, self.err)),
-        ]
-
-    async def _read(self, stream: asyncio.StreamReader, lines: list[str]) -> None:
-        async for line in stream:
-            lines.append(line.decode().rstrip("\n"))
-
-    def type(self, line: str | bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write((line if isinstance(line, bytes) else line.encode()) + b"\n")
-
-    def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    async def says(self, line: str, times: int = 1) -> None:
-        await until(lambda: self.out.count(line) >= times, every_s=0.01)
-
-    async def ends(self) -> int:
-        status = await self.process.wait()
-        await asyncio.wait(self.reading)
-        return status
-
-
-@asynccontextmanager
-async def program(folder: Path, *words: str) -> AsyncIterator[Program]:
-    process = await asyncio.create_subprocess_exec(
-        *(Path(sys.executable).with_name("tidings"), *words),
-        cwd=folder,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    started = Program(process)
-    try:
-        yield started
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await started.ends()
-
-
 def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
     """A node in a pipe and somebody who chats; then the audit says that all was well."""
     config = group_file(tmp_path, 2)
 
     async def scenario() -> None:
-        async with program(tmp_path, "node", "p1", "--json") as p1:
-            async with program(tmp_path, "chat", "p2") as p2:
+        async with running(tmp_path, TIDINGS, "node", "p1", "--json") as p1:
+            async with running(tmp_path, TIDINGS, "chat", "p2") as p2:
                 p2.type("hello, p1")
                 await until(lambda: any("hello, p1" in line for line in p1.out), every_s=0.01)
                 p1.type("hello yourself")
@@ -191,7 +137,7 @@ def test_who_chats_is_told_who_is_there_and_why_nothing_happens(tmp_path: Path) 
     config = group_file(tmp_path)
 
     async def scenario() -> None:
-        async with program(tmp_path, "chat", "p1") as chat:
+        async with running(tmp_path, TIDINGS, "chat", "p1") as chat:
             await chat.says("here: nobody; away: p2, p3")
             chat.type("anybody?")
             await chat.says("waiting: p1 starts with nothing and has yet to meet p2, p3")
@@ -221,7 +167,7 @@ def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path:
     reason = "p1 starts with nothing and has yet to meet p2"
 
     async def scenario() -> None:
-        async with program(tmp_path, "chat", "p1") as chat:
+        async with running(tmp_path, TIDINGS, "chat", "p1") as chat:
             chat.type("anybody?")
             await chat.says(f"waiting: {reason}")
             chat.process.send_signal(signal.SIGINT)
@@ -231,7 +177,7 @@ def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path:
             lost = f"never broadcast 1 line: {reason}"
             assert chat.err == [f"tidings: interrupted while leaving, and {lost}"]
         group_file(tmp_path, 2, "links.close_ms = 10")
-        async with program(tmp_path, "chat", "p1") as chat:
+        async with running(tmp_path, TIDINGS, "chat", "p1") as chat:
             chat.type("anybody?")
             await chat.says(f"waiting: {reason}")
             chat.close_input()
@@ -245,7 +191,7 @@ def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Pa
     group_file(tmp_path, 1, "limits.text_bytes = 10")
 
     async def scenario() -> None:
-        async with program(tmp_path, "node", "p1", "--level", "warning") as p1:
+        async with running(tmp_path, TIDINGS, "node", "p1", "--level", "warning") as p1:
             for line in ("one", "much too long", b"\xff", "\x1b[2J", "/quit", "", "tab\tüñ"):
                 p1.type(line)
             p1.close_input()
@@ -265,7 +211,7 @@ def test_a_line_that_finds_the_log_full_waits_until_there_is_room(tmp_path: Path
     config = group_file(tmp_path, 2, *lines)
 
     async def scenario() -> None:
-        async with program(tmp_path, "node", "p1", "--level", "warning") as p1:
+        async with running(tmp_path, TIDINGS, "node", "p1", "--level", "warning") as p1:
             async with joined(config, "p2"):
                 p1.type("first")
                 await p1.says("p1#1 first")
@@ -282,7 +228,7 @@ def test_a_line_that_finds_the_log_full_waits_until_there_is_room(tmp_path: Path
 
 def test_a_node_whose_reader_goes_away_ends_like_any_program(tmp_path: Path) -> None:
     group_file(tmp_path, 1)
-    command = f"{Path(sys.executable).with_name('tidings')} node p1 --level error"
+    command = f"{TIDINGS} node p1 --level error"
 
     async def scenario() -> None:
         shell = await asyncio.create_subprocess_exec(
@@ -311,7 +257,7 @@ def test_a_second_node_of_the_same_member_ends_at_once(tmp_path: Path) -> None:
     config = group_file(tmp_path, 1)
 
     async def scenario() -> None:
-        async with joined(config), program(tmp_path, "node", "p1") as second:
+        async with joined(config), running(tmp_path, TIDINGS, "node", "p1") as second:
             assert await second.ends() == 69
             assert second.err[-1].startswith("tidings: ")
             assert "in use by process" in second.err[-1]
@@ -346,7 +292,7 @@ def test_logs_can_be_json(tmp_path: Path) -> None:
     group_file(tmp_path, 2)
 
     async def scenario() -> None:
-        async with program(tmp_path, "node", "p1", "--logs", "json") as p1:
+        async with running(tmp_path, TIDINGS, "node", "p1", "--logs", "json") as p1:
             await until(lambda: len(p1.err) >= 2, every_s=0.01)
             first, second = (msgspec.json.decode(line) for line in p1.err[:2])
             assert (first["member"], first["event"], first["group"]) == ("p1", "joined", "chat")
