@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from frontier_adversary import survive
 from frontier_runs import CheckedWorld, adversarial_plan, hold_all_guarantees
 from tidings.core import (
     Accept,
@@ -1181,6 +1182,12 @@ def test_a_lost_disk_on_top_of_everything_else_breaks_nothing() -> None:
         kinds = [row.kind for row in run.histories.get("p1", ())]
         assert "recover" not in kinds or kinds[-1] == "crash", seed
     assert LosingADisk.lost >= 40
+
+
+def test_an_adversary_without_a_clock_breaks_nothing() -> None:
+    happened = survive(range(250))
+    for what in ("Drop", "Duplicate", "Recover", "Crash", "Doom", "Take", "Cut"):
+        assert happened[what] >= 200, f"{what}: {happened}"
 
 
 def test_everybody_dies_at_once_and_nothing_that_was_delivered_is_lost() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from frontier_adversary import survive
 from frontier_runs import hold_all_guarantees
 from tidings.lab.explore import Scope, explore
 from tidings.spec import Value
@@ -37,6 +38,19 @@ def test_a_hundred_thousand_adversarial_runs_hold_all_guarantees(capsys) -> None
         "asking packets",
     ):
         assert happened[what] >= 5_000, what
+
+
+def test_an_adversary_without_a_clock_breaks_nothing(capsys) -> None:
+    chunks = [range(start, start + 500) for start in range(FIRST, FIRST + 10_000, 500)]
+    happened: Counter[str] = Counter()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(survive, chunks):
+            happened += found
+            with capsys.disabled():
+                print(f"\n{happened['runs']:,} of 10,000 runs", end="", flush=True)
+    with capsys.disabled():
+        print(f"\n{dict(sorted(happened.items()))}", flush=True)
+    assert happened["runs"] == 10_000
 
 
 MODES: dict[str, dict[str, Any]] = {

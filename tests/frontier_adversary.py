@@ -1,0 +1,216 @@
+"""An adversary without a clock: any packet, timer or fault may be next, however unlikely in time.
+
+`frontier_runs` draws delays, so that what is sent first mostly arrives first and timers run out
+late. Here some links are slow for as long as the dice like, timers run out at once or never, and
+the options are tiny: windows of one, a memory for one message, logs that are full.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from frontier_runs import CheckedWorld
+from tidings.core import Broadcast, Effect, Event, Message, MessageId, Replay, quorum
+from tidings.protocols import factory
+from tidings.protocols.frontier import Frontier
+from tidings.simulator import choices, until_quiet
+from tidings.simulator.choices import Link
+from tidings.simulator.play import recorded
+from tidings.spec import Value, judge
+from tidings.trace import Row, Run
+
+
+class WatchedWorld(CheckedWorld):
+    """Texts come in batches, disks are compacted, and what is replayed is what must be."""
+
+    def __init__(self, *args: Any, dice: random.Random, **options: Any) -> None:
+        self.dice = dice
+        self.handed: dict[str, dict[str, int]] = {}
+        """What the user of each process was handed, by origin, in all its lives."""
+        self.replayed: list[Message] = []
+        super().__init__(*args, **options)
+
+    def _broadcast(self, process: str, text: bytes) -> None:
+        """Every line is a text of its own."""
+        self._step(process, Broadcast(tuple(text.split(b"\n"))))
+
+    def _perform(self, process: str, event: Event, effect: Effect) -> None:
+        if isinstance(effect, Replay):
+            self.replayed = list(effect.messages)
+        super()._perform(process, event, effect)
+
+    def _note(self, process: str, kind: Any, *message: Any, **about: Any) -> None:
+        super()._note(process, kind, *message, **about)
+        if kind == "deliver":
+            origin, seq = message
+            self.handed.setdefault(process, {})[origin] = seq
+
+    def _recover(self, process: str, disk_lost: bool) -> None:
+        before = self.processes[process]
+        assert isinstance(before, Frontier)
+        if self.dice.random() < 0.3:
+            self.disks[process] = list(before.compacted(self.disks.get(process, ())))
+        self.replayed = []
+        super()._recover(process, disk_lost)
+        after = self.processes[process]
+        assert isinstance(after, Frontier)
+        done = after.taken if after.confirmed else after.delivered
+        for origin, last in self.handed.get(process, {}).items():
+            again = [message.id.seq for message in self.replayed if message.id.origin == origin]
+            assert again == list(range(done[origin] + 1, after.delivered[origin] + 1))
+            assert last <= after.delivered[origin], f"{process} forgot that it delivered"
+
+
+class Adversary:
+    """One run, decided by its seed."""
+
+    def __init__(self, seed: int, mode: str = "", links: str = "") -> None:
+        self.seed = seed
+        self.dice = dice = random.Random(seed)
+        size = dice.choice([2, 3, 3, 4, 5, 5, 6, 7])
+        self.members = tuple(f"p{number}" for number in range(1, size + 1))
+        self.options = {
+            "mode": mode or dice.choice(["all", "origin"]),
+            "confirmed": dice.random() < 0.4,
+            "memory": dice.choice([0, 0, 1, 3]),
+            "window": dice.choice([1, 2, 10_000]),
+            "batch_ms": dice.choice([0, -1]),
+            "log_limit": dice.choice([10_000_000, 12]),
+        }
+        self.world = WatchedWorld(
+            f"adversary-{seed}",
+            self.members,
+            factory("frontier", self.options),
+            links=links or dice.choice(["lossy", "retrying", "retrying"]),
+            draw=lambda process, label, weights: dice.choices(range(len(weights)), weights)[0],
+            dice=dice,
+        )
+        self.mortal = set(dice.sample(self.members, dice.randint(0, quorum(size) - 1)))
+        self.slow: set[Link] = set()
+        self.rows: list[Row] = []
+        self.happened: Counter[str] = Counter()
+        self.weights = {
+            self.broadcast: dice.choice([2, 6, 15]),
+            self.crash_or_recover: dice.choice([0, 2, 5]),
+            self.cut_or_heal: dice.choice([0, 2]),
+            self.take: 10 if self.options["confirmed"] else 0,
+            self.time_out: dice.choice([2, 15, 40]),
+            self.slow_down: 2,
+            self.arrive: 60,
+        }
+        self.lost = dice.choice([0, 0.05, 0.3]) if self.world.links == "lossy" else 0
+        self.duplicated = dice.choice([0, 0.1])
+
+    def run(self) -> Run:
+        moves, weights = list(self.weights), list(self.weights.values())
+        for move in self.dice.choices(moves, weights, k=self.dice.choice([60, 150, 300])):
+            move()
+        self.end()
+        return recorded(self.world, self.rows, protocol="frontier", options=self.options)
+
+    def do(self, choice: choices.Choice) -> None:
+        self.happened[type(choice).__name__] += 1
+        self.rows += self.world.apply(choice)
+
+    # --- moves
+
+    def broadcast(self) -> None:
+        if self.world.up:
+            lines = [b"%d" % number for number in range(self.dice.choice([1, 1, 1, 2, 4]))]
+            self.do(choices.Broadcast(self.dice.choice(self.world.up), b"\n".join(lines)))
+
+    def arrive(self) -> None:
+        deliverable = [one for one in self.world.in_flight if one.link not in self.world.cut]
+        packets = [one for one in deliverable if one.link not in self.slow] or deliverable
+        if packets:
+            packet, luck = self.dice.choice(packets), self.dice.random()
+            if luck < self.lost:
+                self.do(choices.Drop(packet))
+            elif luck < self.lost + self.duplicated:
+                self.do(choices.Duplicate(packet))
+            else:
+                self.do(choices.Receive(packet))
+
+    def time_out(self) -> None:
+        if self.world.timers:
+            self.do(choices.Timeout(*self.dice.choice(list(self.world.timers))))
+
+    def slow_down(self) -> None:
+        links = [Link(one, other) for one in self.members for other in self.members]
+        self.slow = {link for link in links if self.dice.random() < 0.4}
+
+    def cut_or_heal(self) -> None:
+        if self.world.cut:
+            self.do(choices.Heal())
+        else:
+            links = [Link(a, b) for a in self.members for b in self.members if a != b]
+            self.do(choices.Cut(tuple(link for link in links if self.dice.random() < 0.3)))
+
+    def take(self) -> None:
+        if not self.world.up:
+            return
+        name, origin = self.dice.choice(self.world.up), self.dice.choice(self.members)
+        process = self.world.processes[name]
+        assert isinstance(process, Frontier)
+        first, last = process.taken[origin] + 1, process.delivered[origin]
+        if first <= last:
+            self.do(choices.Take(name, (MessageId(origin, self.dice.randint(first, last)),)))
+
+    def crash_or_recover(self) -> None:
+        if self.world.crashed and self.dice.random() < 0.6:
+            self.do(choices.Recover(self.dice.choice(sorted(self.world.crashed))))
+        elif self.world.up:
+            self.crash(self.dice.choice(self.world.up))
+
+    def crash(self, victim: str) -> None:
+        match self.dice.choice(["now", "now", "sending", "writing"]):
+            case "now":
+                self.kill(victim)
+            case "sending":
+                self.do(choices.Doom(victim, self.dice.randint(1, len(self.members)), 0))
+            case "writing":
+                self.do(choices.Doom(victim, 0, self.dice.randint(1, 3)))
+
+    def kill(self, victim: str) -> None:
+        """With any share of what it had sent and was not received yet."""
+        share = self.dice.random()
+        sent = [one for one in self.world.in_flight if one.link.sender == victim]
+        lost = tuple(one for one in sent if self.dice.random() < share)
+        self.do(choices.Crash(victim, lost))
+
+    def end(self) -> None:
+        """Links heal, those who are to die do so for good, and everybody else comes back."""
+        if self.world.cut:
+            self.do(choices.Heal())
+        for name in sorted(self.mortal - self.world.crashed):
+            self.kill(name)
+        # Whoever was doomed and has not died yet dies now, so that nobody does later.
+        for name in sorted({*self.world._doomed, *self.world._doomed_to_write}):
+            self.kill(name)
+        for name in sorted(self.world.crashed - self.mortal):
+            self.do(choices.Recover(name))
+        for _ in range(self.dice.choice([0, 50, 200])):
+            self.dice.choice([self.arrive, self.arrive, self.arrive, self.time_out])()
+        for choice in until_quiet(self.world):
+            self.do(choice)
+        self.do(choices.Settle())
+
+
+def survive(seeds: Iterable[int], mode: str = "", links: str = "") -> Counter[str]:
+    """All five hold; with everybody up all is stable and nothing is left to do."""
+    happened: Counter[str] = Counter()
+    for seed in seeds:
+        adversary = Adversary(seed, mode, links)
+        for verdict in judge(adversary.run()):
+            assert verdict.value is Value.HOLDS, f"seed {seed}: {verdict}"
+        world = adversary.world
+        if not world.crashed or world.links == "retrying":
+            assert not world.timers, f"seed {seed}: {list(world.timers)}"
+        if not world.crashed:
+            for process in world.processes.values():
+                assert isinstance(process, Frontier)
+                assert process.stable == process.held, f"seed {seed}: {process.me}"
+        happened += adversary.happened
+        happened["runs"] += 1
+    return happened
