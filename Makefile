@@ -19,11 +19,17 @@ test: $(READY) ## every test that fits in a coffee break
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
 
-bench: $(READY) ## what a broadcast costs, how many ranges a history takes, how fast we explore
+bench: $(READY) ## what a broadcast costs, ranges of a history, how fast we explore, nodes, commits
 	@mkdir -p runs
 	@$(BIN)/tidings compare --chart runs/costs.svg
 	@$(BIN)/python bench/ranges.py --out runs/ranges.svg
 	@$(BIN)/python bench/explore.py
+	@echo; echo "a group of three on loopback, in memory"
+	@$(BIN)/python bench/node.py --count 50000
+	@echo; echo "the same, on disk before anything is acknowledged"
+	@$(BIN)/python bench/node.py --count 50000 --durable
+	@echo
+	@$(BIN)/python bench/log.py
 
 lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check
