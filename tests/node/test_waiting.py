@@ -8,6 +8,7 @@ from real_groups import go, group_file, joined, linked, take, until
 
 import tidings
 from tidings.core import MessageId
+from tidings.node.ledger import Ledger
 
 
 def test_why_without_a_name_is_about_the_oldest_of_our_own(tmp_path: Path) -> None:
@@ -130,3 +131,22 @@ def test_who_has_met_everybody_once_need_not_do_so_after_a_restart(tmp_path: Pat
             await (await group["p2"].broadcast(b"my first words")).delivered()
 
     go(scenario())
+
+
+def test_the_time_of_a_delivery_counts_from_the_broadcast_and_once_for_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([10.0, 20.0, 31.0, 42.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    took: list[float] = []
+    ledger = Ledger("p1", window=10)
+    ledger.on_delivery = took.append
+    for _ in range(2):
+        ledger.add()  # the first at 10
+    ledger.accept([MessageId("p1", 8), MessageId("p1", 9)])
+    ledger.add()  # at 20
+    ledger.deliver_up_to(9)  # at 31
+    assert took == [21.0]
+    ledger.accept([MessageId("p1", 10)])
+    ledger.deliver_up_to(10)  # at 42
+    assert took == [21.0, 22.0]

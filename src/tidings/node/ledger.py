@@ -93,10 +93,11 @@ class Ledger:
         self.delivered = Milestones()
         self.stable = Milestones()
         self.on_delivery: Callable[[float], None] | None = None
-        """Told how many seconds a batch took, once for each."""
+        """Told how many seconds the first of a batch took, from ``broadcast`` on."""
         self._offset = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._flights: deque[tuple[int, float]] = deque()
+        self._noted = 0
 
     @property
     def under_way(self) -> int:
@@ -108,6 +109,10 @@ class Ledger:
 
     def add(self) -> Receipt:
         self.count += 1
+        if self.on_delivery is not None and self._noted <= self.accepted:
+            # All before it were taken: it begins the next batch.
+            self._noted = self.count
+            self._flights.append((self.count, time.perf_counter()))
         return Receipt(self, self.count)
 
     async def wait_for_room(self) -> None:
@@ -133,8 +138,6 @@ class Ledger:
     def accept(self, ids: Sequence[MessageId]) -> None:
         if not self.accepted:
             self._offset = ids[0].seq - 1
-        if self.on_delivery is not None:
-            self._flights.append((self.accepted + 1, time.perf_counter()))
         self.accepted += len(ids)
         self.last = ids[-1].seq
 
