@@ -126,9 +126,13 @@ def test_a_taken_port_is_one_line_and_leaves_nobody_behind(tmp_path: Path) -> No
 def test_a_command_that_cannot_be_carried_out_is_told_in_one_line(tmp_path: Path) -> None:
     group_file(tmp_path, 2, "limits.text_bytes = 10")
     with Fleet(tmp_path / FILE) as fleet:
-        fleet["p1"].publish(per_s=100)
+        p1 = fleet["p1"]
+        p1.say(3, "hello")
+        fleet.wait_for(lambda: len(p1.sent) == 3, "three receipts")
+        p1.publish(per_s=100)
         with pytest.raises(FleetFault, match=r"^a text of 100 bytes"):
-            fleet.wait_for(lambda: bool(fleet["p1"].sent), "a receipt")
+            fleet.wait_for(lambda: len(p1.sent) > 3, "another receipt")
+        assert (p1.fate, p1.status, p1.offered) == ("crashed", Exit.USAGE, 3)
 
 
 def test_who_stops_reporting_is_waited_for_only_so_long(tmp_path: Path) -> None:

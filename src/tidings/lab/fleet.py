@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Condition, Thread
-from typing import BinaryIO, Self, TypeVar
+from typing import IO, Self, TypeVar
 
 import msgspec
 
@@ -49,10 +49,9 @@ PATIENCE_S = 60.0
 Latencies = Counter[int]
 """How many receipts took how long; ``percentile_s`` reads it, and differences are fine."""
 
-
 PORTS = range(10_000, 32_768)
-"""Where to look for free ones. No system takes these for the ends of outgoing connections, so a
-member that is down for a while finds its own free when it comes back."""
+"""Where to look for free ones. Outgoing connections get theirs from above, if nobody has changed
+that; so a member that is down for a while finds its own free when it comes back."""
 
 
 class FleetFault(TidingsError):  # noqa: N818 - reads as what happened
@@ -124,8 +123,17 @@ class Member:
 
     @property
     def pid(self) -> int:
+        return self._started.pid
+
+    @property
+    def _started(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, f"{self.name} was never started"
-        return self._process.pid
+        return self._process
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._started.stdin is not None
+        return self._started.stdin
 
     def start(
         self, *wrapper: str, injector: str = "", report_ms: float = 20, wait: bool = True
@@ -149,9 +157,8 @@ class Member:
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
-        assert self._process.stdout is not None
         self.fate = "up"
-        self._reading = Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reading = Thread(target=self._read, args=(self._process,), daemon=True)
         self._reading.start()
         if wait:
             self.wait_until_joined()
@@ -161,9 +168,13 @@ class Member:
 
     def kill(self) -> None:
         """SIGKILL; everything it has reported is known when this returns."""
-        self._signal(signal.SIGKILL)
-        self.end_input()  # a wrapper is dead, and what it ran may not be
+        self.slay()
         self.ended()
+
+    def slay(self) -> None:
+        """SIGKILL, without waiting for the end."""
+        self._signal(signal.SIGKILL)
+        self._end_input()  # a wrapper is dead, and what it ran may not be
 
     def stop(self) -> None:
         """SIGSTOP: it does nothing any more, and its sockets stay open."""
@@ -177,23 +188,20 @@ class Member:
     def leave(self) -> None:
         """In good order."""
         assert not self.is_stopped, f"{self.name} is stopped, and cannot leave"
-        self.end_input()
+        self._end_input()
         if status := self.ended():
             raise FleetFault(self._last_words(), status)
 
-    def end_input(self) -> None:
+    def _end_input(self) -> None:
         """It has nothing more to expect, and leaves when it notices."""
-        assert self._process is not None, f"{self.name} was never started"
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._input.close()
 
     def ended(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the end of this life: its exit status, as subprocess has it."""
-        assert self._process is not None, f"{self.name} was never started"
-        assert self._reading is not None
+        assert self._reading is not None, f"{self.name} was never started"
         try:
-            self._process.wait(timeout_s)
+            self._started.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise FleetFault(f"{self.name} did not end within {timeout_s:g} s") from None
         self._reading.join()
@@ -202,7 +210,7 @@ class Member:
 
     def _signal(self, number: int) -> None:
         assert self.is_up, f"{self.name} is not up"
-        os.kill(self.pid, number)
+        self._started.send_signal(number)  # to nobody, if it has just died
 
     # --- telling it what to do
 
@@ -223,12 +231,10 @@ class Member:
         self._command(Heal())
 
     def _command(self, command: Command) -> None:
-        assert self._process is not None, f"{self.name} was never started"
-        assert self._process.stdin is not None
         self._commands += 1
         with suppress(BrokenPipeError):  # it has just died, which its fate tells
-            self._process.stdin.write(msgspec.json.encode(command) + b"\n")
-            self._process.stdin.flush()
+            self._input.write(msgspec.json.encode(command) + b"\n")
+            self._input.flush()
 
     # --- what it tells
 
@@ -272,23 +278,26 @@ class Member:
         log = self.group_file.with_name(f"{self.name}.log").read_text(errors="replace")
         return f"{self.name}: {(log.splitlines() or ['it said nothing'])[-1]}"
 
-    def _read(self, reports: BinaryIO) -> None:
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
         """In a thread of its own, until the member ends."""
-        assert self._process is not None
+        assert process.stdout is not None
         decode = msgspec.json.Decoder(Report).decode
-        for line in reports:
+        for line in process.stdout:
             if line.endswith(b"\n"):
                 report = decode(line)
                 with self._changed:
                     self._learn(report)
                     self._changed.notify_all()
-        status = self._process.wait()
+        status = process.wait()
         with self._changed:
             self.status = status
             self.fate = "left" if status == 0 else "crashed"
             self._changed.notify_all()
 
     def _learn(self, report: Report) -> None:
+        if report.error:  # its last word, and nothing but that
+            self.report = msgspec.structs.replace(self.report, error=report.error)
+            return
         self.report = report
         self.offered = self._offered_before + report.offered
         for first, last in report.sent:
@@ -380,9 +389,8 @@ class Fleet:
         """
         doomed = [member for member in self.up if not names or member.name in names]
         for member in doomed:
-            os.kill(member.pid, signal.SIGKILL)
+            member.slay()
         for member in doomed:
-            member.end_input()
             member.ended()
 
     def on_links(self, action: Callable[[Proxy], T]) -> T:
