@@ -1,0 +1,116 @@
+"""``tidings ingest``: the log of any other system as a trace."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import msgspec
+import typer
+
+from tidings.cli.common import AsJson, app, err, many, print_json, say
+from tidings.core import UsageError
+from tidings.report.words import listed
+from tidings.trace import Fate
+
+QUIET_S = 2.0
+"""What takes no longer than this needs no progress line."""
+EVERY_S = 5.0
+"""How often one is written where there is no terminal."""
+
+
+@app.command(
+    epilog="Example: tidings ingest logs/*.jsonl --mapping mapping.toml --out runs/mine\n\n"
+    "With all up at the end but p3: ... --settled all --fate p3=crashed"
+)
+def ingest(
+    logs: Annotated[list[Path], typer.Argument(help="The log: .jsonl, .csv or .parquet files.")],
+    mapping: Annotated[Path, typer.Option(help="A TOML file: what the columns mean.")],
+    folder: Annotated[Path, typer.Option("--out", help="A new folder for the trace.")],
+    settled: Annotated[
+        str | None,
+        typer.Option(help="Who was up at the end, when nothing more could come: all, or p1,p2."),
+    ] = None,
+    fate: Annotated[
+        list[str] | None,
+        typer.Option(help="What became of a process: p3=crashed (or up, left). May be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a trace of the log of any other system, for tidings audit.
+
+    The mapping says what the columns of the log mean (docs/audit-your-broker.md). What the log
+    cannot tell, the mapping or --settled and --fate do; what nobody tells is unknown to the audit.
+    Exits 65 for a bad row or a mistake in the mapping, named with its file and line.
+    """
+    # Imported late: everything else works without pyarrow, and this says so if it is missing.
+    from tidings.trace import parquet as parquet  # isort: skip
+    from tidings.trace import foreign
+
+    told = foreign.with_end(
+        foreign.read_mapping(mapping), _names(settled), dict(map(_fate, fate or ()))
+    )
+    with _progress() as progress:
+        done = foreign.ingest(logs, told, folder, progress=progress)
+    if as_json:
+        print_json(msgspec.to_builtins(done) | {"trace": str(folder)})
+    else:
+        _print(done, len(logs), told.columns.text, folder)
+
+
+def _names(text: str | None) -> list[str]:
+    return [name for name in (text or "").split(",") if name]
+
+
+def _fate(text: str) -> tuple[str, Fate]:
+    name, _, fate = text.rpartition("=")
+    if not name or fate not in get_args(Fate):
+        raise UsageError(f"--fate takes p3=crashed, p3=left or p3=up, not {text!r}")
+    return name, fate  # type: ignore[return-value]
+
+
+def _print(done: Any, files: int, text: str, folder: Path) -> None:
+    say(f"read   {many(files, 'file')}, {many(done.read, 'row')}, {done.ignored:,} of them ignored")
+    counts = [
+        many(done.kinds.get(kind, 0), noun)
+        for kind, noun in (("broadcast", "broadcast"), ("deliver", "delivery"))
+    ]
+    runs = many(len(done.manifests), "run")
+    say(f"trace  {folder}: {many(done.rows, 'row')} of {runs}, {', '.join(counts)}")
+    first = done.manifests[0]
+    same = all(one.members == first.members for one in done.manifests)
+    say(f"group  {', '.join(first.members) if same else 'not the same in all runs'}")
+    if text == "@id":
+        say("texts  not in the log: whether they were altered on the way is not judged")
+    for run, names in done.untold.items():
+        if names:
+            say(
+                f"end    of {listed(names)} in run {run} nothing is said: verdicts will be unknown "
+                "(--settled and --fate say it)"
+            )
+            break
+    say(f"next   tidings audit {shlex.quote(str(folder))}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line that says how far it is, once it takes longer than a moment."""
+    last = time.monotonic() + QUIET_S - EVERY_S
+    with ExitStack() as until_done:
+        status: Any = None
+
+        def progress(words: str) -> None:
+            nonlocal last, status
+            if err.is_terminal and status is not None:
+                status.update(words)
+            elif time.monotonic() - last < EVERY_S:
+                return
+            elif err.is_terminal:
+                status = until_done.enter_context(err.status(words))
+            else:
+                err.print(f"... {words}")
+                last = time.monotonic()
+
+        yield progress

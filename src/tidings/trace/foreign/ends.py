@@ -1,0 +1,77 @@
+"""What became of each process: as its rows say, or else as the mapping does."""
+
+from collections.abc import Iterator, Mapping
+
+from tidings.core import DataError, Members, ordered
+from tidings.trace.foreign.meaning import Interpreter, history_of, process_of, run_of
+from tidings.trace.foreign.numbering import Ending
+from tidings.trace.manifest import Fate
+
+
+class Ends:
+    """Who took part in each run, and how it ended for them."""
+
+    def __init__(self, interpreter: Interpreter, endings: Mapping[int, Ending]) -> None:
+        self._end = interpreter.mapping.end
+        self._members = interpreter.mapping.members
+        self._names = interpreter.names
+        self._endings = endings
+        """Filled while the rows are put in order."""
+        self._with_rows: dict[int, list[str]] = {
+            run: [] for run in range(len(interpreter.runs.words))
+        }
+        for history in interpreter.histories:
+            self._with_rows[run_of(history)].append(self._names.words[process_of(history)])
+        self._refuse_strangers()
+
+    def _refuse_strangers(self) -> None:
+        """A name that is nowhere else is misspelt."""
+        told = {*self._end.fates, *self._end.listed}
+        known = {name for run in self._with_rows for name in self.processes(run)}
+        for name in ordered(told - known):
+            raise DataError(f"end: {name} is no member, and the log has no row of it")
+
+    def members(self, run: int) -> Members:
+        return ordered(self._with_rows[run] if self._members is None else self._members)
+
+    def processes(self, run: int) -> Members:
+        """Everybody who is owed a history: the members, and whoever else left one."""
+        return ordered((*self.members(run), *self._with_rows[run]))
+
+    def told_settled(self) -> Iterator[int]:
+        """The histories that end in calm, as the mapping says.
+
+        That all had settled says nothing of those without any row: their logs may be lost.
+        """
+        for run, with_rows in self._with_rows.items():
+            for name in self.processes(run):
+                if self._end.settles(name) and (name in with_rows or name in self._end.listed):
+                    yield self.history(run, name)
+
+    def history(self, run: int, name: str) -> int:
+        return int(history_of(run, self._names.code(name)))
+
+    def ending(self, run: int, name: str) -> Ending | None:
+        return self._endings.get(self.history(run, name))
+
+    def fates(self, run: int) -> dict[str, Fate]:
+        told = self._end.fates
+        return {name: told[name] for name in self.processes(run) if name in told}
+
+    def untold(self, run: int) -> Members:
+        """Those who may have done more than their rows say, in order."""
+        return tuple(
+            name
+            for name in self.processes(run)
+            if not self._has_told_all(name, self.ending(run, name))
+        )
+
+    def _has_told_all(self, name: str, ending: Ending | None) -> bool:
+        if ending is None:
+            return False
+        match self._end.fates.get(name):
+            case "up":
+                return ending.last_kind == "settle"
+            case None:
+                return ending.last_kind in ("settle", "crash", "leave")
+        return True

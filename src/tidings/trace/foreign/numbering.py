@@ -1,0 +1,163 @@
+"""Events in order become histories: each row gets its place in the history of its process.
+
+What comes in is sorted by history and by the log's own order, in blocks; what was counted in one
+block goes on in the next.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidings.core import DataError
+from tidings.trace.foreign.meaning import (
+    ABSENT,
+    AT_THE_END,
+    KIND,
+    TOLD,
+    Interpreter,
+    file_of,
+    process_of,
+)
+from tidings.trace.schema import KINDS
+
+_OVER = [KIND["crash"], KIND["leave"]]
+_COUNTED = {"index": None, "incarnation": KIND["recover"], "seq": KIND["broadcast"]}
+"""What grows along a history, and with rows of which kind."""
+
+
+class Ending(NamedTuple):
+    """How a history ends, and how many broadcasts are in it."""
+
+    last_kind: str
+    broadcasts: int
+
+
+def told_settled(histories: Iterable[int], like: Any) -> Any:
+    """The last rows of processes that had settled, as the mapping says and no line of the log."""
+    history = np.array(list(histories), np.int64)
+    row = {"order": AT_THE_END, "place": TOLD, "kind": KIND["settle"], "time_ns": 0}
+    columns = {
+        name: np.full(len(history), row.get(name, ABSENT), np.int64) for name in like.column_names
+    }
+    return pa.table(columns | {"history": history})
+
+
+class Numbering:
+    """Puts numbers on sorted events, and remembers how each history ends."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+        self._last: dict[str, int] = {}
+        """The last row of the block before."""
+        self.endings: dict[int, Ending] = {}
+
+    def numbered(self, blocks: Iterable[Any]) -> Iterator[Any]:
+        """The events with ``index`` and ``incarnation``; broadcasts known by an id with ``seq``."""
+        for block in blocks:
+            columns = {name: block[name].to_numpy() for name in block.column_names}
+            rows = _Rows(columns, self._last)
+            needed = ~self._needless(rows)
+            if not needed.any():
+                continue
+            rows = _Rows({name: values[needed] for name, values in columns.items()}, self._last)
+            self._check(rows)
+            yield pa.table(self._columns(rows))
+
+    def _columns(self, rows: "_Rows") -> dict[str, Any]:
+        columns = dict(rows.columns)
+        told = rows["place"] == TOLD
+        columns["time_ns"] = np.where(told, rows.before("time_ns", 0), rows["time_ns"])
+        counts = {
+            name: rows.counted(name, rows["kind"] == kind if kind is not None else None)
+            for name, kind in _COUNTED.items()
+        }
+        self._remember(rows, columns, counts)
+        columns["index"] = counts["index"] - 1
+        columns["incarnation"] = counts["incarnation"]
+        if "id_low" in columns:
+            is_broadcast = rows["kind"] == KIND["broadcast"]
+            columns["seq"] = np.where(is_broadcast, counts["seq"], ABSENT)
+            columns["origin"] = np.where(
+                is_broadcast, process_of(rows["history"]), columns["origin"]
+            )
+        return columns
+
+    def _remember(self, rows: "_Rows", columns: dict[str, Any], counts: dict[str, Any]) -> None:
+        for row in rows.lasts:
+            self.endings[int(rows["history"][row])] = Ending(
+                KINDS[rows["kind"][row]], int(counts["seq"][row])
+            )
+        self._last = {name: int(values[-1]) for name, values in (columns | counts).items()}
+
+    # --- what is wrong, and what is not needed
+
+    def _needless(self, rows: "_Rows") -> Any:
+        """Ends that the mapping tells of processes whose rows tell it themselves."""
+        told = rows["place"] == TOLD
+        before = rows.before("kind", ABSENT)
+        is_over = told & np.isin(before, _OVER)
+        if is_over.any() and self._interpreter.mapping.end.listed:
+            row = int(np.argmax(is_over))
+            name, last = self._name(rows, row), KINDS[before[row]]
+            raise DataError(f"end.settled: {name} is listed, but its history ends with a {last}")
+        return is_over | (told & (before == KIND["settle"]))
+
+    def _check(self, rows: "_Rows") -> None:
+        before = rows.before("kind", ABSENT)
+        acts = np.isin(before, _OVER) & (rows["kind"] != KIND["recover"])
+        for row in np.flatnonzero(acts)[:1]:
+            kind, last = KINDS[rows["kind"][row]], KINDS[before[row]]
+            fault = f"{self._name(rows, row)} acts ({kind}) after its {last}"
+            self._refuse(rows, row, f"{fault}; which rows say that it came back (kinds.recover)?")
+        place, order = rows.before("place", ABSENT), rows.before("order", ABSENT)
+        ties = rows.continues & (rows["order"] == order)
+        ties &= file_of(rows["place"]) != file_of(place)
+        for row in np.flatnonzero(ties)[:1]:
+            other = self._interpreter.place(int(place[row]))
+            fault = f"{self._name(rows, row)} has a row of the same order in {other}"
+            self._refuse(rows, row, f"{fault}: which comes first?")
+
+    def _name(self, rows: "_Rows", row: int) -> str:
+        return self._interpreter.name(int(rows["history"][row]))
+
+    def _refuse(self, rows: "_Rows", row: int, fault: str) -> None:
+        place = self._interpreter.place(int(rows["place"][row]))
+        raise DataError(f"{place}: {fault}")
+
+
+class _Rows:
+    """A block of rows, each of which may continue the history of the row before it."""
+
+    def __init__(self, columns: dict[str, Any], last: dict[str, int]) -> None:
+        self.columns = columns
+        self._last = last
+        history = columns["history"]
+        self.continues = history == np.append(last.get("history", ABSENT), history[:-1])
+        """Whether the row before is of the same history."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.columns[name]
+
+    def before(self, name: str, otherwise: int) -> Any:
+        """The value on the row before, within the same history."""
+        values = np.append(self._last.get(name, otherwise), self.columns[name][:-1])
+        return np.where(self.continues, values, otherwise)
+
+    def counted(self, name: str, which: Any | None) -> Any:
+        """How many of these rows the history has had, this one included."""
+        total = np.arange(1, len(self.continues) + 1) if which is None else np.cumsum(which)
+        begins = np.flatnonzero(~self.continues)
+        base = np.zeros(len(total), np.int64)
+        base[begins] = np.where(begins > 0, total[begins - 1], 0)
+        # Before the first that begins here, the history of the block before goes on.
+        counted = total - np.maximum.accumulate(base)
+        going_on = begins[0] if len(begins) else len(total)
+        counted[:going_on] += self._last.get(name, 0)
+        return counted
+
+    @property
+    def lasts(self) -> Any:
+        """The last row of each history, as far as this block goes."""
+        return np.append(np.flatnonzero(~self.continues[1:]), len(self.continues) - 1)

@@ -1,0 +1,243 @@
+"""The rows of a foreign file, a batch at a time: JSON Lines, CSV or Parquet.
+
+Only the columns that the mapping names are kept, each value as the text that stands in the file
+(or as bytes, where a Parquet file has bytes). A batch is small whatever the rows are like, so files
+of any size can be read.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidings.core import DataError, UsageError
+from tidings.trace.foreign.mapping import Csv
+
+ROWS_A_BATCH = 1 << 16
+BYTES_A_BATCH = 1 << 25
+LONGEST_LINE = 1 << 26
+
+
+class Batch:
+    """Rows of one file, column by column, each with the number of its line."""
+
+    def __init__(
+        self, path: Path, lines: Sequence[int] | Any, columns: Mapping[str, Any], read_bytes: int
+    ) -> None:
+        self.path = path
+        self.lines = np.asarray(lines, np.int64)
+        self.columns = columns
+        self.read_bytes = read_bytes
+        """How much of the file has been read by now."""
+
+    def where(self, chosen: Any) -> "Batch":
+        """The chosen rows alone."""
+        mask = pa.array(chosen)
+        columns = {name: values.filter(mask) for name, values in self.columns.items()}
+        return Batch(self.path, self.lines[chosen], columns, self.read_bytes)
+
+    def refuse(self, row: int, fault: str) -> NoReturn:
+        raise DataError(f"{place(self.path, int(self.lines[row]))}: {fault}")
+
+
+def place(path: Path, line: int) -> str:
+    """A row as errors name it."""
+    return f"{path}: row {line}" if path.suffix == ".parquet" else f"{path}:{line}"
+
+
+def batches(path: Path, columns: Sequence[str], form: Csv) -> Iterator[Batch]:
+    """The rows of the file; its ending says what it is."""
+    match path.suffix:
+        case ".jsonl" | ".ndjson" | ".json" | ".log":
+            yield from _json_lines(path, columns)
+        case ".csv" | ".tsv":
+            yield from _csv(path, columns, form)
+        case ".parquet":
+            yield from _parquet(path, columns)
+        case _:
+            raise UsageError(f"{path}: not a .jsonl, .csv or .parquet file")
+
+
+# --- JSON Lines
+
+# Numbers with a point stay as they are written: as floats, nanoseconds would be lost.
+_decode = msgspec.json.Decoder(dict[str, Any], float_hook=str).decode
+
+
+def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Batch]:
+    nested = [(at, name.split(".")) for at, name in enumerate(columns) if "." in name]
+    with path.open("rb") as file:
+        collected = _Collector(path, columns, file)
+        for number, line in _lines(path, file):
+            try:
+                row = _decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+                raise DataError(f"{path}:{number}: {fault}") from None
+            values = [row.get(name) for name in columns]
+            for at, steps in nested:
+                if values[at] is None:
+                    values[at] = _within(row, steps)
+            if collected.is_full_with(number, values):
+                yield collected.batch()
+        yield collected.batch()
+
+
+def _within(row: Any, steps: Sequence[str]) -> Any:
+    """What ``meta.id`` stands for: a field of an object in the row."""
+    for step in steps:
+        row = row.get(step) if isinstance(row, dict) else None
+    return row
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB; "
+                "one JSON object is expected on each line"
+            )
+        if not line.isspace():
+            yield number, line
+
+
+class _Collector:
+    """Rows on their way into a batch."""
+
+    def __init__(self, path: Path, columns: Sequence[str], file: Any) -> None:
+        self._path = path
+        self._columns = columns
+        self._file = file
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lines: list[int] = []
+        self._rows: list[Sequence[Any]] = []
+        self._began_at = self._file.tell()
+
+    def is_full_with(self, line: int, values: Sequence[Any]) -> bool:
+        """Add a row; whether it is time to make a batch of all."""
+        self._lines.append(line)
+        self._rows.append(values)
+        rows = len(self._lines)
+        return rows % 64 == 0 and (
+            rows == ROWS_A_BATCH or self._file.tell() - self._began_at >= BYTES_A_BATCH
+        )
+
+    def batch(self) -> Batch:
+        by_column = list(zip(*self._rows, strict=True)) or [()] * len(self._columns)
+        columns = {
+            name: _strings(self._path, self._lines, values)
+            for name, values in zip(self._columns, by_column, strict=True)
+        }
+        made = Batch(self._path, self._lines, columns, self._file.tell())
+        self._begin()
+        return made
+
+
+def _strings(path: Path, lines: Sequence[int], values: Sequence[Any]) -> Any:
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
+        pass  # numbers among them, or something worse
+    texts = []
+    for line, value in zip(lines, values, strict=True):
+        text = _text_of(value)
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{path}:{line}: half of a surrogate pair in a text") from None
+        texts.append(text)
+    return pa.array(texts, pa.string())
+
+
+def _text_of(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return msgspec.json.encode(value).decode()
+
+
+# --- CSV
+
+
+def _csv(path: Path, columns: Sequence[str], form: Csv) -> Iterator[Batch]:
+    csv.field_size_limit(LONGEST_LINE)
+    delimiter = "\t" if path.suffix == ".tsv" else form.delimiter
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = _csv_rows(path, csv.reader(file, delimiter=delimiter, strict=True))
+        header = list(form.header) or next(rows, (1, []))[1]
+        _check_columns(path, columns, header)
+        picked = [header.index(column) for column in columns]
+        collected = _Collector(path, columns, file.buffer)
+        for number, row in rows:
+            if len(row) != len(header):
+                raise DataError(f"{path}:{number}: {len(row)} columns where {len(header)} belong")
+            if collected.is_full_with(number, [row[position] for position in picked]):
+                yield collected.batch()
+        yield collected.batch()
+
+
+def _csv_rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the line on which it begins."""
+    begin = 1
+    try:
+        for row in reader:
+            if row:
+                yield begin, row
+            begin = reader.line_num + 1
+    except (csv.Error, UnicodeDecodeError) as fault:
+        raise DataError(f"{path}:{begin}: {fault}") from None
+
+
+def _check_columns(path: Path, wanted: Sequence[str], found: Sequence[str]) -> None:
+    for column in wanted:
+        if column not in found:
+            raise DataError(f"{path}: no column {column!r}; there are: {', '.join(found)}")
+
+
+# --- Parquet
+
+
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Batch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_columns(path, columns, file.schema_arrow.names)
+            total = path.stat().st_size
+            per_row = sum(
+                file.metadata.row_group(group).total_byte_size
+                for group in range(file.metadata.num_row_groups)
+            ) // max(1, file.metadata.num_rows)
+            size = max(1, min(ROWS_A_BATCH, BYTES_A_BATCH // max(1, per_row)))
+            row = 0
+            for part in file.iter_batches(size, columns=list(columns)):
+                lines = np.arange(row + 1, row + 1 + part.num_rows)
+                row += part.num_rows
+                values = {name: _texts(path, name, part.column(name)) for name in columns}
+                yield Batch(path, lines, values, total * row // file.metadata.num_rows)
+    except (pa.ArrowInvalid, OSError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise DataError(f"{path}: not a Parquet file, or a damaged one: {reason}") from None
+
+
+def _texts(path: Path, name: str, values: Any) -> Any:
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values, kind = values.dictionary_decode(), kind.value_type
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_large_binary(kind):
+        values = values.cast(pa.binary())
+    try:
+        return values.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if pa.types.is_binary(values.type):
+            return values
+        raise DataError(
+            f"{path}: column {name!r} is {kind}, of which no text can be made"
+        ) from None

@@ -1,0 +1,99 @@
+"""A TOML file as a struct, every mistake in it named with its line and its field."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidings.core import DataError, UsageError
+
+T = TypeVar("T")
+
+
+class TomlFile:
+    """The text of a file, and where in it each field is given."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+        except OSError as fault:
+            raise UsageError(f"{path}: {fault.strerror}") from None
+        except UnicodeDecodeError as fault:
+            raise DataError(f"{path}: not UTF-8: {fault.reason} at byte {fault.start}") from None
+
+    def as_a(self, kind: type[T]) -> T:
+        """The file as a struct of this kind, or DataError for the first mistake."""
+        try:
+            given = tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as fault:
+            words, line = _place(str(fault), self.text)
+            raise DataError(f"{self.path}:{line}: {words}") from None
+        try:
+            return msgspec.convert(given, kind)
+        except msgspec.ValidationError as fault:
+            words, _, where = str(fault).partition(" - at `$")
+            keys = _keys(where.rstrip("`"), given)
+            if unknown := re.search(r"unknown field `(.*)`", words):
+                keys.append(unknown[1])
+                words = "there is no such setting"
+            raise self.error(keys, _in_our_words(words)) from None
+
+    def error(self, keys: Sequence[str], words: str) -> DataError:
+        name = ".".join(keys)
+        said = f"{name}: {words}" if name else words
+        return DataError(f"{self.path}:{self.line_of(keys)}: {said}")
+
+    def line_of(self, keys: Sequence[str]) -> int:
+        """The line on which the last of these keys is given, or else the one before it, and so on.
+
+        A simple look at the lines, enough for files that people write.
+        """
+        for depth in range(len(keys), 0, -1):
+            within: list[str] = []
+            for number, line in enumerate(self.text.splitlines(), start=1):
+                if header := _HEADER.match(line):
+                    given = within = _parts(header[1])
+                elif "=" in line:
+                    given = [*within, *_parts(line.partition("=")[0])]
+                else:
+                    continue
+                if given == list(keys[:depth]):
+                    return number
+        return 1
+
+
+_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
+
+
+def _parts(dotted: str) -> list[str]:
+    return [part.strip().strip("\"'") for part in dotted.split(".")]
+
+
+def _place(words: str, text: str) -> tuple[str, int]:
+    """tomllib says where in words of its own."""
+    if place := re.search(r" \(at line (\d+), column \d+\)$", words):
+        return words[: place.start()], int(place[1])
+    return words.replace(" (at end of document)", ""), max(1, len(text.splitlines()))
+
+
+def _keys(path: str, given: Mapping[str, Any]) -> list[str]:
+    """The keys in msgspec's ``.kinds.deliver[0]``; it calls the key of a free table [...]."""
+    table, _, rest = path.partition("[...]")
+    keys = [key for key in re.sub(r"\[\d+\]", "", table).split(".") if key]
+    if rest or path.endswith("[...]"):
+        inner: Any = given
+        for key in keys:
+            inner = inner[key]
+        # Which of its keys msgspec does not say; with only one there is no doubt.
+        keys += [next(iter(inner))] if len(inner) == 1 else []
+    return keys
+
+
+def _in_our_words(words: str) -> str:
+    words = words.replace("Object missing required field", "missing:")
+    words = words.replace("Invalid enum value", "there is no")
+    return words.replace("`", "").replace("Expected", "expected", 1)
