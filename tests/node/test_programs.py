@@ -187,6 +187,20 @@ def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path:
     go(scenario(), seconds=60)
 
 
+def test_founders_begin_while_somebody_is_still_away(tmp_path: Path) -> None:
+    group_file(tmp_path, 3)
+
+    async def scenario() -> None:
+        async with (
+            running(tmp_path, TIDINGS, "node", "p1", "--founding", "--level", "error") as p1,
+            running(tmp_path, TIDINGS, "node", "p2", "--founding", "--level", "error") as p2,
+        ):
+            p1.type("let us begin")
+            await p2.says("p1#1 let us begin")
+
+    go(scenario(), seconds=30)
+
+
 def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Path) -> None:
     group_file(tmp_path, 1, "limits.text_bytes = 10")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidings.cli.common import app, say
-from tidings.cli.node import GroupFile, Member, again, text_of
+from tidings.cli.node import Founding, GroupFile, Member, again, text_of
 from tidings.core import Message, TidingsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ TOLD_OTHERWISE = ("cannot be reached", "broadcasts are stuck", "left in haste", 
 
 
 @app.command(epilog="Example: tidings chat p1 --group group.toml")
-def chat(member: Member, group: GroupFile = Path("group.toml")) -> None:
+def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Founding = False) -> None:
     """Talk in a group: what you type is broadcast, what anybody says is printed.
 
     /who says who is there, /why what your words wait for (/why bob#3: what that message waits
@@ -34,7 +34,7 @@ def chat(member: Member, group: GroupFile = Path("group.toml")) -> None:
     configure("console", "WARNING")
     for handler in logging.getLogger("tidings.node").handlers:
         handler.addFilter(_is_for_people)
-    terminal.run(member, read_config(group), _Chat(), stay=False)
+    terminal.run(member, read_config(group), _Chat(), stay=False, founding=founding)
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 Member = Annotated[str, typer.Argument(help="Which member of the group this is.")]
 LEVELS = ("debug", "info", "warning", "error")
 GroupFile = Annotated[Path, typer.Option("--group", help="The group file, the same for all.")]
+Founding = Annotated[
+    bool,
+    typer.Option(
+        "--founding", help="The group is new, for sure: begin before everybody has been there."
+    ),
+]
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}
 """What a text may not do to a terminal, and how it is shown instead."""
 
@@ -74,6 +80,7 @@ def _free_addresses(count: int, port: int) -> list[str]:
 def node(
     member: Member,
     group: GroupFile = Path("group.toml"),
+    founding: Founding = False,
     logs: Annotated[
         Literal["console", "json"], typer.Option(help="How to log, on standard error.")
     ] = "console",
@@ -96,7 +103,8 @@ def node(
     if level not in LEVELS:
         raise UsageError(f"--level is one of {', '.join(LEVELS)}, not {level!r}")
     configure(logs, level.upper())
-    terminal.run(member, read_config(group), _Pipe(member, as_json), stay=True)
+    face = _Pipe(member, as_json)
+    terminal.run(member, read_config(group), face, stay=True, founding=founding)
 
 
 class _Pipe:

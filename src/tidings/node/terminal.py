@@ -57,7 +57,7 @@ class Interrupted(TidingsError):  # noqa: N818 - reads as what happened
     status = Exit.INTERRUPTED
 
 
-def run(name: str, config: Config, face: Face, *, stay: bool) -> None:
+def run(name: str, config: Config, face: Face, *, stay: bool, founding: bool = False) -> None:
     """Take part until told to leave: by a signal, by the face, or by the end of the input.
 
     With ``stay``, the end of the input only means that nothing more is broadcast. A second signal
@@ -67,7 +67,7 @@ def run(name: str, config: Config, face: Face, *, stay: bool) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    group = join(name, config)
+    group = join(name, config, founding=founding)
     try:
         asyncio.run(_take_part(group, face, stay))
     except asyncio.CancelledError:
