@@ -2,8 +2,9 @@
 
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -61,23 +62,28 @@ def algorithms(
         for contender in CONTENDERS:
             one = measure(contender, "one", 5, 1)
             stream = measure(contender, "stream", 5, 100)
-            table.append(
-                {
-                    "algorithm": str(contender),
-                    "guarantees": "all five",
-                    "packets": f"{one.packets:g}",
-                    "bytes": f"{one.bytes:,.0f}",
-                    "delays": f"{one.delays:g}",
-                    "state": f"{stream.kept_bytes:,.0f} bytes",
-                }
-            )
+            figures = {
+                "packets": one.packets,
+                "bytes": one.bytes,
+                "delays": one.delays,
+                "state": stream.kept_bytes,
+            }
+            table.append({"algorithm": str(contender), "guarantees": "all five"} | figures)
             step(str(contender))
-    print_table(table, as_json)
-    if not as_json:
-        out.print()
-        for name, algorithm in PROTOCOLS.items():
-            if not algorithm.breaks:
-                say(f"{name}: {algorithm.summary}")
+    if as_json:
+        print_json({"rows": table})
+        return
+    out.print(plain_table([_rounded(row) for row in table]))
+    out.print()
+    for name, algorithm in PROTOCOLS.items():
+        if not algorithm.breaks:
+            say(f"{name}: {algorithm.summary}")
+
+
+def _rounded(row: Mapping[str, Any]) -> dict[str, str]:
+    whole = {column: f"{row[column]:,.0f}" for column in ("bytes", "state")}
+    exact = {column: f"{row[column]:g}" for column in ("packets", "delays")}
+    return {**row, **exact, **whole, "state": f"{whole['state']} bytes"}
 
 
 def _tell_all_about(name: str, as_json: bool) -> None:

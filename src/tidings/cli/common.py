@@ -101,10 +101,13 @@ def print_run(run: Run) -> None:
     kinds = [row.kind for row in run.rows]
     crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
     back = ordered(row.process for row in run.rows if row.kind == "recover")
+    broadcasts, planned = kinds.count("broadcast"), manifest.plan.get("broadcasts")
+    is_less = isinstance(planned, int) and planned > broadcasts
+    of_planned = f" of {planned:,} planned" if is_less else ""
     parts = [
         str(manifest.protocol),
         many(len(manifest.members), "process"),
-        many(kinds.count("broadcast"), "broadcast"),
+        many(broadcasts, "broadcast") + of_planned,
         many(kinds.count("deliver"), "delivery"),
         many(kinds.count("send"), "packet"),
         *([f"crashed: {', '.join(crashed)}"] if crashed else []),
