@@ -157,7 +157,7 @@ def test_loss_repetition_and_another_order_above_tcp_are_borne(group_of: GroupOf
 def test_a_minority_killed_in_mid_broadcast_takes_nothing_with_it(group_of: GroupOf) -> None:
     with group_of(5) as group:
         few = minority(group, seed=2)
-        group.slow(10)
+        group.slow(20)
         group.talk(rate=100)
         group.go_on(100)
         group.kill(*few)
@@ -170,7 +170,7 @@ def test_a_minority_killed_in_mid_broadcast_takes_nothing_with_it(group_of: Grou
 def test_a_minority_killed_in_mid_broadcast_comes_back_and_goes_on(group_of: GroupOf) -> None:
     with group_of(5) as group:
         few = minority(group, seed=3)
-        group.slow(10)
+        group.slow(20)
         group.talk(rate=100)
         group.go_on(100)
         group.kill(*few)
@@ -199,7 +199,7 @@ def test_who_comes_back_is_told_what_it_missed_though_nobody_speaks(group_of: Gr
 
 def test_everybody_killed_at_once_comes_back_and_goes_on(group_of: GroupOf) -> None:
     with group_of(3) as group:
-        group.slow(10)
+        group.slow(20)
         group.talk(rate=100)
         for _ in range(2):
             group.go_on(50)
