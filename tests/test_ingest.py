@@ -395,6 +395,14 @@ def test_all_settled_leaves_out_who_crashed_or_has_another_fate(desk: Desk) -> N
     assert run.manifest.fates == {"p3": "crashed"}
 
 
+def test_a_producer_that_left_is_no_member_and_owes_itself_nothing(desk: Desk) -> None:
+    rows = [row("feed", "pub", "a"), row("p1", "got", "a"), row("p2", "got", "a")]
+    mapping = foreign.with_end(desk.mapping(), ["all"], {"feed": "left"})
+    (run,) = desk.runs(desk.log(rows), mapping=mapping)
+    assert run.manifest.members == ("p1", "p2")
+    assert set(said(run).values()) == {"holds"}
+
+
 def test_who_said_it_itself_does_not_settle_twice(desk: Desk) -> None:
     (run,) = desk.runs(desk.log(CALM), mapping=foreign.with_end(desk.mapping(), ["all"], {}))
     assert [one.kind for one in run.rows].count("settle") == 2
