@@ -1,6 +1,7 @@
 """Links: who is let in, what survives a broken connection, and who counts as crashed."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -293,6 +294,25 @@ def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
 
     go(scenario())
     assert any("link down: peer p3" in line and "bytes wait" in line for line in caplog.messages)
+
+
+def test_who_leaves_while_its_connection_breaks_leaves_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel knows of a reset before asyncio does, and has no end to write any more."""
+    config = group_file(tmp_path, 2)
+
+    def not_connected(transport: object) -> None:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+    async def scenario() -> None:
+        async with joined(config) as group:
+            await linked(group)
+            link = group["p1"]._transport.peers["p2"].link
+            assert link is not None
+            monkeypatch.setattr(type(link.transport), "write_eof", not_connected)
+
+    go(scenario())
 
 
 @pytest.mark.parametrize("durable", ["true", "false"])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from node.real_groups import free_ports
-from tidings.lab.fleet import Fleet, Latencies, Member, percentile_s
+from tidings.lab.fleet import Fleet, Latencies, Member, free_ports, percentile_s
 
 AT_FULL_SPEED = 1e9
 """More per second than anybody can offer: back-pressure decides."""

@@ -16,6 +16,7 @@ import random
 from asyncio import TaskGroup, timeout
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -253,7 +254,8 @@ class Transport:
                 link.write(bye_frame(f"{self.me} leaves"))
                 # The other side reads to the end, then closes. Were we to close first, what it
                 # has sent and we have not read would make the kernel drop what we have sent.
-                link.transport.write_eof()
+                with suppress(OSError):  # it may be gone, and asyncio not know yet
+                    link.transport.write_eof()
         if links:
             await asyncio.wait(
                 [link.lost for link in links], timeout=self.config.links.close_ms / 1e3
