@@ -22,8 +22,9 @@ from tidings.node.proxy import Proxy
 from tidings.spec import Guarantee, Value, Verdict
 
 SIZE = 5
-PER_S = 2_000
-"""How many broadcasts all together offer in a second."""
+PER_S = 2_500
+"""How many broadcasts all together offer in a second, while nobody is dead or stopped: with the
+faults, 2,000 on average."""
 WEATHER = "lost=0.002 duplicated=0.002 reordered=0.01"
 REPORT_MS = 100
 PATIENCE_S = 60.0
