@@ -518,14 +518,32 @@ def test_bad_numbers_are_refused_with_file_and_line(desk: Desk, at: str, complai
         ('who,what,id,text\np1,pub,"a\nb"c,d\n', r"log.csv:2: '.' expected after"),
         ("who,what,id\np1,pub,a\n", r"log.csv: no column 'text'; there are: who, what, id"),
         ("", r"log.csv: no column 'who'"),
+        (
+            "who,what,id,text\n" + "p1,pub,a,hi\n" * 2000 + "p1,pub,\xff,\n",
+            r"log.csv:2002: not UTF-8",
+        ),
         ("who,what,id,text\n", r"log.csv: no row to judge \(0 ignored\)"),
         ("who,what,id,text\np1,noise,,\n", r"log.csv: no row to judge \(1 ignored\)"),
     ],
 )
 def test_bad_csv_is_refused(desk: Desk, text: str, complaint: str) -> None:
     log = desk.folder / "log.csv"
-    log.write_text(text)
+    log.write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match=complaint):
+        desk.runs(log)
+
+
+def test_bad_times_are_refused_whatever_their_size(desk: Desk) -> None:
+    changes = [("@line", "at"), ("[group]", '[forms]\norder = "s"\n\n[group]')]
+    for at in ("1e999999999", "1e11", "NaN", "Infinity", "noon"):
+        log = desk.log([row("p1", "pub", "a", at=at)], "log.csv")
+        with pytest.raises(DataError, match=r"log.csv:2: '\w+' is (not a time|out of range)"):
+            desk.runs(log, mapping=desk.mapping(MAPPING, *changes))
+
+
+def test_more_processes_than_a_trace_can_name_are_refused(desk: Desk) -> None:
+    log = desk.log([row(f"c{number}", "pub", f"{number}") for number in range(2**15)])
+    with pytest.raises(DataError, match="more than 32,767 names"):
         desk.runs(log)
 
 
@@ -581,6 +599,7 @@ def test_a_name_that_is_nowhere_in_the_log_is_misspelt(desk: Desk) -> None:
 
 def test_an_existing_trace_is_not_overwritten_and_files_must_be_there_once(desk: Desk) -> None:
     log = desk.log(CALM)
+    desk.out.mkdir()
     desk.runs(log)
     with pytest.raises(UsageError, match="not an empty folder"):
         desk.runs(log)
@@ -622,8 +641,9 @@ def test_the_command_ends_with_one_line_and_the_right_status(tidings, desk: Desk
     log = desk.log(CALM)
     desk.mapping()
     words = ("ingest", "log.jsonl", "--mapping", "mapping.toml", "--out", "out")
-    answer = tidings(*words, "--fate", "p1=dead")
-    assert (answer.status, answer.err.count("\n")) == (64, 1)
+    for wrong in (["--fate", "p1=dead"], ["--fate", "p1=left", "--settled", "p1"]):
+        answer = tidings(*words, *wrong)
+        assert (answer.status, answer.err.count("\n")) == (64, 1)
     log.write_text("{}\n")
     answer = tidings(*words)
     assert (answer.status, answer.err) == (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from tidings.core import DataError, Members, ordered
-from tidings.trace.foreign.meaning import Interpreter, history_of, process_of, run_of
+from tidings.trace.foreign.meaning import Interpreter, history_of, run_of
 from tidings.trace.foreign.numbering import Ending
 from tidings.trace.manifest import Fate
 
@@ -13,30 +13,33 @@ class Ends:
 
     def __init__(self, interpreter: Interpreter, endings: Mapping[int, Ending]) -> None:
         self._end = interpreter.mapping.end
-        self._members = interpreter.mapping.members
         self._names = interpreter.names
         self._endings = endings
         """Filled while the rows are put in order."""
-        self._with_rows: dict[int, list[str]] = {
-            run: [] for run in range(len(interpreter.runs.words))
-        }
+        with_rows: dict[int, list[str]] = {run: [] for run in range(len(interpreter.runs.words))}
         for history in interpreter.histories:
-            self._with_rows[run_of(history)].append(self._names.words[process_of(history)])
+            with_rows[run_of(history)].append(interpreter.name(history))
+        self._with_rows = {run: ordered(names) for run, names in with_rows.items()}
+        members = interpreter.mapping.members
+        self._members = None if members is None else ordered(members)
         self._refuse_strangers()
 
     def _refuse_strangers(self) -> None:
         """A name that is nowhere else is misspelt."""
         told = {*self._end.fates, *self._end.listed}
-        known = {name for run in self._with_rows for name in self.processes(run)}
-        for name in ordered(told - known):
+        told -= {*(self._members or ())}
+        for names in self._with_rows.values():
+            told -= {*names}
+        for name in ordered(told):
             raise DataError(f"end: {name} is no member, and the log has no row of it")
 
     def members(self, run: int) -> Members:
-        return ordered(self._with_rows[run] if self._members is None else self._members)
+        return self._with_rows[run] if self._members is None else self._members
 
     def processes(self, run: int) -> Members:
         """Everybody who is owed a history: the members, and whoever else left one."""
-        return ordered((*self.members(run), *self._with_rows[run]))
+        members, with_rows = self.members(run), self._with_rows[run]
+        return members if members == with_rows else ordered((*members, *with_rows))
 
     def told_settled(self) -> Iterator[int]:
         """The histories that end in calm, as the mapping says.

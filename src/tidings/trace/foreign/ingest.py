@@ -53,6 +53,7 @@ def ingest(
             raise UsageError(f"{log}: no such file")
         if logs.count(log) > 1:
             raise UsageError(f"{log} is given twice")
+    folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
         done = _Ingest(logs, mapping, folder.name, Path(draft), progress).done()
@@ -126,6 +127,7 @@ class _Ingest:
             for name in self.ends.members(run)
         )
         dictionary = Dictionary({*self.interpreter.mentioned, *members}, len(runs))
+        manifests = tuple(self._manifest(run, dictionary) for run in range(len(runs)))
         writer = Writer(trace, dictionary, runs)
         kinds: Counter[str] = Counter()
         for block in self._told("writing the trace", rows):
@@ -133,7 +135,6 @@ class _Ingest:
             counts = block["kind"].value_counts().to_pylist()
             kinds.update({KINDS[one["values"]]: one["counts"] for one in counts})
         writer.close()
-        manifests = tuple(self._manifest(run, dictionary) for run in range(len(runs)))
         parts = map(msgspec.json.encode, manifests)
         (trace / MANIFEST).write_bytes(b"".join(part + b"\n" for part in parts))
         return Ingested(

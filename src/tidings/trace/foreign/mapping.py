@@ -28,7 +28,7 @@ from typing import Literal
 
 import msgspec
 
-from tidings.core import DataError
+from tidings.core import UsageError
 from tidings.trace.foreign.toml_file import TomlFile
 from tidings.trace.manifest import Fate
 from tidings.trace.schema import Kind
@@ -163,7 +163,7 @@ def with_end(mapping: Mapping, settled: Sequence[str], fates: dict[str, Fate]) -
         end = End(settled=True if settled == ["all"] else tuple(settled), fates=merged)
     changed = msgspec.structs.replace(mapping, end=end)
     for keys, fault in _mistakes_in_end(changed):
-        raise DataError(f"{'.'.join(keys)}: {fault}")
+        raise UsageError(f"{'.'.join(keys)}: {fault}")
     return changed
 
 

@@ -9,7 +9,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -326,8 +326,10 @@ def _in_range(number: int, text: str) -> int:
 def _ns(factor: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
-            return _in_range(int(Decimal(text) * factor), text)
-        except (InvalidOperation, ValueError, OverflowError):
+            time = Decimal(text) * factor
+            # Its size first: of 1e999999999 no whole number should be made.
+            return _in_range(int(time) if time.adjusted() < 20 else AT_THE_END, text)
+        except (ArithmeticError, ValueError):
             raise DataError(f"{text!r} is not a time") from None
 
     return read

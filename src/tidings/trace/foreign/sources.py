@@ -193,8 +193,21 @@ def _csv_rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
             if row:
                 yield begin, row
             begin = reader.line_num + 1
-    except (csv.Error, UnicodeDecodeError) as fault:
+    except csv.Error as fault:
         raise DataError(f"{path}:{begin}: {fault}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}:{_line_that_is_not_utf_8(path)}: not UTF-8") from None
+
+
+def _line_that_is_not_utf_8(path: Path) -> int:
+    """Text is decoded ahead of the lines that are read, so the line is looked for anew."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    raise AssertionError(f"{path} is UTF-8 after all")
 
 
 def _check_columns(path: Path, wanted: Sequence[str], found: Sequence[str]) -> None:
