@@ -552,6 +552,10 @@ def test_bad_parquet_is_refused(desk: Desk) -> None:
     log.write_bytes(log.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"log.parquet: not a Parquet file, or a damaged one"):
         desk.runs(log)
+    broken = pa.array([b"p\xff"]).view(pa.string())
+    pq.write_table(pa.table(dict.fromkeys(("who", "what", "id", "text"), broken)), log)
+    with pytest.raises(DataError, match=r"log.parquet: column 'who' \(string\) has values"):
+        desk.runs(log)
     log = desk.log([row("p1", "pub", "a"), row("", "pub", "b")], "log.parquet")
     with pytest.raises(DataError, match=r"log.parquet: row 2: no 'who', which should tell"):
         desk.runs(log)

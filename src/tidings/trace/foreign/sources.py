@@ -247,10 +247,10 @@ def _texts(path: Path, name: str, values: Any) -> Any:
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_large_binary(kind):
         values = values.cast(pa.binary())
     try:
-        return values.cast(pa.string())
+        texts = values.cast(pa.string())
+        texts.validate(full=True)  # a file may call bytes a text that are none
+        return texts
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if pa.types.is_binary(values.type):
             return values
-        raise DataError(
-            f"{path}: column {name!r} is {kind}, of which no text can be made"
-        ) from None
+        raise DataError(f"{path}: column {name!r} ({kind}) has values that are no text") from None
