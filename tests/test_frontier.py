@@ -691,6 +691,17 @@ def test_on_lossy_links_newcomers_greet_until_they_are_answered() -> None:
     assert isinstance(p2.step(Broadcast((b"x",)))[1], Accept)
 
 
+def test_the_true_one_is_let_in_after_an_impostor_was_refused() -> None:
+    """Started once in a wrong folder, and then with its own disk."""
+    p1 = process("p1", 3)
+    p1.step(LinkUp("p2", 1))
+    assert p1.step(Receive("p2", Holding(some("p3#9")))) == []
+    p1.step(LinkDown("p2"))
+    p1.step(LinkUp("p2", 0))
+    p1.step(Receive("p2", data("p2#1", "it is me")))
+    assert p1.held["p2"] == 1
+
+
 def test_a_refusal_that_was_lost_is_said_again_to_whoever_asks() -> None:
     p1 = on_lossy_links("p1", 3)
     (refusal,) = sent(p1.step(LinkUp("p2", 1)))

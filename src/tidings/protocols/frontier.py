@@ -174,8 +174,8 @@ class Frontier(Knowledge):
             case Receive(sender, packet):
                 if sender not in self.refused:
                     self._receive(sender, packet, turn)
-                elif isinstance(packet, State) and packet.asks:
-                    self._refuse(sender, turn)  # once more: it has not heard
+                elif isinstance(packet, State):
+                    self._refuse(sender, turn)  # it has not heard
             case Broadcast(texts):
                 self._broadcast(texts, turn)
             case Timeout(name):
@@ -463,6 +463,8 @@ class Frontier(Knowledge):
             self._reject(peer, _lost_its_disk(peer), turn)
             self._refuse(peer, turn)
             return
+        # Somebody else under its name was refused, not this one.
+        self.refused.discard(peer)
         self._may_be_asked_again(peer)
         # It does the same, so neither needs an answer.
         self._say((peer,), self._state_for(peer, asks=False), turn)
