@@ -21,10 +21,7 @@ EVERY_S = 5.0
 """How often one is written where there is no terminal."""
 
 
-@app.command(
-    epilog="Example: tidings ingest logs/*.jsonl --mapping mapping.toml --out runs/mine\n\n"
-    "With all up at the end but p3: ... --settled all --fate p3=crashed"
-)
+@app.command(epilog="Example: tidings ingest logs/*.jsonl --mapping mapping.toml --out runs/mine")
 def ingest(
     logs: Annotated[list[Path], typer.Argument(help="The log: .jsonl, .csv or .parquet files.")],
     mapping: Annotated[Path, typer.Option(help="A TOML file: what the columns mean.")],
@@ -44,6 +41,8 @@ def ingest(
     The mapping says what the columns of the log mean (docs/audit-your-broker.md). What the log
     cannot tell, the mapping or --settled and --fate do; what nobody tells is unknown to the audit.
     Exits 65 for a bad row or a mistake in the mapping, named with its file and line.
+
+    With everybody up at the end but p3, say: --settled all --fate p3=crashed
     """
     # Imported late: everything else works without pyarrow, and this says so if it is missing.
     from tidings.trace import parquet as parquet  # isort: skip
