@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         if self.transport.is_closing():
             return
-        if frame.kind == Kind.BYE:
+        if frame.kind == Kind.BYE and (self.is_ours or self.is_up):
             self.owner.bye(self, read_bye(frame), is_final=frame.number == 1)
         elif not self.is_up:
             self.owner.greet(self, read_hello(frame))
@@ -378,13 +378,15 @@ class Transport:
                 self._tell_down(peer, str(fault or "closed"))
 
     def bye(self, connection: Connection, reason: str, is_final: bool) -> None:
-        who = connection.peer.name if connection.peer is not None else connection.where
-        if is_final:
+        """Somebody we called, or who has said who it is, hangs up; nobody else has a say here."""
+        peer = connection.peer
+        assert peer is not None, "a farewell of nobody"
+        if is_final and self.resends:
             self._holder.cast_out(reason)
         elif connection.is_up:
-            self.log.info("farewell", peer=who, reason=reason)
+            self.log.info("farewell", peer=peer.name, reason=reason)
         else:
-            self._complain(who, f"refuses us: {reason}")
+            self._complain(peer.name, f"refuses us: {reason}")
         connection.transport.close()
 
     def _complain(self, who: str, reason: str) -> None:

@@ -1,0 +1,43 @@
+"""Whoever can connect may say anything: a member answers with one line, and goes on."""
+
+from pathlib import Path
+
+import pytest
+from real_groups import go, group_file, joined, linked
+from test_transport import MEMORY, hello_of, say
+
+from tidings.node.wire import GREETING, bye_frame, hello_frame
+
+FIRED = bye_frame("you are fired", is_final=True)
+
+
+@pytest.mark.parametrize("protocol", ["frontier", "majority-relay"])
+def test_a_stranger_cannot_cast_a_member_out(
+    protocol: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, f'protocol = "{protocol}"')
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            answer = await say(config, GREETING + FIRED)
+            assert "it begins with a frame of kind 4 instead of a hello" in answer
+            await (await groups["p1"].broadcast(b"not disturbed")).delivered()
+
+    go(scenario())
+    assert not any("fired" in line for line in caplog.messages)
+
+
+def test_where_members_decide_by_themselves_who_goes_on_nobody_can_cast_them_out(
+    tmp_path: Path,
+) -> None:
+    """Who recovers is refused by the protocol, and never by a connection."""
+    config = group_file(tmp_path, 2, *MEMORY)
+    hello = GREETING + hello_frame(hello_of(config, "p2", "p1"))
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            assert await say(config, hello + FIRED) == ""
+            await one["p1"].broadcast(b"still here")
+
+    go(scenario())
