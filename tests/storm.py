@@ -22,9 +22,8 @@ from tidings.node.proxy import Proxy
 from tidings.spec import Guarantee, Value, Verdict
 
 SIZE = 5
-PER_S = 2_500
-"""How many broadcasts all together offer in a second, while nobody is dead or stopped: with the
-faults, 2,000 on average."""
+PER_S = 2_000
+"""How many broadcasts all together offer in a second, while nobody is dead or stopped."""
 WEATHER = "lost=0.002 duplicated=0.002 reordered=0.01"
 REPORT_MS = 100
 PATIENCE_S = 60.0
@@ -51,6 +50,8 @@ class Outcome(NamedTuple):
     """How many could have been offered by those who were neither dead nor stopped."""
     confirmed: int
     """How many receipts said delivered."""
+    handed: int
+    """How many messages the members' users were handed, all together."""
     repeated: int
     """How much was handed over twice."""
     faults: Counter[str]
@@ -78,21 +79,22 @@ def group_file(folder: Path) -> Path:
     return path
 
 
-def rage(folder: Path, seconds: float, seed: int, tell: Tell) -> Outcome:
+def rage(folder: Path, seconds: float, seed: int, tell: Tell, per_s: int = PER_S) -> Outcome:
     """Storm for so long, then settle; the trace is in ``folder / "trace"``."""
     tell(f"seed {seed}")
     injector = f"seed={seed} {WEATHER}"
     path = group_file(folder)
     with Fleet(path, proxied=True, seed=seed, injector=injector, report_ms=REPORT_MS) as fleet:
-        return Storm(fleet, seed, injector, tell).run(seconds)
+        return Storm(fleet, seed, injector, tell, per_s).run(seconds)
 
 
 class Storm:
-    def __init__(self, fleet: Fleet, seed: int, injector: str, tell: Tell) -> None:
+    def __init__(self, fleet: Fleet, seed: int, injector: str, tell: Tell, per_s: int) -> None:
         self.fleet = fleet
         self.dice = random.Random(seed)
         self.injector = injector
         self.tell = tell
+        self.per_s = per_s
         self.faults: Counter[str] = Counter()
         self.signs: Counter[str] = Counter()
         self.due_s = 0.0
@@ -142,8 +144,9 @@ class Storm:
         outcome = Outcome(
             is_calm=is_calm,
             offered=sum(member.offered for member in self.fleet),
-            due=round(self.due_s * PER_S / SIZE),
+            due=round(self.due_s * self.per_s / SIZE),
             confirmed=sum(len(member.sent) for member in self.fleet),
+            handed=sum(len(one.handed(origin)) for one in self.fleet for origin in one.got),
             repeated=sum(len(member.repeated) for member in self.fleet),
             faults=self.faults,
             signs=self.signs,
@@ -155,7 +158,7 @@ class Storm:
     # --- the load, and time
 
     def _offer(self, member: Member) -> None:
-        member.publish(PER_S / SIZE)
+        member.publish(self.per_s / SIZE)
         self._offering_since[member.name] = time.monotonic()
 
     def _cease(self, member: Member) -> None:
@@ -175,7 +178,7 @@ class Storm:
 
     def _go_on(self, members: Sequence[Member]) -> None:
         """Those whom it does not concern deliver what all of them together say in a second."""
-        goals = [(one, _delivered(one) + PER_S * len(members) // SIZE) for one in members]
+        goals = [(one, _delivered(one) + self.per_s * len(members) // SIZE) for one in members]
         self.fleet.wait_for(
             lambda: all(_delivered(one) >= goal for one, goal in goals),
             f"{', '.join(one.name for one in members)} to go on",
@@ -323,6 +326,7 @@ def assert_nothing_is_lost_or_repeated(outcome: Outcome, verdicts: Sequence[Verd
     assert outcome.is_calm
     assert broadcasts >= outcome.confirmed
     assert broadcasts >= 0.95 * outcome.due, "the load was lighter than it should be"
+    assert outcome.handed == SIZE * broadcasts, "and hands it over"
     assert outcome.repeated == 0
 
 

@@ -14,6 +14,8 @@ from storm import assert_everything_happened, assert_nothing_is_lost_or_repeated
 from tidings.pipeline import audit
 
 SECONDS = float(os.environ.get("TIDINGS_SOAK_S", 1_800))
+PER_S = 2_500
+"""With some of them dead or stopped most of the time, 2,000 on average."""
 SEED = int(os.environ.get("TIDINGS_SOAK_SEED", 6))
 
 
@@ -24,7 +26,7 @@ def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
         with capsys.disabled():
             print(f"\n{line}", end="", flush=True)
 
-    outcome = rage(tmp_path, SECONDS, SEED, tell)
+    outcome = rage(tmp_path, SECONDS, SEED, tell, PER_S)
     (verdicts,) = audit(spark, tmp_path / "trace", progress=tell).verdicts.values()
     assert_nothing_is_lost_or_repeated(outcome, verdicts)
     assert_everything_happened(outcome)
