@@ -65,7 +65,8 @@ class Limits(_Section, frozen=True):
     queue_bytes: Positive = 64 * MIB
     """How much may wait to be sent to one member; beyond, the link is dropped and made anew."""
     unread_messages: Positive = 100_000
-    """How much may wait for the application; beyond, nothing more is read from the network."""
+    """How much may wait for the application in memory; a durable member reads the rest back from
+    its disk, any other reads nothing more from the network."""
     window: Positive = 10_000
     """How many of one's own messages may be under way; beyond, ``broadcast`` waits."""
     memory_messages: Positive = 100_000

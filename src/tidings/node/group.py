@@ -16,9 +16,8 @@ import asyncio
 import random
 import secrets
 from asyncio import TaskGroup, timeout
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -44,6 +43,8 @@ from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
 from tidings.node.tracing import Stretch, Tracer
 from tidings.node.transport import Transport
+from tidings.node.unread import Replayed as Replayed
+from tidings.node.unread import Unread
 from tidings.node.wire import Came, Codec, Hello
 
 if TYPE_CHECKING:
@@ -63,13 +64,9 @@ class Closed(TidingsError):  # noqa: N818 - reads as what happened
 
 
 class LogFull(TidingsError):  # noqa: N818 - reads as what happened
-    """The log has reached its limit, because somebody is away; nothing is lost."""
+    """The log has reached its limit: somebody is away, or does not read; nothing is lost."""
 
     status = Exit.ENVIRONMENT
-
-
-class Replayed(Message, frozen=True, array_like=True):
-    """A message that was handed over before a restart, or was just about to be."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -122,13 +119,15 @@ class Group:
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
         self._logger = get_logger(member=name)
         self._own = Ledger(name, config.limits.window)
-        # What is delivered waits here until the program asks for it.
-        self._unread: deque[Message] = deque()
+        self._own.waiting = self._somebody_waits
+        self._unread = Unread(config.limits, self._recall if config.durable else None)
         self._news: asyncio.Future[None] | None = None
         self._reader: asyncio.Task[object] | None = None
         self._is_reader_waiting = False
         self._last: Message | None = None
         self._taken: dict[str, int] = {}
+        self._processed: dict[str, int] = {}
+        """What the program has said of itself to be processed, of each origin the last."""
         self._metrics: Metrics | None = None
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
@@ -283,14 +282,18 @@ class Group:
         return self._own.add()
 
     async def _wait_for_room(self) -> None:
+        while self._error is None and self._own.is_full:
+            await self._own.wait_for_room()
+
+    @contextmanager
+    def _somebody_waits(self) -> Iterator[None]:
+        """The reader cannot read while it waits: what it waits for must come all the same."""
         is_reader = asyncio.current_task() is self._reader
+        if is_reader and self._engine is not None:
+            self._is_reader_waiting = True
+            self._engine.balance()
         try:
-            while self._error is None and self._own.is_full:
-                if is_reader and self._engine is not None:
-                    # It cannot read while it waits: what it waits for must come all the same.
-                    self._is_reader_waiting = True
-                    self._engine.balance()
-                await self._own.wait_for_room()
+            yield
         finally:
             if is_reader:
                 self._is_reader_waiting = False
@@ -302,12 +305,17 @@ class Group:
         return UsageError(f"a text of {len(text):,} bytes; {limit:,} is the limit (text_bytes)")
 
     def _full_log(self, log: Log) -> LogFull:
-        silent = [name for name, peer in self._transport.peers.items() if peer.link is None]
-        waits_for = ", ".join(silent) or "the slowest member"
+        if self._unread.has_later:
+            reason = f"its program reads on; {self._unread_words()}"
+        else:
+            silent = [name for name, peer in self._transport.peers.items() if peer.link is None]
+            reason = f"{', '.join(silent) or 'the slowest member'} has them too"
         return LogFull(
-            f"the log of {self.name} is full: {log.size:,} bytes are kept until {waits_for} has "
-            "them too"
+            f"the log of {self.name} is full: {log.size:,} bytes are kept until {reason}"
         )
+
+    def _unread_words(self) -> str:
+        return f"{len(self._unread):,} messages wait for the program of {self.name} to read them"
 
     # --- reading
 
@@ -326,7 +334,7 @@ class Group:
             self._last = None
         if self._reader is None:
             self._reader = asyncio.current_task()
-        unread = self._unread
+        unread = self._unread.ready
         if not unread:
             await self._wait_for_news()
         message = unread.popleft()
@@ -339,19 +347,25 @@ class Group:
             if self._taken:
                 self._engine.wake()
             self._engine.balance()
-        while not self._unread:
+        while not self._unread.ready:
             if self._error is not None:
                 if isinstance(self._error, Closed):
                     raise StopAsyncIteration
                 raise self._error
+            if self._unread.has_later:
+                await self._unread.read_back(self._processed)
+                continue
             self._news = self._news or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._news)
+
+    async def _recall(self, first: MessageId, last: int) -> dict[int, Message]:
+        return await self._joined().recall(first, last)
 
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
         origin, seq = message.id
-        if seq > self._taken.get(origin, 0):
-            self._taken[origin] = seq
+        if seq > self._processed.get(origin, 0):
+            self._processed[origin] = self._taken[origin] = seq
             if self._engine is not None:
                 self._engine.wake()
 
@@ -398,6 +412,8 @@ class Group:
     def _why_we_wait(self, engine: Engine) -> str:
         if not self._own.under_way:
             return ""
+        if self.is_full:
+            return f"{self._unread_words()}: until then it hears nothing from the others"
         oldest = self._own.name_of(self._own.delivered.reached + 1)
         if oldest is None:
             return engine.refusal or f"{self.name} has not written it to its disk yet"
@@ -447,8 +463,17 @@ class Group:
 
     @property
     def is_full(self) -> bool:
-        too_much = len(self._unread) > self.config.limits.unread_messages
-        return too_much and not self._is_reader_waiting
+        """Whether there is no place any more for what is delivered: in memory, or on disk."""
+        if self._is_reader_waiting:
+            return False
+        if self.config.durable:
+            return self._unread.has_later and self._is_log_full
+        return self._unread.is_too_much
+
+    @property
+    def _is_log_full(self) -> bool:
+        disk = self._engine.disk if self._engine is not None else None
+        return disk is not None and disk.log.size > self.config.limits.log_bytes
 
     def accepted(self, ids: Sequence[MessageId]) -> None:
         self._own.accept(ids)
@@ -459,7 +484,7 @@ class Group:
             if origin == self.name:
                 self._own.deliver_up_to(first + count - 1)
         if self._listen:
-            self._unread.extend(messages)
+            self._unread.add(messages)
             self._tell_news()
         else:
             for origin, first, count in told:
@@ -467,7 +492,7 @@ class Group:
 
     def replayed(self, messages: Sequence[Message]) -> None:
         if self._listen:
-            self._unread.extend(Replayed(message.id, message.text) for message in messages)
+            self._unread.add([Replayed(message.id, message.text) for message in messages])
             self._tell_news()
         else:
             for message in messages:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush
 
 from tidings.core import MessageId, UsageError
@@ -63,14 +64,14 @@ class Receipt:
 
     async def delivered(self) -> MessageId:
         """Return when half of the members hold it, and it is delivered here: it cannot be lost."""
-        await self._ledger.delivered.reach(self._number)
+        await self._ledger.reach(self._ledger.delivered, self._number)
         return self._named()
 
     async def stable(self) -> MessageId:
         """Return when every member holds it."""
         if self._ledger.never_stable:
             raise UsageError(self._ledger.never_stable)
-        await self._ledger.stable.reach(self._number)
+        await self._ledger.reach(self._ledger.stable, self._number)
         return self._named()
 
     def _named(self) -> MessageId:
@@ -92,6 +93,8 @@ class Ledger:
         """The number of the last message that the process has taken, in all lives."""
         self.delivered = Milestones()
         self.stable = Milestones()
+        self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered by whoever waits for something of this, as long as it does."""
         self.on_delivery: Callable[[float], None] | None = None
         """Told how many seconds the first of a batch took, from ``broadcast`` on."""
         self._offset = 0
@@ -115,12 +118,18 @@ class Ledger:
             self._flights.append((self.count, time.perf_counter()))
         return Receipt(self, self.count)
 
+    async def reach(self, milestones: Milestones, number: int) -> None:
+        if number > milestones.reached:
+            with self.waiting():
+                await milestones.reach(number)
+
     async def wait_for_room(self) -> None:
         """Return when there may be room; who is cancelled lets the next one go first."""
         future = asyncio.get_running_loop().create_future()
         self._room.append(future)
         try:
-            await future
+            with self.waiting():
+                await future
         except BaseException:
             self._make_room()
             raise
