@@ -32,7 +32,7 @@ def test_where_members_decide_by_themselves_who_goes_on_nobody_can_cast_them_out
     tmp_path: Path,
 ) -> None:
     """Who recovers is refused by the protocol, and never by a connection."""
-    config = group_file(tmp_path, 2, *MEMORY)
+    config = group_file(tmp_path, 2, *MEMORY, "links.close_ms = 50")
     hello = GREETING + hello_frame(hello_of(config, "p2", "p1"))
 
     async def scenario() -> None:

@@ -172,23 +172,24 @@ def test_who_does_not_say_who_it_is_is_not_waited_for(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_too_many_strangers_at_once_are_hung_up_on(tmp_path: Path) -> None:
+def test_of_too_many_strangers_the_oldest_is_hung_up_on(tmp_path: Path) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
 
     async def scenario() -> None:
-        async with joined(config) as groups:
-            await linked(groups)
-            strangers = [
-                await asyncio.open_connection(*config.addresses["p1"])
-                for _ in range(MOST_STRANGERS)
-            ]
-            await until(lambda: len(groups["p1"]._transport._strangers) == MOST_STRANGERS)
-            reader, writer = await asyncio.open_connection(*config.addresses["p1"])
-            assert await reader.read() == b""
+        async with joined(config, "p1") as one:
+            strangers = []
+            for count in range(MOST_STRANGERS):
+                strangers.append(await asyncio.open_connection(*config.addresses["p1"]))
+                await until(lambda: len(one["p1"]._transport._strangers) > count)  # noqa: B023
+            caller, writer = await asyncio.open_connection(*config.addresses["p1"])
+            assert await strangers[0][0].read() == b""
+            # Whoever says who it is gets through, however many are silent.
+            writer.write(GREETING + hello_frame(hello_of(config, "p2", "p1")))
+            await until(lambda: one["p1"].status().linked == ("p2",))
+            assert (await caller.read(len(GREETING))) == GREETING
             writer.close()
-            await (await groups["p1"].broadcast(b"not disturbed")).stable()
-            for _, one in strangers:
-                one.close()
+            for _, stranger in strangers:
+                stranger.close()
 
     go(scenario())
 
@@ -431,6 +432,27 @@ def test_who_comes_back_as_somebody_else_is_cast_out(tmp_path: Path) -> None:
                 await until(lambda: bool(other.farewell))
                 assert other.farewell.startswith("p2 counts as crashed: it kept nothing")
             assert ear.links == ["up 2", "down"]
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("kept", [0, 50_000])
+def test_who_counts_as_crashed_is_told_by_whoever_calls(kept: int, tmp_path: Path) -> None:
+    """Even if it has much to say itself as soon as the link is up."""
+    config = group_file(tmp_path, 2, *MEMORY)
+    links = msgspec.structs.replace(config.links, resend_bytes=1_000)
+    strict = msgspec.structs.replace(config, links=links)
+
+    async def scenario() -> None:
+        async with transport(config, "p2", 2) as (p2, ear):
+            for number in range(kept):
+                send(p2, "p1", number)
+            async with transport(strict, "p1", 1) as (p1, _):
+                for number in range(100):
+                    send(p1, "p2", number)
+                assert p1.peers["p2"].crashed
+                await until(lambda: bool(ear.farewell))
+                assert ear.farewell.startswith("p2 counts as crashed: it has missed more than")
 
     go(scenario())
 

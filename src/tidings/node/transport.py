@@ -202,7 +202,8 @@ class Transport:
         self._injector = injector
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._strangers: set[Connection] = set()
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        """Who has yet to say who it is, the oldest first, and when we lose patience."""
         self._complaints: dict[tuple[str, str], None] = {}
         self._is_reading = True
         self._is_closing = False
@@ -241,8 +242,8 @@ class Transport:
             task.cancel()
         if self._server is not None:
             self._server.close()
-        for stranger in self._strangers:
-            stranger.transport.abort()
+        for stranger in list(self._strangers):
+            self._send_away(stranger)
 
     async def close(self) -> None:
         """Say good-bye, and wait until everything that was said has left, or for so long."""
@@ -266,11 +267,11 @@ class Transport:
     # --- calling and being called
 
     async def _call(self, peer: Peer) -> None:
-        """Keep a connection to this member as long as it does not count as crashed."""
+        """Keep a connection to this member; if it counts as crashed, to tell it so."""
         links = self.config.links
         loop = asyncio.get_running_loop()
         back_off_ms = links.back_off_ms_min
-        while not peer.crashed:
+        while True:
             connection: Connection | None = None
             try:
                 async with timeout(links.hello_ms / 1e3):
@@ -283,27 +284,35 @@ class Transport:
             except OSError as fault:
                 words = os.strerror(fault.errno) if fault.errno else str(fault)
                 self._complain(peer.name, f"cannot be reached: {words}")
+            finally:
+                if connection is not None and not connection.is_up:
+                    connection.transport.abort()
             if connection is not None and connection.is_up:
                 back_off_ms = links.back_off_ms_min
                 await connection.lost
-            elif connection is not None:
-                connection.transport.abort()
             await asyncio.sleep(back_off_ms * random.uniform(0.5, 1.0) / 1e3)
             back_off_ms = min(2 * back_off_ms, links.back_off_ms_max)
 
     def meet(self, connection: Connection) -> None:
-        """Somebody calls; it has to say who it is before long, and not too many at once."""
-        if self._is_closing or len(self._strangers) >= MOST_STRANGERS:
+        """Somebody calls; it has to say who it is before long, or before too many others call."""
+        if self._is_closing:
             connection.transport.abort()
             return
-        self._strangers.add(connection)
-        connection.loop.call_later(
-            self.config.links.hello_ms / 1e3, self._lose_patience, connection
+        if len(self._strangers) >= MOST_STRANGERS:
+            # A member says who it is at once: who has been silent longest is the least likely one.
+            self._send_away(next(iter(self._strangers)))
+        self._strangers[connection] = connection.loop.call_later(
+            self.config.links.hello_ms / 1e3, self.refuse, connection, "it does not say who it is"
         )
 
-    def _lose_patience(self, connection: Connection) -> None:
-        if connection in self._strangers:
-            self.refuse(connection, "it does not say who it is")
+    def _send_away(self, stranger: Connection) -> None:
+        self._no_stranger(stranger)
+        stranger.transport.abort()
+
+    def _no_stranger(self, connection: Connection) -> None:
+        patience = self._strangers.pop(connection, None)
+        if patience is not None:
+            patience.cancel()
 
     def hello_to(self, peer: Peer) -> Hello:
         return msgspec.structs.replace(
@@ -324,7 +333,7 @@ class Transport:
             return
         if not connection.is_ours:
             connection.write(GREETING + hello_frame(self.hello_to(peer)))
-            self._strangers.discard(connection)
+            self._no_stranger(connection)
         self._put_up(connection, peer, theirs)
 
     def _put_up(self, connection: Connection, peer: Peer, theirs: Hello) -> None:
@@ -370,7 +379,7 @@ class Transport:
         self.lost(connection, None)
 
     def lost(self, connection: Connection, fault: Exception | None) -> None:
-        self._strangers.discard(connection)
+        self._no_stranger(connection)
         peer = connection.peer
         if peer is not None and peer.link is connection:
             peer.link = None
