@@ -1,19 +1,37 @@
-"""Spark answers to the specification: the same verdicts, counts and witnesses."""
+"""Every judge answers to the specification: the same verdicts, counts and witnesses.
+
+The queries are judged by what they find, the judges by arrays also by the order in which they tell
+it. They are called without Spark where a thousand small jobs would only cost time; that Spark's
+workers do the same is for the last tests.
+"""
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
 from tidings import pipeline
+from tidings.pipeline import plan
+from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.ingest import fill
+from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.told import told
 from tidings.spec import Guarantee, Value, Verdict, judge
-from tidings.trace import read_runs
-from traces import random_runs, write_drafts
+from tidings.trace import layout, parquet, read_manifests, read_runs
+from traces import Draft, random_runs, write_drafts
 
-RUNS = 600
-ALL = 1_000_000
+Verdicts = dict[str, tuple[Verdict, ...]]
+
+RUNS = 2000
+QUERIED = 600
+"""The queries take a while; ``make soak`` asks them about all runs."""
+
+
+def _specified(folder: Path) -> Verdicts:
+    return {run.manifest.run: judge(run) for run in read_runs(folder)}
 
 
 @pytest.fixture(scope="module")
@@ -24,26 +42,124 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def specified(folder: Path) -> dict[str, tuple[Verdict, ...]]:
-    return {run.manifest.run: judge(run) for run in read_runs(folder)}
+def specified(folder: Path) -> Verdicts:
+    return _specified(folder)
 
 
-@pytest.fixture(scope="module")
-def audited(spark: SparkSession, folder: Path) -> pipeline.Audit:
-    return pipeline.audit(spark, folder, examples=ALL)
+def _by_arrays(
+    folder: Path, spool: Path, limits: Limits, way: str, most: int | None = None
+) -> Verdicts | None:
+    """The verdicts of the judge by arrays, in this process."""
+    files = layout(folder)
+    manifests = read_manifests(files.manifests)
+    count = len(fill(spool, files, manifests))
+    paths = [spool / f"{number:06}.parquet" for number in range(count)]
+    planned = plan_of(paths, manifests, limits)
+    assert planned.way == way, planned.why
+    judged = judge_by_arrays(planned, plainly, most)
+    return judged and told(judged, manifests, planned.directory, most)
 
 
-def test_spark_and_the_specification_agree(
-    audited: pipeline.Audit, specified: dict[str, tuple[Verdict, ...]]
+def _cut(specified: Verdicts, most: int) -> Verdicts:
+    return {
+        run: tuple(
+            msgspec.structs.replace(verdict, violations=verdict.violations[:most])
+            for verdict in verdicts
+        )
+        for run, verdicts in specified.items()
+    }
+
+
+def test_the_queries_and_the_specification_agree(
+    spark: SparkSession, tmp_path: Path, specified: Verdicts
 ) -> None:
-    assert list(audited.verdicts) == list(specified)
-    for run, wanted in specified.items():
-        for found, expected in zip(audited.verdicts[run], wanted, strict=True):
+    write_drafts(tmp_path, random_runs(QUERIED))
+    audited = pipeline.audit(spark, tmp_path, examples=None, checker="sql")
+    assert list(audited.verdicts) == list(specified)[:QUERIED]
+    for run, verdicts in audited.verdicts.items():
+        for found, expected in zip(verdicts, specified[run], strict=True):
             assert _without_violations(found) == _without_violations(expected), run
             assert Counter(found.violations) == Counter(expected.violations), run
 
 
-def test_the_random_runs_are_not_vacuous(specified: dict[str, tuple[Verdict, ...]]) -> None:
+def test_all_runs_at_once_and_the_specification_agree(
+    folder: Path, specified: Verdicts, tmp_path: Path
+) -> None:
+    assert _by_arrays(folder, tmp_path, Limits(), "at once") == specified
+
+
+def test_the_first_few_violations_are_the_first_of_the_specification(
+    folder: Path, specified: Verdicts, tmp_path: Path
+) -> None:
+    assert _by_arrays(folder, tmp_path, Limits(), "at once", most=2) == _cut(specified, 2)
+
+
+def _whole_runs(drafts: list[Draft]) -> list[Draft]:
+    """Each run in one piece, in the file of tables."""
+    for draft in drafts:
+        draft.split = 0
+    return [draft for draft in drafts if not draft.holes]
+
+
+@pytest.mark.parametrize(("group", "batch"), [(7, 30), (100, 60), (100, 350)])
+def test_batches_are_cut_between_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int, batch: int
+) -> None:
+    """Runs across groups of rows, groups of many runs, runs longer than a batch, and so on."""
+    monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
+    write_drafts(tmp_path / "trace", _whole_runs(random_runs(150, seed=group + batch)))
+    monkeypatch.setattr(plan, "MOST_OF_A_BATCH", 10)
+    specified = _specified(tmp_path / "trace")
+    (tmp_path / "spool").mkdir()
+    limits = Limits(batch_rows=batch)
+    assert _by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "batches") == specified
+
+
+def test_a_run_found_in_two_places_is_judged_by_none_of_them(folder: Path, tmp_path: Path) -> None:
+    assert _by_arrays(folder, tmp_path, Limits(batch_rows=2000), "batches") is None
+
+
+@pytest.mark.parametrize(("group", "slices", "most"), [(60, 1, None), (11, 2, None), (200, 3, 1)])
+def test_pieces_of_long_runs_and_the_specification_agree(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    group: int,
+    slices: int,
+    most: int | None,
+) -> None:
+    monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
+    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
+    write_drafts(tmp_path / "trace", random_runs(250, seed=group))
+    specified = _specified(tmp_path / "trace")
+    (tmp_path / "spool").mkdir()
+    limits = Limits(batch_rows=1, slices=slices)
+    found = _by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most)
+    assert found == (specified if most is None else _cut(specified, most))
+
+
+WAYS: dict[str, Any] = {
+    "at once": Limits(),
+    "grouped": Limits(batch_rows=600),
+    "pieces": Limits(batch_rows=20),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_workers_of_spark_and_the_specification_agree(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(parquet, "ROWS_A_GROUP", 40)
+    write_drafts(tmp_path, random_runs(3 if way == "pieces" else 200, seed=5))
+    stages: list[str] = []
+    audited = pipeline.audit(
+        spark, tmp_path, examples=None, progress=stages.append, limits=WAYS[way]
+    )
+    assert audited.verdicts == _specified(tmp_path)
+    words = {"at once": "all at once", "grouped": "lie scattered", "pieces": "in pieces"}
+    assert words[way] in stages[-1]
+
+
+def test_the_random_runs_are_not_vacuous(specified: Verdicts) -> None:
     values = Counter(
         (verdict.guarantee, verdict.value) for v in specified.values() for verdict in v
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -120,7 +121,19 @@ def test_what_is_not_owed_is_followed_from_process_to_process(
 
 
 @pytest.mark.usefixtures("audited")
-def test_the_audit_says_what_it_is_doing(stages: list[str]) -> None:
+def test_the_audit_says_which_way_it_picked_and_why(stages: list[str]) -> None:
+    assert stages == [
+        "reading the manifest and the footers",
+        "26 rows of 3 runs in 2 files: all at once",
+    ]
+
+
+def test_the_queries_say_what_they_are_doing(
+    spark: SparkSession, folder: Path, audited: pipeline.Audit
+) -> None:
+    stages: list[str] = []
+    queried = pipeline.audit(spark, folder, examples=2, progress=stages.append, checker="sql")
+    assert queried == audited
     assert stages == [
         "reading the trace and checking every row",
         "following what was lost with a majority",
@@ -136,6 +149,27 @@ def test_one_file_is_a_trace_and_a_violation_without_an_example_is_one(
     duplication = audited.verdicts["repeating"][0]
     assert (audited.rows, duplication.value, duplication.violated) == (11, Value.VIOLATED, 4)
     assert duplication.violations == ()
+
+
+@pytest.mark.parametrize("checker", ["arrays", "sql"])
+def test_all_violations_become_a_table(
+    spark: SparkSession, folder: Path, tmp_path: Path, checker: Any
+) -> None:
+    target = tmp_path / "violations.parquet"
+    audited = pipeline.audit(spark, folder, examples=1, checker=checker, violations=target)
+    rows = pq.read_table(target).to_pylist()
+    assert len(audited.verdicts["repeating"][0].violations) == 1
+    assert len(rows) == sum(one.violated for v in audited.verdicts.values() for one in v)
+    assert {
+        "run": "repeating",
+        "guarantee": "no duplication",
+        "process": "p10",
+        "origin": "p1",
+        "seq": 5,
+        "cause_origin": None,
+        "cause_seq": None,
+        "witness": [{"process": "p10", "index": 0}, {"process": "p10", "index": 1}],
+    } in rows
 
 
 def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> None:

@@ -1,8 +1,14 @@
-"""The verdicts on a whole trace: counted on Spark, stated by the specification's own words."""
+"""The verdicts on a whole trace: counted on Spark, stated by the specification's own words.
+
+There are two judges. The fast one works by arrays (``plan``, ``arrays``). The other, in queries
+(``checks``), is the oracle for the first, judges the rare trace that does not suit arrays, and
+knows which row it is when any row is bad.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -10,12 +16,20 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidings.core import Members, MessageId
+from tidings.pipeline.arrays.campaign import Judged, TooLongError
+from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
 from tidings.pipeline.case import Case, Progress, breaches, examine, silent
+from tidings.pipeline.case import violations as every_violation
 from tidings.pipeline.checks import CHECKS, no_creation
 from tidings.pipeline.facts import Ending
+from tidings.pipeline.grouped import judge_grouped
+from tidings.pipeline.ingest import corrupt, corrupt_files_named, fill, ingest
+from tidings.pipeline.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
+from tidings.pipeline.told import told, violations_table, write_table
+from tidings.pipeline.workers import parallelism, performing
 from tidings.spec import Guarantee, Place, Verdict, Violation
 from tidings.spec.verdict import decide
-from tidings.trace import Manifest
+from tidings.trace import Manifest, layout, read_manifests
 
 Key = tuple[int, Guarantee]
 """A run and a guarantee."""
@@ -29,11 +43,31 @@ class Audit(msgspec.Struct, frozen=True):
     verdicts: Mapping[str, tuple[Verdict, ...]]
 
 
+Checker = Literal["arrays", "sql"]
+
+
 def audit(
-    spark: SparkSession, path: Path | str, *, examples: int = 3, progress: Progress = silent
+    spark: SparkSession,
+    path: Path | str,
+    *,
+    examples: int | None = 3,
+    progress: Progress = silent,
+    checker: Checker = "arrays",
+    violations: Path | None = None,
+    limits: Limits | None = None,
 ) -> Audit:
-    """All five verdicts on every run, each with its first few violations."""
+    """All five verdicts on every run, each with its first few violations, or with all (None).
+
+    All violations also become a table in the Parquet file ``violations``, if given.
+    """
+    if checker == "arrays":
+        try:
+            return _audit_by_arrays(spark, Path(path), examples, progress, violations, limits)
+        except NotByArraysError as obstacle:
+            progress(f"not by arrays, but by queries: {obstacle}")
     with examine(spark, path, progress=progress) as case:
+        if violations is not None:
+            write_table(every_violation(case).toArrow(), violations)
         return Audit(
             rows=case.rows,
             manifests={manifest.run: manifest for manifest in case.trace.manifests},
@@ -41,8 +75,66 @@ def audit(
         )
 
 
+def _audit_by_arrays(
+    spark: SparkSession,
+    path: Path,
+    examples: int | None,
+    progress: Progress,
+    violations: Path | None,
+    limits: Limits | None,
+) -> Audit:
+    files = layout(path)
+    progress("reading the manifest and the footers")
+    manifests = read_manifests(files.manifests)
+    with TemporaryDirectory(prefix="tidings-") as spool:
+        sources = fill(Path(spool), files, manifests)
+        paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
+        plan = plan_of(paths, manifests, limits or Limits(slices=parallelism(spark)))
+        progress(plan.why)
+        most = None if examples is None or violations is not None else max(examples, 1)
+        try:
+            with corrupt_files_named(sources):
+                judged = judge_plan(spark, plan, Path(spool), most, progress)
+        except UnreadableError as fault:
+            raise corrupt(sources[paths.index(Path(fault.path))]) from None
+        except TooLongError:
+            raise NotByArraysError("a long run among many") from None
+        except BadRowsError:
+            progress("looking for the first bad row")
+            again = Path(spool, "again")
+            again.mkdir()
+            ingest(spark, path, again)
+            raise AssertionError(
+                f"{path}: bad rows for one reader, good ones for the other"
+            ) from None
+    if violations is not None:
+        write_table(violations_table(judged, manifests, plan.directory), violations)
+    return Audit(
+        rows=judged.rows,
+        manifests=manifests,
+        verdicts=told(judged, manifests, plan.directory, examples),
+    )
+
+
+def judge_plan(
+    spark: SparkSession, plan: Plan, spool: Path, most: int | None, progress: Progress = silent
+) -> Judged:
+    judged = judge_by_arrays(plan, performing(spark), most)
+    if judged is None:
+        progress("runs lie scattered: bringing each of them together")
+        judged = judge_grouped(
+            spark,
+            spool,
+            plan.directory,
+            rows=sum(source.rows for source in plan.sources),
+            batch_rows=plan.limits.batch_rows,
+            most=most,
+        )
+    return judged
+
+
 def judge(
-    case: Case, *, examples: int = 3, progress: Progress = silent
+    case: Case, *, examples: int | None = 3, progress: Progress = silent
 ) -> dict[str, tuple[Verdict, ...]]:
     """The five verdicts on each run of an open case."""
     progress("judging the five guarantees")
@@ -51,7 +143,7 @@ def judge(
     violated = [(run, one) for run, row in counts.items() for one in Guarantee if row[one].violated]
     if violated:
         progress("looking for the events that show what was violated")
-        shown = _first_violations(case, violated, max(examples, 1))
+        shown = _first_violations(case, violated, examples)
     return {
         ending.evidence.run.manifest.run: tuple(
             _verdict(
@@ -104,7 +196,9 @@ def _sum(count: Column | None) -> Column:
     return F.coalesce(F.sum(count.cast("bigint")), F.lit(0))
 
 
-def _first_violations(case: Case, violated: list[Key], examples: int) -> dict[Key, list[Violation]]:
+def _first_violations(
+    case: Case, violated: list[Key], examples: int | None
+) -> dict[Key, list[Violation]]:
     """The first few violations of each guarantee that is violated, by process and place."""
     runs = {run for run, _ in violated}
     guarantees = {guarantee for _, guarantee in violated}
@@ -113,7 +207,7 @@ def _first_violations(case: Case, violated: list[Key], examples: int) -> dict[Ke
     first = (
         breaches(events, sorted(guarantees))
         .withColumn("rank", F.row_number().over(in_order))
-        .where(F.col("rank") <= examples)
+        .where(F.lit(True) if examples is None else F.col("rank") <= max(examples, 1))
         .collect()
     )
     events.unpersist()
@@ -157,7 +251,7 @@ def _doubt_about_broadcasts(names: Members, counts: Any) -> str:
 
 
 def _verdict(
-    guarantee: Guarantee, counts: Any, shown: list[Violation], doubt: str, examples: int
+    guarantee: Guarantee, counts: Any, shown: list[Violation], doubt: str, examples: int | None
 ) -> Verdict:
     """The specification decides from the first violations; all of them are counted."""
     if counts is None:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidings.core import Members, majority
-from tidings.pipeline.ingest import Trace
+from tidings.core import Members, majority, ordered
+from tidings.pipeline.ingest import Life, Trace
 from tidings.spec.evidence import Evidence
-from tidings.trace import Row, Run
+from tidings.trace import Manifest, Row, Run
 
 Forsaken = Mapping[tuple[int, int], int]
 """Where a process, given as (run, process), first meets a message for which nothing is owed."""
@@ -64,28 +64,31 @@ class Ending(NamedTuple):
 
 def endings(trace: Trace) -> list[Ending]:
     return [
-        Ending(
+        ending_of(
             number,
-            Evidence(_last_rows(trace, number)),
-            {name: place for place, name in enumerate(trace.names[number])},
+            trace.manifests[number],
+            {
+                name: trace.lives[number, place]
+                for place, name in enumerate(trace.names[number])
+                if (number, place) in trace.lives
+            },
         )
         for number in range(len(trace.manifests))
     ]
 
 
-def _last_rows(trace: Trace, number: int) -> Run:
-    """The run with every history cut down to a stand-in for its last row."""
-    histories = {}
-    holed = set()
-    for place, name in enumerate(trace.names[number]):
-        if (life := trace.lives.get((number, place))) is not None:
-            # Only whether it is an ending matters; a message in it would be misread.
-            is_ending = life.last_kind in ("settle", "crash", "leave")
-            kind: Any = life.last_kind if is_ending else "state"
-            histories[name] = [Row(run="", process=name, index=0, kind=kind, time_ns=0)]
-            if life.holed:
-                holed.add(name)
-    return Run(trace.manifests[number], histories, frozenset(holed))
+def ending_of(run: int, manifest: Manifest, lives: Mapping[str, Life]) -> Ending:
+    """The end of one run, every history cut down to a stand-in for its last row."""
+    histories = {name: [_last_row(name, life.last_kind)] for name, life in lives.items()}
+    holed = frozenset(name for name, life in lives.items() if life.holed)
+    places = {name: place for place, name in enumerate(ordered(manifest.names))}
+    return Ending(run, Evidence(Run(manifest, histories, holed)), places)
+
+
+def _last_row(process: str, last_kind: str) -> Row:
+    # Only whether it is an ending matters; a message in it would be misread.
+    kind: Any = last_kind if last_kind in ("settle", "crash", "leave") else "state"
+    return Row(run="", process=process, index=0, kind=kind, time_ns=0)
 
 
 def facts_of(spark: SparkSession, ended: Sequence[Ending], forsaken: Forsaken) -> Facts:

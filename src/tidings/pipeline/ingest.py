@@ -12,7 +12,8 @@ the run's dictionary, so that "the first" means the same here as in the specific
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,30 +65,29 @@ def ingest(spark: SparkSession, path: Path, spool: Path) -> Trace:
     """Read the trace at ``path`` by way of the empty folder ``spool``, or refuse it."""
     files = layout(path)
     manifests = read_manifests(files.manifests)
-    sources = _fill(spool, files, manifests)
+    sources = fill(spool, files, manifests)
     stored = spark.read.schema(STORED).parquet(str(spool))
     runs = runs_table(spark, manifests)
     names = [ordered(manifest.names) for manifest in manifests.values()]
-    return Trace(
-        rows=numbered(stored, runs),
-        manifests=tuple(manifests.values()),
-        names=names,
-        lives=_lives_or_complaint(placed(stored, runs), sources, names),
-    )
+    with corrupt_files_named(sources):
+        lives = _lives(placed(stored, runs), sources, names)
+    return Trace(numbered(stored, runs), tuple(manifests.values()), names, lives)
 
 
-def _lives_or_complaint(
-    rows: DataFrame, sources: Sequence[Path], names: Sequence[Members]
-) -> dict[tuple[int, int], Life]:
-    """``_lives``; a file whose footer is sound and whose rows are not is named as itself."""
+@contextmanager
+def corrupt_files_named(sources: Sequence[Path]) -> Iterator[None]:
+    """A file whose footer is sound and whose rows are not is named as itself."""
     try:
-        return _lives(rows, sources, names)
+        yield
     except (PySparkException, Py4JJavaError) as fault:
         spooled = re.search(r"([0-9]{6})\.parquet", str(fault))
         if "FAILED_READ_FILE" not in str(fault) or spooled is None:
             raise
-        source = sources[int(spooled[1])]
-        raise DataError(f"{source}: corrupt: its rows cannot be read") from None
+        raise corrupt(sources[int(spooled[1])]) from None
+
+
+def corrupt(source: Path) -> DataError:
+    return DataError(f"{source}: corrupt: its rows cannot be read")
 
 
 def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFrame:
@@ -141,7 +141,7 @@ def placed(stored: DataFrame, runs: DataFrame) -> DataFrame:
     )
 
 
-def _fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[Path]:
+def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[Path]:
     """Put every file of the trace into the spool under its number; the sources by number."""
     sources = [*files.jsonl, *files.parquet, *files.segments]
     reader = _LineReader(manifests)

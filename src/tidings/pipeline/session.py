@@ -5,6 +5,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -38,7 +39,11 @@ def session(
     java = find_java()
     progress(f"starting Spark on Java {java.version}")
     try:
-        with _environment(JAVA_HOME=str(launcher_home(java)), SPARK_LOCAL_IP=_address(master)):
+        with _environment(
+            JAVA_HOME=str(launcher_home(java)),
+            SPARK_LOCAL_IP=_address(master),
+            PYSPARK_PYTHON=_python(master),
+        ):
             return builder.getOrCreate()
     except PySparkException as fault:
         raise EnvironmentMissing(f"Spark did not start on {java.program}: {fault}") from fault
@@ -65,6 +70,8 @@ def _options(master: str, memory_gib: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Arrow functions get whole batches; the default of 10,000 rows is mostly overhead.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 17),
         # Noting the line of Python behind every expression costs more than small audits do.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidings-warehouse"),
@@ -85,6 +92,15 @@ def _is_local(master: str) -> bool:
 
 def _address(master: str) -> str | None:
     return "127.0.0.1" if _is_local(master) else None
+
+
+def _python(master: str) -> str | None:
+    """Workers on this machine have to know what this process knows, ``tidings`` itself above all.
+
+    Elsewhere, and here too if the user says so, the user knows better.
+    """
+    told = os.environ.get("PYSPARK_PYTHON")
+    return told or (sys.executable if _is_local(master) else None)
 
 
 def _memory_gib() -> int:

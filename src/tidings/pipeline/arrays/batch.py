@@ -1,0 +1,364 @@
+"""All runs of a batch judged at once, exactly as the specification judges them one by one.
+
+Nothing but numpy. The events of a batch, its broadcasts and deliveries, stand in the order of
+(run, process, index), so one number, the position of an event, says everything about order: of
+two events of one process the later has the larger position, and "the first" by the specification's
+order is the least. Messages are numbered in the same order, by their first broadcast; those that
+nobody broadcast come after all others.
+
+The readers are taken one after the other, process 0 of every run first. For one reader
+``delivered`` holds the position of its first delivery of each message, NEVER if there is none.
+Duplicates, missing deliveries and Causal Order all follow from this one array. For Causal Order
+every event of an origin asks for a position in the reader's history: that of the reader's first
+delivery of the same message. The largest position asked for so far is a running maximum; where
+it reaches the position at which the reader delivered m itself, some cause of m came too late.
+The maximum only grows, so the first such cause is found by binary search. Runs are kept apart
+by adding to each history's positions more than the history before it can reach.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidings.pipeline.arrays.findings import NOTHING, Breaches, Findings, first_of_each_run
+from tidings.pipeline.arrays.known import Known
+from tidings.spec import Guarantee
+
+Array = Any
+"""A numpy array; what its elements are is said where it is made."""
+
+SPARSE = 4
+"""A table addressed by sequence numbers may have this many places for each event."""
+
+
+class Events(NamedTuple):
+    """The broadcasts and deliveries of whole runs, by run, process and index.
+
+    Runs and processes are numbers; ``view`` matters for broadcasts alone.
+    """
+
+    run: Array
+    process: Array
+    index: Array
+    is_broadcast: Array
+    origin: Array
+    seq: Array
+    digest: Array
+    view: Array
+
+
+def judge(events: Events, known: Known, most: int | None = None) -> Findings:
+    """The counts of every run, and of each guarantee its first ``most`` violations, or all."""
+    if not len(events.index):
+        return Findings.of_nothing(len(known.settled))
+    return _Batch(events, known, most).findings()
+
+
+class _Batch:
+    def __init__(self, events: Events, known: Known, most: int | None) -> None:
+        self.events = events
+        self.known = known
+        self.most = most
+        self.runs, self.width = known.correct.shape
+        self.never = len(events.index)
+        """The position of what was not delivered: after everything."""
+        self.history = events.run * self.width + events.process
+        self._number_messages()
+        self._judge_debts()
+
+    # --- which message each event is about
+
+    def _number_messages(self) -> None:
+        events = self.events
+        names, count = numbered(events.run * self.width + events.origin, events.seq)
+        broadcasts = np.flatnonzero(events.is_broadcast)
+        firsts = _first_places(names[broadcasts], broadcasts, count, none=-1)
+        is_first = firsts[names[broadcasts]] == broadcasts
+        self.sent = broadcasts[is_first]
+        """For each message the position of its first broadcast."""
+        self.again = broadcasts[~is_first]
+        """Broadcasts under a name that was taken."""
+        numbers = np.full(count, -1)
+        numbers[names[self.sent]] = np.arange(len(self.sent))
+        of_nobody = np.zeros(count, bool)
+        of_nobody[names] = True
+        of_nobody &= numbers < 0
+        strays = np.flatnonzero(of_nobody)
+        numbers[strays] = len(self.sent) + np.arange(len(strays))
+        self.message = numbers[names]
+        self.strays = len(strays)
+        self.sent_run = events.run[self.sent]
+        self.sent_by = events.process[self.sent]
+        self.sent_view = self.known.first_view[self.sent_run] + events.view[self.sent]
+
+    # --- for which messages anything is owed
+
+    def _judge_debts(self) -> None:
+        """``forsaken``: the list of the message, or of one in its causal past, has no majority.
+
+        A fixpoint over one number for each history: where it first meets a forsaken message.
+        """
+        known = self.known
+        lost = known.forsaken[self.sent_view] & known.settled[self.sent_run]
+        self.forsaken = lost
+        if not lost.any():
+            return
+        doomed = np.zeros(self.runs, bool)
+        doomed[self.sent_run[lost]] = True
+        met = np.flatnonzero(doomed[self.events.run] & (self.message < len(self.sent)))
+        while True:
+            bad = met[self.forsaken[self.message[met]]]
+            since = _first_places(self.history[bad], bad, self.runs * self.width, none=self.never)
+            tainted = since[self.history[self.sent]] < self.sent
+            forsaken = lost | (tainted & known.settled[self.sent_run])
+            if np.array_equal(forsaken, self.forsaken):
+                return
+            self.forsaken = forsaken
+
+    # --- the verdicts
+
+    def findings(self) -> Findings:
+        self._read_all_readers()
+        found = {
+            Guarantee.NO_DUPLICATION: self._no_duplication(),
+            Guarantee.NO_CREATION: self._no_creation(),
+            Guarantee.VALIDITY: self._validity(),
+            Guarantee.UNIFORM_AGREEMENT: self._uniform_agreement(),
+            Guarantee.CAUSAL_ORDER: self._causal_order(),
+        }
+        counts = np.stack([each[0] for each in found.values()], axis=1)
+        breaches = [self._breaches(one, *each[1:]) for one, each in found.items()]
+        return Findings(counts, self._unreached(), Breaches.joined(breaches))
+
+    def _read_all_readers(self) -> None:
+        """One reader of every run after the other; what each of them shows is put together."""
+        events = self.events
+        deliveries = np.flatnonzero(~events.is_broadcast)
+        by_reader = np.argsort(events.process[deliveries], kind="stable")
+        ends = np.searchsorted(events.process[deliveries[by_reader]], np.arange(self.width + 1))
+        self.deliveries = deliveries
+        self.seen = np.full(len(self.sent), self.never)
+        """For each message its delivery at the first process that has one."""
+        self.is_lost = np.zeros(len(self.sent), bool)
+        """The origin itself did not deliver it."""
+        self.repeats: list[tuple[Array, Array]] = []
+        self.forgotten: list[tuple[Array, Array]] = []
+        self.early: list[tuple[Array, Array, Array]] = []
+        self.ordered = np.zeros(self.runs, np.int64)
+        self.floor = self.history * (self.never + 2)
+        for reader in range(self.width):
+            self._read(reader, deliveries[by_reader[ends[reader] : ends[reader + 1]]])
+
+    def _read(self, reader: int, mine: Array) -> None:
+        message, known = self.message, self.known
+        delivered = _first_places(
+            message[mine], mine, len(self.sent) + self.strays, none=self.never
+        )
+        first = delivered[message[mine]]
+        is_repeat = first != mine
+        self.repeats.append((first[is_repeat], mine[is_repeat]))
+
+        at = delivered[: len(self.sent)]
+        self.seen = np.where(self.seen == self.never, at, self.seen)
+        is_missing = at == self.never
+        self.is_lost |= is_missing & (self.sent_by == reader)
+        owing = is_missing & known.survivors[self.sent_view, reader]
+        messages = np.flatnonzero(owing)
+        self.forgotten.append((messages, np.full(len(messages), reader)))
+
+        if len(mine):
+            self._order(reader, at)
+
+    def _order(self, reader: int, at: Array) -> None:
+        """Whether this reader delivered the causes of each message before the message itself."""
+        known = self.known
+        is_whole = (known.present & ~known.holed)[:, reader][self.sent_run]
+        is_judged = is_whole & (at < self.never)
+        self.ordered += np.bincount(self.sent_run[is_judged], minlength=self.runs)
+        is_addressed = known.members[self.sent_view, reader] & is_whole
+        asked = np.zeros(len(self.sent) + self.strays, np.int64)
+        asked[: len(at)] = np.where(is_addressed, at + 1, 0)
+        so_far = asked[self.message]
+        so_far += self.floor
+        np.maximum.accumulate(so_far, out=so_far)
+        before = np.where(self.sent > 0, so_far[self.sent - 1], -1)
+        reached = self.floor[self.sent] + at + 1
+        early = np.flatnonzero(is_judged & (before >= reached))
+        if len(early):
+            causes = np.searchsorted(so_far, reached[early], side="left")
+            self.early.append((early, at[early], causes))
+
+    # --- each guarantee: its counts, then positions for its witnesses, in the order of the spec
+
+    def _no_duplication(self) -> Any:
+        first, again = _joined(self.repeats, 2)
+        order = np.argsort(again, kind="stable")
+        first, again = first[order], again[order]
+        counts = self._counts(self.events.run[self.deliveries], self.events.run[again])
+        return counts, self.events.process[again], again, (first, again)
+
+    def _no_creation(self) -> Any:
+        events = self.events
+        invented = self._invented()
+        found = np.concatenate([invented, self.again])
+        is_renamed = np.arange(len(found)) >= len(invented)
+        order = np.lexsort((found, is_renamed, events.run[found]))
+        found, is_renamed = found[order], is_renamed[order]
+        message = self.message[found]
+        is_sent = message < len(self.sent)
+        broadcast = np.full(len(found), NOTHING)
+        broadcast[is_sent] = self.sent[message[is_sent]]
+        counts = self._counts(events.run[self.deliveries], events.run[found])
+        witness = (
+            np.where(is_renamed, broadcast, found),
+            np.where(is_renamed, found, broadcast),
+        )
+        return counts, events.process[found], found, witness
+
+    def _invented(self) -> Array:
+        """Deliveries of what nobody broadcast, or not with this text."""
+        events = self.events
+        is_stray = self.message[self.deliveries] >= len(self.sent)
+        strays, others = self.deliveries[is_stray], self.deliveries[~is_stray]
+        hidden = (self.known.holed | self._may_come())[events.run[strays], events.origin[strays]]
+        texts = events.digest[self.sent]
+        other_text = others[events.digest[others] != texts[self.message[others]]]
+        if len(other_text) and len(self.again):
+            # A name that was used twice: the text of any of its broadcasts will do.
+            said = set(zip(self.message[self.again], events.digest[self.again], strict=True))
+            heard = zip(self.message[other_text], events.digest[other_text], strict=True)
+            other_text = other_text[np.array([one not in said for one in heard])]
+        return np.sort(np.concatenate([strays[~hidden], other_text]))
+
+    def _may_come(self) -> Array:
+        """Whose history does not tell all: (run, process)."""
+        return self.known.present & ~self.known.told_all
+
+    def _unreached(self) -> Array:
+        """For each run its first delivery whose broadcast may still come, or NOTHING."""
+        events = self.events
+        strays = self.deliveries[self.message[self.deliveries] >= len(self.sent)]
+        waiting = strays[self._may_come()[events.run[strays], events.origin[strays]]]
+        first = _first_places(events.run[waiting], waiting, self.runs, none=NOTHING)
+        names = np.full((self.runs, 2), NOTHING)
+        is_some = first != NOTHING
+        names[is_some, 0] = events.origin[first[is_some]]
+        names[is_some, 1] = events.seq[first[is_some]]
+        return names
+
+    def _validity(self) -> Any:
+        known = self.known
+        is_promised = known.settled[self.sent_run] & known.correct[self.sent_run, self.sent_by]
+        lost = np.flatnonzero(is_promised & ~self.forsaken & self.is_lost)
+        at = self.sent[lost]
+        counts = self._counts_of_debts(is_promised, self.sent_run[lost])
+        return counts, self.sent_by[lost], at, (at,)
+
+    def _uniform_agreement(self) -> Any:
+        known = self.known
+        is_delivered = known.settled[self.sent_run] & (self.seen < self.never)
+        message, process = _joined(self.forgotten, 2)
+        is_owed = (is_delivered & ~self.forsaken)[message]
+        message, process = message[is_owed], process[is_owed]
+        order = np.lexsort((known.rank[self.sent_view[message], process], message))
+        message, process = message[order], process[order]
+        counts = self._counts_of_debts(is_delivered, self.sent_run[message])
+        at = self.sent[message]
+        return counts, process, at, (at, self.seen[message])
+
+    def _causal_order(self) -> Any:
+        message, at, cause = _joined(self.early, 3)
+        order = np.argsort(at, kind="stable")
+        message, at, cause = message[order], at[order], cause[order]
+        counts = np.zeros((self.runs, 3), np.int64)
+        counts[:, 0] = self.ordered
+        counts[:, 2] = np.bincount(self.sent_run[message], minlength=self.runs)
+        witness = (cause, self.sent[message], at)
+        return counts, self.events.process[at], self.sent[message], witness, cause
+
+    # --- how it is told
+
+    def _counts(self, judged: Array, violated: Array) -> Array:
+        """From the runs of what was judged and of what was violated: judged, not owed, violated."""
+        counts = np.zeros((self.runs, 3), np.int64)
+        counts[:, 0] = np.bincount(judged, minlength=self.runs)
+        counts[:, 2] = np.bincount(violated, minlength=self.runs)
+        return counts
+
+    def _counts_of_debts(self, is_due: Array, violated: Array) -> Array:
+        counts = self._counts(self.sent_run[is_due & ~self.forsaken], violated)
+        counts[:, 1] = np.bincount(self.sent_run[is_due & self.forsaken], minlength=self.runs)
+        return counts
+
+    def _breaches(
+        self,
+        guarantee: Guarantee,
+        process: Array,
+        about: Array,
+        witness: tuple[Array, ...],
+        cause: Array | None = None,
+    ) -> Breaches:
+        """``about``, ``cause`` and the witness are positions of events."""
+        events = self.events
+        shown = first_of_each_run(events.run[about], self.most)
+        about = about[shown]
+        places = np.stack([one[shown] for one in witness], axis=1) if witness else None
+        is_caused = cause is not None
+        because = cause[shown] if cause is not None else np.zeros(len(about), np.int64)
+        return Breaches.of(
+            guarantee,
+            run=events.run[about],
+            process=process[shown],
+            origin=events.origin[about],
+            seq=events.seq[about],
+            cause_origin=np.where(is_caused, events.origin[because], NOTHING),
+            cause_seq=np.where(is_caused, events.seq[because], NOTHING),
+            witness_process=np.where(places == NOTHING, NOTHING, events.process[places]),
+            witness_index=np.where(places == NOTHING, NOTHING, events.index[places]),
+        )
+
+
+def numbered(group: Array, seq: Array) -> tuple[Array, int]:
+    """A small number for each (group, sequence number), and how many places these numbers need.
+
+    Sequence numbers are only names. Mostly they are dense, and then each group gets a stretch of
+    a table; where they are not, a sort makes them so.
+    """
+    groups = int(group.max()) + 1
+    lowest = np.full(groups, np.iinfo(np.int64).max)
+    highest = np.full(groups, -1)
+    np.minimum.at(lowest, group, seq)
+    np.maximum.at(highest, group, seq)
+    # Floating-point, since a stranger's sequence number may be anything up to 2**63.
+    sizes = np.maximum(highest.astype(float) - lowest + 1, 0)
+    if sizes.sum() > SPARSE * len(seq) + 1024:
+        return _ranked(group, seq)
+    ends = np.cumsum(sizes.astype(np.int64))
+    base = ends - sizes.astype(np.int64) - np.where(sizes > 0, lowest, 0)
+    return base[group] + seq, int(ends[-1])
+
+
+def _ranked(group: Array, seq: Array) -> tuple[Array, int]:
+    order = np.lexsort((seq, group))
+    group, seq = group[order], seq[order]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (group[1:] != group[:-1]) | (seq[1:] != seq[:-1])
+    ranks = np.cumsum(is_new) - 1
+    names = np.empty(len(order), np.int64)
+    names[order] = ranks
+    return names, int(ranks[-1]) + 1
+
+
+def _first_places(keys: Array, places: Array, count: int, none: int) -> Array:
+    """For each key the first of its places, which come in ascending order."""
+    first = np.full(count, none)
+    # Of values assigned to one place the last one stays.
+    first[keys[::-1]] = places[::-1]
+    return first
+
+
+def _joined(parts: list[Any], columns: int) -> tuple[Array, ...]:
+    nothing = np.zeros(0, np.int64)
+    return tuple(
+        np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(columns)
+    )

@@ -1,0 +1,191 @@
+"""Many whole runs, batch by batch.
+
+A batch is cut where one run ends and the next begins. A task owns the runs that begin in its
+groups of rows: it reads on to the end of the last of them, and leaves out what belongs to a run
+that began before. A run whose rows do not stand together is then found in two places; ``whole``
+says so, and nobody has to believe what was said of its halves.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidings.pipeline.arrays.batch import judge
+from tidings.pipeline.arrays.findings import TABLE, Findings
+from tidings.pipeline.arrays.known import Endings
+from tidings.pipeline.arrays.long import Piece
+from tidings.pipeline.arrays.rows import Directory, Source, checked, in_sequence, read
+
+Array = Any
+
+BATCH_ROWS = 1 << 21
+LONGEST_ROWS = 1 << 24
+"""A run of more rows than this is not judged in one go."""
+
+
+class TooLongError(Exception):
+    """A run among many that does not fit in memory."""
+
+
+class Share(NamedTuple):
+    """The part of a file that one task takes: the runs that begin in these groups of rows."""
+
+    file: int
+    source: Source
+    begin: int
+    end: int
+
+
+class Judged(NamedTuple):
+    """What was found out about some runs; all arrays are by run."""
+
+    run: Array
+    counts: Array
+    """(run, guarantee, one of judged, not owed, violated)"""
+    unreached: Array
+    doubts: Sequence[tuple[str, str]]
+    breaches: Any
+    """Their violations, as a table of ``findings.TABLE``."""
+    rows: int
+
+    @classmethod
+    def joined(cls, parts: Sequence["Judged"]) -> "Judged":
+        return cls(
+            np.concatenate([part.run for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            np.concatenate([part.unreached for part in parts]),
+            [doubt for part in parts for doubt in part.doubts],
+            pa.concat_tables([TABLE.empty_table(), *(part.breaches for part in parts)]),
+            sum(part.rows for part in parts),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """No run was met in two places."""
+        return len(np.unique(self.run)) == len(self.run)
+
+
+def judge_tables(
+    tables: Sequence[tuple[int, Any]], directory: Directory, most: int | None
+) -> Judged:
+    """Judge whole runs, given as tables in reading order with the number of their file."""
+    stored = pa.concat_tables([table for _, table in tables], promote_options="default")
+    files = np.repeat([file for file, _ in tables], [len(table) for _, table in tables])
+    return judge_stored(stored, files, directory, most)
+
+
+def judge_stored(stored: Any, files: Array, directory: Directory, most: int | None) -> Judged:
+    width, runs = directory.width, len(directory.shape)
+    if not len(stored):
+        nothing = Findings.of_nothing(0)
+        here = np.zeros(0, np.int64)
+        table = nothing.breaches.table(here)
+        return Judged(here, nothing.counts, nothing.unreached, [], table, 0)
+    histories = in_sequence(checked(stored, directory), files, width, runs)
+    shapes = directory.shape[histories.runs]
+    known = Endings(directory.shapes).known(shapes, histories.lives)
+    findings = judge(histories.events, known, most)
+    return Judged(
+        histories.runs,
+        findings.counts,
+        findings.unreached,
+        known.doubts,
+        findings.breaches.table(histories.runs),
+        len(stored),
+    )
+
+
+def judge_whole(shares: Sequence[Share], directory: Directory, most: int | None) -> Judged:
+    """Judge all runs of these files at once, however their rows are mixed."""
+    tables = [
+        (share.file, read(share.source.path, share.source.columns, range(share.begin, share.end)))
+        for share in shares
+    ]
+    return judge_tables(tables, directory, most)
+
+
+def judge_run(
+    pieces: Sequence[Piece], label: str, directory: Directory, most: int | None
+) -> Judged:
+    """Judge one run of these pieces at once."""
+    tables = []
+    for piece in pieces:
+        table = read(piece.path, piece.columns, [piece.group])
+        tables.append((piece.file, table.filter(pc.equal(table["run"], label))))
+    return judge_tables(tables, directory, most)
+
+
+def judge_share(
+    share: Share, directory: Directory, most: int | None, batch_rows: int = BATCH_ROWS
+) -> Judged | None:
+    """Judge the runs that begin in a share, batch by batch; None if no run does."""
+    parts = [
+        judge_tables([(share.file, table)], directory, most)
+        for table in batches(_own_runs(share), batch_rows)
+    ]
+    return Judged.joined(parts) if parts else None
+
+
+def _own_runs(share: Share) -> Iterator[Any]:
+    """The rows of the runs that begin in a share, group by group."""
+    path, columns, groups = share.source.path, share.source.columns, share.source.groups
+    foreign = next(
+        (
+            _last(read(path, ["run"], [group]))
+            for group in range(share.begin)[::-1]
+            if groups[group]
+        ),
+        None,
+    )
+    last = None
+    for group in range(share.begin, share.end):
+        table = read(path, columns, [group])
+        if foreign is not None:
+            table = table.slice(_leading(table, foreign))
+        if len(table):
+            yield table
+            foreign, last = None, _last(table)
+    if last is None:
+        return
+    for group in range(share.end, len(groups)):
+        table = read(path, columns, [group])
+        rest = _leading(table, last)
+        yield table.slice(0, rest)
+        if rest < len(table):
+            return
+
+
+def _last(table: Any) -> Any:
+    """The run of the last row."""
+    return table["run"][-1].as_py()
+
+
+def _leading(table: Any, run: Any) -> int:
+    """How many rows at the beginning are of this run."""
+    is_other = pc.not_equal(table["run"], run).fill_null(True).to_numpy()
+    return int(is_other.argmax()) if is_other.any() else len(table)
+
+
+def batches(tables: Iterable[Any], batch_rows: int) -> Iterator[Any]:
+    """The same rows in tables of about so many, cut only between two runs."""
+    waiting: list[Any] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += len(table)
+        if rows < batch_rows:
+            continue
+        whole = pa.concat_tables(waiting, promote_options="default")
+        is_other = pc.not_equal(whole["run"], _last(whole)).fill_null(True).to_numpy()
+        border = len(whole) - int(is_other[::-1].argmax()) if is_other.any() else 0
+        if border:
+            yield whole.slice(0, border)
+            whole = whole.slice(border)
+        elif rows > LONGEST_ROWS:
+            raise TooLongError
+        waiting, rows = [whole], len(whole)
+    if rows:
+        yield pa.concat_tables(waiting, promote_options="default")

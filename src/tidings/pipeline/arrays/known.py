@@ -1,0 +1,184 @@
+"""What is known about runs before a single message is looked at, as arrays.
+
+The specification draws these conclusions from the manifest and from the last row of each history
+(``facts.Ending``). Most runs of a campaign are alike in both, so it is asked once for each kind of
+ending, not once for each run.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidings.core import Members, ordered
+from tidings.pipeline.facts import Ending, ending_of
+from tidings.pipeline.ingest import Life
+from tidings.trace import KINDS, Manifest
+
+Array = Any
+
+ABSENT = -1
+"""The kind of the last row of a history that has none."""
+
+
+class Shape(NamedTuple):
+    """What the manifests of many runs have in common."""
+
+    manifest: Manifest
+    names: Members
+    """In the order a person expects: the place of a name here is the number of the process."""
+    numbers: Array
+    """The number of each name of the manifest's dictionary."""
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Shape":
+        names = ordered(manifest.names)
+        places = {name: place for place, name in enumerate(names)}
+        numbers = np.array([places[name] for name in manifest.names], np.int64)
+        return cls(manifest, names, numbers)
+
+
+def shapes_of(manifests: Iterable[Manifest]) -> tuple[list[Shape], Array]:
+    """The different shapes, and for each manifest the number of its own."""
+    numbers: dict[Any, int] = {}
+    shapes: list[Shape] = []
+    of_each = []
+    for manifest in manifests:
+        fates = tuple(sorted(manifest.fates.items())) if manifest.fates else ()
+        key = (manifest.names, manifest.views, fates)
+        number = numbers.get(key)
+        if number is None:
+            number = numbers[key] = len(shapes)
+            shapes.append(
+                Shape.of(
+                    Manifest(
+                        schema=manifest.schema,
+                        run="",
+                        names=manifest.names,
+                        views=manifest.views,
+                        fates=manifest.fates,
+                    )
+                )
+            )
+        of_each.append(number)
+    return shapes, np.array(of_each, np.int64)
+
+
+class Lives(NamedTuple):
+    """How the histories of some runs end: (run, process)."""
+
+    last_kind: Array
+    """A place in KINDS, or ABSENT."""
+    holed: Array
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Equal for runs that end alike."""
+        both = np.concatenate([self.last_kind, self.holed], axis=1).astype(np.int8)
+        return [row.tobytes() for row in both]
+
+
+class Known(NamedTuple):
+    """What is known about some runs; all their lists of members stand in one table of views."""
+
+    settled: Array
+    """(run): nothing that is missing can still come."""
+    present: Array
+    """(run, process): it is owed a history."""
+    correct: Array
+    told_all: Array
+    """(run, process): what is not in its history did not happen."""
+    holed: Array
+    first_view: Array
+    """(run): where its views begin in the table of views."""
+    members: Array
+    """(view, process)"""
+    survivors: Array
+    """(view, process): members that are correct."""
+    rank: Array
+    """(view, process): the place of a member in its list."""
+    forsaken: Array
+    """(view): its survivors are no majority."""
+    doubts: Sequence[tuple[str, str]]
+    """(run): why its histories, why its end are in doubt, if they are."""
+
+
+class _Part(NamedTuple):
+    """The same for one kind of ending."""
+
+    settled: bool
+    processes: Array
+    views: Array
+    forsaken: Array
+    doubts: tuple[str, str]
+
+
+class Endings:
+    """Asks the specification about each kind of ending once."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self.shapes = shapes
+        self.width = max(len(shape.names) for shape in shapes)
+        self._parts: dict[tuple[int, bytes], int] = {}
+        self._all: list[_Part] = []
+
+    def known(self, shape: Array, lives: Lives) -> Known:
+        """What is known about runs of these shapes with these lives."""
+        kinds = [self._number(*one) for one in zip(shape.tolist(), lives.keys, strict=True)]
+        used, of_run = np.unique(np.array(kinds, np.int64), return_inverse=True)
+        parts = [self._all[number] for number in used]
+        begins = np.cumsum([0, *(len(part.forsaken) for part in parts)])[:-1]
+        processes = np.stack([part.processes for part in parts])[of_run]
+        views = np.concatenate([part.views for part in parts])
+        return Known(
+            settled=np.array([part.settled for part in parts])[of_run],
+            present=processes[:, 0],
+            correct=processes[:, 1],
+            told_all=processes[:, 2],
+            holed=processes[:, 3],
+            first_view=begins[of_run],
+            members=views[:, 0] > 0,
+            survivors=views[:, 1] > 0,
+            rank=views[:, 0],
+            forsaken=np.concatenate([part.forsaken for part in parts]),
+            doubts=[parts[kind].doubts for kind in of_run],
+        )
+
+    def _number(self, shape: int, key: bytes) -> int:
+        number = self._parts.get((shape, key))
+        if number is None:
+            number = self._parts[shape, key] = len(self._all)
+            row = np.frombuffer(key, np.int8).reshape(2, -1)
+            self._all.append(self._part(self.shapes[shape], row[0], row[1]))
+        return number
+
+    def _part(self, shape: Shape, last_kind: Array, holed: Array) -> _Part:
+        lives = {
+            name: Life(0, KINDS[kind], bool(hole))
+            for name, kind, hole in zip(shape.names, last_kind, holed, strict=False)
+            if kind != ABSENT
+        }
+        ending = ending_of(0, shape.manifest, lives)
+        evidence = ending.evidence
+        processes = np.zeros((4, self.width), bool)
+        for name in evidence.processes:
+            processes[:, ending.places[name]] = (
+                True,
+                evidence.is_correct(name),
+                evidence.has_told_all(name),
+                name in evidence.run.holed,
+            )
+        return _Part(
+            ending.is_settled,
+            processes,
+            np.stack([self._view(ending, view) for view in evidence.views]),
+            np.array([ending.is_forsaken(view) for view in evidence.views]),
+            (evidence.doubt_about_histories, evidence.doubt_about_the_end),
+        )
+
+    def _view(self, ending: Ending, view: Members) -> Array:
+        """For each process its place in the list, from 1, and whether it survived; else 0."""
+        row = np.zeros((2, self.width), np.int64)
+        row[0, ending.numbers(view)] = np.arange(len(view)) + 1
+        row[1, ending.numbers(ending.survivors(view))] = 1
+        return row

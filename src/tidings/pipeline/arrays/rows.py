@@ -1,0 +1,426 @@
+"""Rows of a trace as arrays, every one of them checked.
+
+The rules are those of ``faults``; here they only say whether anything at all is wrong. Then the
+slower reader there is asked which row it is, and says so in words.
+
+A column that nobody needs is not read: the statistics in the footer of a Parquet file say that
+``peer`` is empty from end to end, or that no ``time_ns`` is missing. In a table without a column it
+counts as empty.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidings.core import Members
+from tidings.pipeline.arrays.batch import Events
+from tidings.pipeline.arrays.known import ABSENT, Lives, Shape, shapes_of
+from tidings.pipeline.faults import COUNTS, LONGEST_WORD, REQUIRED, WORDS
+from tidings.trace import KINDS, NEEDED, Manifest
+
+Array = Any
+
+JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
+"""What is always read; the other columns only where the footer does not acquit them."""
+
+BROADCAST, DELIVER = KINDS.index("broadcast"), KINDS.index("deliver")
+OVER = np.isin(KINDS, ("crash", "leave"))
+BEGINS_AGAIN = np.isin(KINDS, ("recover", "join"))
+_LAST = np.iinfo(np.int64).max
+
+
+class BadRowsError(Exception):
+    """Something is wrong with the rows; where and what is for others to say."""
+
+
+class UnreadableError(Exception):
+    """A file whose footer is sound and whose rows are not."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class Directory(NamedTuple):
+    """All runs of a trace, as the manifest tells of them."""
+
+    numbers: Mapping[str, int]
+    shape: Array
+    """(run): the number of its shape."""
+    shapes: Sequence[Shape]
+    slots: Array
+    """(shape, position in its dictionary of names): the number of the process, or ABSENT."""
+    views: Array
+    """(shape): how many lists of members it has."""
+
+    @classmethod
+    def of(cls, manifests: Mapping[str, Manifest]) -> "Directory":
+        shapes, shape = shapes_of(manifests.values())
+        slots = np.full((len(shapes), max(len(one.numbers) for one in shapes)), ABSENT)
+        for number, one in enumerate(shapes):
+            slots[number, : len(one.numbers)] = one.numbers
+        return cls(
+            {run: number for number, run in enumerate(manifests)},
+            shape,
+            shapes,
+            slots,
+            np.array([len(one.manifest.views) for one in shapes]),
+        )
+
+    def names(self, run: int) -> Members:
+        """What the numbers of its processes stand for."""
+        return self.shapes[int(self.shape[run])].names
+
+    @property
+    def width(self) -> int:
+        """The number of processes of the largest run."""
+        return int(self.slots.shape[1])
+
+
+class Rows(NamedTuple):
+    """Checked rows in reading order; runs and processes are numbers, absent values are 0."""
+
+    run: Array
+    process: Array
+    index: Array
+    kind: Array
+    incarnation: Array
+    origin: Array
+    seq: Array
+    digest: Array
+    view: Array
+
+    def taken(self, places: Array) -> "Rows":
+        return Rows(*(column[places] for column in self))
+
+
+class Source(NamedTuple):
+    """One Parquet file of a trace."""
+
+    path: str
+    groups: tuple[int, ...]
+    """How many rows each group has."""
+    columns: tuple[str, ...]
+    """Those that have to be looked at."""
+
+    @property
+    def rows(self) -> int:
+        return sum(self.groups)
+
+
+def source_of(path: Path) -> Source:
+    """A file as its footer tells it."""
+    with pq.ParquetFile(path) as file:
+        metadata, schema = file.metadata, file.schema_arrow
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        chunks: dict[str, list[Any]] = {}
+        for group in groups:
+            for place in range(metadata.num_columns):
+                chunk = group.column(place)
+                chunks.setdefault(chunk.path_in_schema.split(".")[0], []).append(chunk)
+        suspects = [
+            name
+            for name in schema.names
+            if name not in JUDGED and not _is_innocent(name, schema.field(name), chunks[name])
+        ]
+        return Source(str(path), tuple(group.num_rows for group in groups), (*JUDGED, *suspects))
+
+
+def _is_innocent(name: str, field: Any, chunks: Sequence[Any]) -> bool:
+    """Whether the statistics rule out that anything is wrong with the column."""
+    if name == "time_ns" and not field.nullable:
+        return True
+    told = [chunk.statistics for chunk in chunks]
+    if not all(one is not None and one.has_null_count for one in told):
+        return False
+    if name == "time_ns":
+        return not any(one.null_count for one in told)
+    is_empty = all(
+        one.null_count == chunk.num_values for one, chunk in zip(told, chunks, strict=True)
+    )
+    if name == "incarnation" and not is_empty:
+        return all(one.has_min_max and one.min == one.max == 0 for one in told)
+    return is_empty
+
+
+def read(path: str, columns: Sequence[str], groups: Sequence[int]) -> Any:
+    """These columns of some groups of rows of a file, as one Arrow table."""
+    try:
+        about = Path(path).stat()
+        file = _opened(path, about.st_mtime_ns, about.st_size)
+        return file.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+    except (pa.ArrowException, OSError) as fault:
+        raise UnreadableError(path) from fault
+
+
+@lru_cache(maxsize=16)
+def _opened(path: str, written_ns: int, size: int) -> Any:
+    """An open file; a footer with hundreds of groups takes longer to read than a group.
+
+    The time and the size tell a file from another one that came under the same name.
+    """
+    words = ["run", "kind", *WORDS]
+    return pq.ParquetFile(path, memory_map=True, read_dictionary=words)
+
+
+def checked(table: Any, directory: Directory) -> Rows:
+    """The columns of a table as arrays; BadRowsError if any row of it is wrong by itself."""
+    return _Checker(table, directory).rows()
+
+
+class _Checker:
+    def __init__(self, table: Any, directory: Directory) -> None:
+        self.table = table
+        self.directory = directory
+        self.given = set(table.column_names)
+
+    def rows(self) -> Rows:
+        directory, table = self.directory, self.table
+        for column in REQUIRED:
+            _refuse(column in self.given and table[column].null_count > 0)
+        run = self.coded("run", directory.numbers)
+        kind = self.coded("kind", _KIND_NUMBERS)
+        self._check_needs(kind)
+        shape = directory.shape[run] if len(directory.shapes) > 1 else None
+        counts = {column: self._count(column) for column in COUNTS}
+        slots = {column: self._slots(column, shape) for column in ("process", "origin", "peer")}
+        is_broadcast = kind == BROADCAST
+        _refuse(bool((is_broadcast & (slots["origin"] != slots["process"])).any()))
+        known = directory.views[0] if shape is None else directory.views[shape]
+        _refuse(bool((counts["view"] >= known).any()))
+        self._check_words()
+        self._check_vectors(shape)
+        return Rows(
+            run,
+            slots["process"],
+            counts["index"],
+            kind,
+            counts["incarnation"],
+            slots["origin"],
+            counts["seq"],
+            self.values("digest"),
+            counts["view"],
+        )
+
+    def coded(self, column: str, numbers: Mapping[str, int]) -> Array:
+        """The number of each word; the words themselves are looked up once each."""
+        words = self.table[column]
+        if not pa.types.is_dictionary(words.type):
+            words = words.dictionary_encode()
+        words = words.unify_dictionaries().combine_chunks()
+        if isinstance(words, pa.ChunkedArray):
+            words = words.chunk(0) if words.num_chunks else pa.array([], words.type)
+        _refuse(words.null_count > 0)
+        lookup = np.array(
+            [numbers.get(word, ABSENT) for word in words.dictionary.to_pylist()], np.int64
+        )
+        if not len(words):
+            return np.zeros(0, np.int64)
+        codes = words.indices.to_numpy()
+        if len(lookup) == 1:
+            _refuse(lookup[0] == ABSENT)
+            return np.full(len(codes), lookup[0])
+        coded = lookup[codes]
+        _refuse(bool((lookup == ABSENT).any()) and bool((coded == ABSENT).any()))
+        return coded
+
+    def _check_needs(self, kind: Array) -> None:
+        seen = np.bincount(kind, minlength=len(KINDS))
+        for column in _NEEDED_BY:
+            in_need = _NEEDED_BY[column]
+            if not seen[in_need].any():
+                continue
+            _refuse(column not in self.given)
+            if self.table[column].null_count:
+                is_missing = self.table[column].is_null().to_numpy()
+                _refuse(bool((in_need[kind] & is_missing).any()))
+
+    def values(self, column: str, absent: int = 0) -> Array:
+        if column not in self.given:
+            return np.full(len(self.table), absent, np.int64)
+        values = self.table[column]
+        if values.null_count:
+            values = pc.fill_null(values, absent)
+        return values.to_numpy()
+
+    def _count(self, column: str) -> Array:
+        values = self.values(column)
+        _refuse(len(values) > 0 and bool(values.min() < 0))
+        return values
+
+    def _slots(self, column: str, shape: Array | None) -> Array:
+        """Positions in the dictionary of names become numbers of processes."""
+        if column not in self.given:
+            return np.zeros(len(self.table), np.int64)
+        values = self.values(column)
+        slots = self.directory.slots
+        _refuse(len(values) > 0 and not 0 <= values.min() <= values.max() < slots.shape[1])
+        found = slots[0][values] if shape is None else slots[shape, values]
+        if (slots == ABSENT).any():
+            is_absent = found == ABSENT
+            if self.table[column].null_count:
+                is_absent &= self.table[column].is_valid().to_numpy()
+            _refuse(bool(is_absent.any()))
+        return found
+
+    def _check_words(self) -> None:
+        for column in WORDS:
+            if column in self.given:
+                for chunk in self.table[column].chunks:
+                    words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
+                    lengths = pc.min_max(pc.utf8_length(words)).as_py()
+                    least, most = lengths["min"], lengths["max"]
+                    _refuse(least is not None and not 0 < least <= most <= LONGEST_WORD)
+
+    def _check_vectors(self, shape: Array | None) -> None:
+        if "vector" not in self.given:
+            return
+        vectors = self.table["vector"]
+        for row in np.flatnonzero(vectors.is_valid().to_numpy()):
+            slots = self.directory.slots[0 if shape is None else shape[row]]
+            for place, count in vectors[int(row)].as_py():
+                is_named = 0 <= place < len(slots) and slots[place] != ABSENT
+                _refuse(not is_named or count is None or count < 0)
+
+
+_KIND_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(KINDS)}
+_NEEDED_BY = {
+    column: np.array([column in NEEDED[kind] for kind in KINDS])
+    for column in sorted({one for row in NEEDED.values() for one in row})
+}
+
+
+def _refuse(is_wrong: bool) -> None:
+    if is_wrong:
+        raise BadRowsError
+
+
+def joined(parts: Iterable[Rows]) -> Rows:
+    return Rows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class Histories(NamedTuple):
+    """Rows by run, process and reading order, checked against each other, and how they end."""
+
+    runs: Array
+    """The runs that have rows, by their numbers in the trace; below, their places in here."""
+    events: Events
+    lives: Lives
+
+
+class Line(NamedTuple):
+    """Rows, those of one history behind each other in reading order."""
+
+    rows: Rows
+    runs: Array
+    """The runs that have rows, ascending."""
+    history: Array
+    """For each row the place of its run, times the width, plus its process."""
+    starts: Array
+    """Where each history begins."""
+    ends: Array
+    """Its last row."""
+    is_hole: Array
+    """Whether a file is missing before the row."""
+
+
+def in_sequence(rows: Rows, files: Array, width: int, runs: int) -> Histories:
+    line = in_line(rows, files, width, runs)
+    last_kind = np.full(len(line.runs) * width, ABSENT)
+    last_kind[line.history[line.ends]] = line.rows.kind[line.ends]
+    holed = np.zeros(len(line.runs) * width, bool)
+    holed[line.history[line.is_hole]] = True
+    lives = Lives(last_kind.reshape(-1, width), holed.reshape(-1, width))
+    return Histories(line.runs, _events(line.rows, line.history, width), lives)
+
+
+def in_line(rows: Rows, files: Array, width: int, runs: int) -> Line:
+    """Put rows in order and look at each beside the one before it.
+
+    ``files`` says for each row which file it comes from: a gap within a file is a fault, a gap
+    where a file begins is a hole, left by a file that is missing. ``runs`` is how many there are.
+    """
+    is_here = np.zeros(runs, bool)
+    is_here[rows.run] = True
+    here = np.flatnonzero(is_here)
+    history = (np.cumsum(is_here) - 1)[rows.run] * width + rows.process
+    if (history[1:] < history[:-1]).any():
+        order = np.argsort(history, kind="stable")
+        history, files, rows = history[order], files[order], rows.taken(order)
+    begins = np.ones(len(history), bool)
+    begins[1:] = history[1:] != history[:-1]
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(history)) - 1
+    return Line(rows, here, history, starts, ends, _holes(rows, begins, files))
+
+
+def _holes(rows: Rows, begins: Array, files: Array) -> Array:
+    """Which rows follow a missing file; BadRowsError where one cannot follow the one before it."""
+    expected = np.zeros(len(begins), np.int64)
+    np.add(rows.index[:-1], 1, out=expected[1:])
+    expected[begins] = 0
+    follows = rows.index == expected
+    is_hole = np.zeros(len(begins), bool)
+    acts = OVER[rows.kind[:-1]] & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]
+    falls = (rows.incarnation[1:] < rows.incarnation[:-1]) & ~begins[1:]
+    _refuse(bool(acts.any()) or bool(falls.any()))
+    if not follows.all():
+        is_first = begins.copy()
+        is_first[1:] |= files[1:] != files[:-1]
+        is_endless = np.zeros(len(begins), bool)
+        is_endless[1:] = rows.index[:-1] == _LAST
+        is_hole = is_first & (rows.index > expected) & ~(is_endless & ~begins)
+        _refuse(bool((~follows & ~is_hole).any()))
+    return is_hole
+
+
+def _events(rows: Rows, history: Array, width: int) -> Events:
+    is_event = (rows.kind == BROADCAST) | (rows.kind == DELIVER)
+    if not is_event.all():
+        rows, history = rows.taken(is_event), history[is_event]
+    run = history // width
+    return Events(
+        run,
+        rows.process,
+        rows.index,
+        rows.kind == BROADCAST,
+        rows.origin,
+        rows.seq,
+        rows.digest,
+        rows.view,
+    )
+
+
+def events_of(table: Any, directory: Directory, run: int, process: int | None) -> Events:
+    """The events of one run in a table that was checked before; absent columns are empty.
+
+    ``process`` is whose rows these are, if they are all of one.
+    """
+    checker = _Checker(table, directory)
+    slots = directory.slots[directory.shape[run]]
+    kind = checker.coded("kind", _KIND_NUMBERS)
+    is_wanted = (kind == BROADCAST) | (kind == DELIVER)
+    if "run" in checker.given:
+        is_wanted &= checker.coded("run", directory.numbers) == run
+    unread = np.zeros(0, np.int64)
+    columns = {
+        name: checker.values(name) if name in checker.given else unread
+        for name in ("index", "seq", "digest", "view")
+    }
+    columns |= {
+        "run": unread,
+        "process": unread if process is not None else slots[checker.values("process")],
+        "is_broadcast": kind == BROADCAST,
+        "origin": slots[checker.values("origin")],
+    }
+    if not is_wanted.all():
+        columns = {
+            name: column[is_wanted] if len(column) else column for name, column in columns.items()
+        }
+    return Events(**columns)

@@ -1,0 +1,52 @@
+"""A campaign whose runs lie scattered over files: Spark reads it and brings each run together."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidings.pipeline.arrays.campaign import Judged, batches, judge_stored
+from tidings.pipeline.arrays.rows import Directory
+from tidings.pipeline.ingest import STORED
+from tidings.pipeline.workers import RESULT, packed, results
+
+
+def judge_grouped(
+    spark: SparkSession,
+    spool: Path,
+    directory: Directory,
+    *,
+    rows: int,
+    batch_rows: int,
+    most: int | None,
+) -> Judged:
+    """Judge every run of the files in the spool, all its rows in one task."""
+    task = partial(_judge_batch, directory=directory, most=most)
+
+    def work(arriving: Iterator[Any]) -> Iterator[Any]:
+        for table in batches(map(_table, arriving), batch_rows):
+            yield packed(0, task, table)
+
+    stored = spark.read.schema(STORED).parquet(str(spool))
+    placed = stored.select(
+        *stored.columns,
+        F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
+        F.col("_metadata.row_index").alias("row"),
+    )
+    in_order = placed.repartition(1 + rows // batch_rows, "run").sortWithinPartitions(
+        "run", "file", "row"
+    )
+    return Judged.joined(results(in_order.mapInArrow(work, RESULT)))
+
+
+def _table(batch: Any) -> Any:
+    return pa.Table.from_batches([batch])
+
+
+def _judge_batch(table: Any, directory: Directory, most: int | None) -> Judged:
+    files = table["file"].to_numpy()
+    return judge_stored(table.drop_columns(["file", "row"]), files, directory, most)

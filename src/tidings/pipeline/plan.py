@@ -1,0 +1,164 @@
+"""Which way a trace is judged by arrays, and the judgement itself.
+
+The footers of its files say how many rows there are, the manifests how many runs:
+
+- few rows in all: one task judges everything at once;
+- many runs, none of them long: every task takes some groups of rows, and judges the runs that
+  begin there in batches;
+- one run, or few, that are long: in pieces, the processes dealt out among the tasks.
+
+A campaign is judged in the belief that the rows of each run stand together, which the results
+confirm or not. If not, its rows have to be brought together first (``grouped``). Whatever cannot be
+judged by arrays is left to the queries of ``checks``: ``NotByArraysError`` says why.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tidings.pipeline.arrays.campaign import (
+    BATCH_ROWS,
+    LONGEST_ROWS,
+    Judged,
+    Share,
+    judge_run,
+    judge_share,
+    judge_whole,
+)
+from tidings.pipeline.arrays.long import Outline, Perform, Piece, judge_long, outlines, survey
+from tidings.pipeline.arrays.rows import Directory, Source, source_of
+from tidings.trace import Manifest
+
+FEW_LONG_RUNS = 64
+"""Each of them is two or three jobs."""
+
+
+MOST_OF_A_BATCH = 0.25
+"""Runs are not long while they take no more of a batch than this, on average."""
+
+
+class NotByArraysError(Exception):
+    """Why a trace has to be judged by the queries instead."""
+
+
+class Limits(NamedTuple):
+    """How much is judged at once; tests make these small."""
+
+    batch_rows: int = BATCH_ROWS
+    slices: int = 2
+    """How many tasks share the processes of a long run."""
+
+
+class Plan(NamedTuple):
+    """The way that was picked."""
+
+    directory: Directory
+    sources: Sequence[Source]
+    limits: Limits
+    way: str
+    """One of: at once, batches, pieces."""
+    why: str
+
+
+def plan_of(paths: Sequence[Path], manifests: Mapping[str, Manifest], limits: Limits) -> Plan:
+    """Pick a way by the manifests and the footers of the files, in reading order."""
+    sources = [source_of(path) for path in paths]
+    rows, runs = sum(source.rows for source in sources), len(manifests)
+    directory = Directory.of(manifests)
+    told = f"{_many(rows, 'row')} of {_many(runs, 'run')} in {_many(len(sources), 'file')}"
+    if rows <= limits.batch_rows:
+        way, why = "at once", f"{told}: all at once"
+    elif rows <= runs * limits.batch_rows * MOST_OF_A_BATCH:
+        way, why = "batches", f"{told}: in batches of whole runs"
+    else:
+        way, why = "pieces", f"{told}: long runs, in pieces"
+    return Plan(directory, sources, limits, way, why)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def judge_by_arrays(plan: Plan, perform: Perform, most: int | None) -> Judged | None:
+    """What is found on the planned way; None if the runs of a campaign are not whole anywhere."""
+    match plan.way:
+        case "at once":
+            return _at_once(plan, perform, most)
+        case "batches":
+            return _in_batches(plan, perform, most)
+        case _:
+            return _in_pieces(plan, perform, most)
+
+
+def _at_once(plan: Plan, perform: Perform, most: int | None) -> Judged:
+    shares = [
+        Share(number, source, 0, len(source.groups)) for number, source in enumerate(plan.sources)
+    ]
+    task = partial(judge_whole, directory=plan.directory, most=most)
+    return Judged.joined(perform(task, [shares]))
+
+
+def _in_batches(plan: Plan, perform: Perform, most: int | None) -> Judged | None:
+    task = partial(
+        judge_share,
+        directory=plan.directory,
+        most=most,
+        batch_rows=plan.limits.batch_rows,
+    )
+    parts = [part for part in perform(task, _shares(plan)) if part is not None]
+    judged = Judged.joined(parts)
+    return judged if judged.is_whole else None
+
+
+def _shares(plan: Plan) -> list[Share]:
+    """Each file cut into shares of about two batches."""
+    shares = []
+    for number, source in enumerate(plan.sources):
+        begin = rows = 0
+        for group, size in enumerate(source.groups, start=1):
+            rows += size
+            if rows >= 2 * plan.limits.batch_rows or group == len(source.groups):
+                shares.append(Share(number, source, begin, group))
+                begin, rows = group, 0
+    return shares
+
+
+def _in_pieces(plan: Plan, perform: Perform, most: int | None) -> Judged:
+    pieces = [
+        Piece(number, source.path, group, source.columns)
+        for number, source in enumerate(plan.sources)
+        for group in range(len(source.groups))
+    ]
+    surveys = perform(partial(survey, directory=plan.directory), pieces)
+    runs = outlines(pieces, surveys, plan.directory)
+    if len(runs) > FEW_LONG_RUNS:
+        raise NotByArraysError(f"{len(runs)} long runs")
+    labels = list(plan.directory.numbers)
+    return Judged.joined(
+        [_one_long_run(outline, labels[run], plan, perform, most) for run, outline in runs.items()]
+    )
+
+
+def _one_long_run(
+    outline: Outline, label: str, plan: Plan, perform: Perform, most: int | None
+) -> Judged:
+    directory = plan.directory
+    if outline.obstacle:
+        if outline.rows > LONGEST_ROWS:
+            raise NotByArraysError(outline.obstacle)
+        task = partial(judge_run, label=label, directory=directory, most=most)
+        return Judged.joined(perform(task, [outline.pieces]))
+    slices = plan.limits.slices
+    findings = judge_long(outline, directory, slices=slices, most=most, perform=perform)
+    here = np.array([outline.run])
+    return Judged(
+        here,
+        findings.counts,
+        findings.unreached,
+        outline.known.doubts,
+        findings.breaches.table(here),
+        outline.rows,
+    )

@@ -1,0 +1,168 @@
+"""What the judge by arrays found, in the specification's own words: verdicts, and a table."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidings.core import Members, MessageId
+from tidings.pipeline.arrays.campaign import Judged
+from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING
+from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
+from tidings.pipeline.arrays.rows import Directory
+from tidings.spec import Guarantee, Place, Verdict, Violation
+from tidings.spec.verdict import decide
+from tidings.trace import Manifest
+from tidings.trace.layout import whole_file
+
+Verdicts = dict[str, tuple[Verdict, ...]]
+Doubts = tuple[str, str, str]
+"""Why the histories, what was broadcast, and the end of a run are in doubt, if they are."""
+
+
+def told(
+    judged: Judged, manifests: Mapping[str, Manifest], directory: Directory, examples: int | None
+) -> Verdicts:
+    """The five verdicts on every run, in the order of the manifests."""
+    shown = _shown(judged, directory)
+    labels = list(manifests)
+    verdicts: Verdicts = dict.fromkeys(labels, ())
+    for run, counts, unreached, (histories, the_end) in zip(
+        judged.run.tolist(),
+        judged.counts.tolist(),
+        judged.unreached.tolist(),
+        judged.doubts,
+        strict=True,
+    ):
+        broadcasts = histories or _doubt_about(unreached, directory.names(run))
+        doubts = (histories, broadcasts, the_end)
+        verdicts[labels[run]] = _five(counts, doubts, shown.get(run, {}), examples)
+    for run, label in enumerate(labels):
+        if not verdicts[label]:
+            verdicts[label] = _of_nothing(directory, run)
+    return verdicts
+
+
+def _five(
+    counts: list[list[int]],
+    doubts: Doubts,
+    shown: Mapping[int, list[Violation]],
+    examples: int | None,
+) -> tuple[Verdict, ...]:
+    return tuple(
+        _verdict(number, judged, not_owed, doubts[doubt])
+        if not violated
+        else msgspec.structs.replace(
+            decide(guarantee, judged=judged, not_owed=not_owed, violations=shown[number]),
+            violated=violated,
+            violations=tuple(shown[number][:examples]),
+        )
+        for (number, guarantee, doubt), (judged, not_owed, violated) in zip(
+            _DOUBTED, counts, strict=True
+        )
+    )
+
+
+_DOUBTED = tuple(
+    (number, guarantee, doubt)
+    for number, (guarantee, doubt) in enumerate(zip(Guarantee, (0, 1, 2, 2, 1), strict=True))
+)
+"""Which of the doubts concerns each guarantee."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _verdict(number: int, judged: int, not_owed: int, doubt: str) -> Verdict:
+    """Without a breach. The runs of a campaign have many verdicts in common."""
+    return decide(_DOUBTED[number][1], judged=judged, not_owed=not_owed, doubt=doubt)
+
+
+def _doubt_about(unreached: list[int], names: Members) -> str:
+    origin, seq = unreached
+    if origin == NOTHING:
+        return ""
+    message = MessageId(names[origin], seq)
+    return f"{message.origin}'s history does not reach {message}"
+
+
+def _of_nothing(directory: Directory, run: int) -> tuple[Verdict, ...]:
+    """A run without any rows."""
+    width = directory.width
+    lives = Lives(np.full((1, width), ABSENT), np.zeros((1, width), bool))
+    known = Endings(directory.shapes).known(directory.shape[[run]], lives)
+    histories, the_end = known.doubts[0]
+    return _five([[0, 0, 0]] * len(Guarantee), (histories, histories, the_end), {}, 0)
+
+
+def _shown(judged: Judged, directory: Directory) -> dict[int, dict[int, list[Violation]]]:
+    """The violations that were found, by run and number of the guarantee."""
+    shown: dict[int, dict[int, list[Violation]]] = {}
+    guarantees = list(Guarantee)
+    for row in judged.breaches.to_pylist():
+        names = directory.names(row["run"])
+        places = (
+            (row[f"witness_process_{place}"], row[f"witness_index_{place}"])
+            for place in range(MOST_WITNESSES)
+        )
+        is_caused = row["cause_origin"] != NOTHING
+        violation = Violation(
+            guarantee=guarantees[row["guarantee"]],
+            process=names[row["process"]],
+            message=MessageId(names[row["origin"]], row["seq"]),
+            witness=tuple(Place(names[who], index) for who, index in places if who != NOTHING),
+            cause=MessageId(names[row["cause_origin"]], row["cause_seq"]) if is_caused else None,
+        )
+        shown.setdefault(row["run"], {}).setdefault(row["guarantee"], []).append(violation)
+    return shown
+
+
+def violations_table(
+    judged: Judged, manifests: Mapping[str, Manifest], directory: Directory
+) -> Any:
+    """Every violation that was found, with names for the numbers: the columns of ``violations``."""
+    columns = {name: column.to_numpy() for name, column in _columns(judged.breaches)}
+    run = columns["run"]
+    names = np.full((len(directory.shapes), directory.width + 1), None)
+    for number, shape in enumerate(directory.shapes):
+        names[number, : len(shape.names)] = shape.names
+
+    def named(process: Any) -> Any:
+        # NOTHING is -1: the last column, which has no names.
+        return pa.array(names[directory.shape[run], process], pa.string())
+
+    places = [columns[f"witness_process_{place}"] for place in range(MOST_WITNESSES)]
+    who = np.stack(places, axis=1)
+    index = np.stack([columns[f"witness_index_{place}"] for place in range(MOST_WITNESSES)], axis=1)
+    is_place = who != NOTHING
+    whose = names[directory.shape[run][:, None], who][is_place]
+    ends = np.concatenate([[0], np.cumsum(is_place.sum(axis=1))])
+    witness = pa.StructArray.from_arrays(
+        [pa.array(whose, pa.string()), pa.array(index[is_place])], ["process", "index"]
+    )
+    labels = np.array(list(manifests), object)
+    guarantees = np.array([str(one) for one in Guarantee], object)
+    return pa.table(
+        {
+            "run": pa.array(labels[run], pa.string()),
+            "guarantee": pa.array(guarantees[columns["guarantee"]], pa.string()),
+            "process": named(columns["process"]),
+            "origin": named(columns["origin"]),
+            "seq": columns["seq"],
+            "cause_origin": named(columns["cause_origin"]),
+            "cause_seq": pa.array(columns["cause_seq"], mask=columns["cause_origin"] == NOTHING),
+            "witness": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), witness),
+        }
+    )
+
+
+def _columns(table: Any) -> Any:
+    return zip(table.column_names, table.columns, strict=True)
+
+
+def write_table(table: Any, path: Path) -> None:
+    with whole_file(path) as draft:
+        pq.write_table(table, draft, compression="zstd")
