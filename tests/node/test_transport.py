@@ -297,23 +297,54 @@ def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
     assert any("link down: peer p3" in line and "bytes wait" in line for line in caplog.messages)
 
 
-def test_who_leaves_while_its_connection_breaks_leaves_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_who_leaves_while_a_connection_breaks_takes_leave_of_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel knows of a reset before asyncio does, and has no end to write any more."""
-    config = group_file(tmp_path, 2)
-
-    def not_connected(transport: object) -> None:
-        raise OSError(errno.ENOTCONN, "not connected")
+    caplog.set_level("INFO")
+    config = group_file(tmp_path, 3, *MEMORY, "links.close_ms = 200")
+    write_eof = asyncio.selector_events._SelectorSocketTransport.write_eof
 
     async def scenario() -> None:
-        async with joined(config) as group:
-            await linked(group)
-            link = group["p1"]._transport.peers["p2"].link
-            assert link is not None
-            monkeypatch.setattr(type(link.transport), "write_eof", not_connected)
+        async with joined(config, "p2", "p3") as others:
+            async with joined(config, "p1") as one:
+                await linked(one | others)
+                links = [peer.link for peer in one["p1"]._transport.peers.values()]
+
+                def not_connected(transport: asyncio.Transport) -> None:
+                    if transport is links[0].transport:
+                        raise OSError(errno.ENOTCONN, "not connected")
+                    write_eof(transport)
+
+                monkeypatch.setattr(type(links[0].transport), "write_eof", not_connected)
+            assert all(link.transport.is_closing() for link in links)
+            await until(lambda: not any("p1" in one.status().linked for one in others.values()))
 
     go(scenario())
+    for other in ("p2", "p3"):
+        assert f"{other}: farewell: peer p1, reason p1 leaves" in caplog.messages
+
+
+def test_who_leaves_does_not_answer_what_still_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing can be written after the end, not even what is wrong with the rest."""
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as member:
+            await member.enter_async_context(joined(config, "p1"))
+            reader, writer = await asyncio.open_connection(*config.addresses["p1"])
+            writer.write(GREETING + hello_frame(hello_of(config, "p2", "p1")))
+            assert await reader.readexactly(len(GREETING)) == GREETING
+            leaving = asyncio.create_task(member.aclose())
+            await reader.read()  # to the end
+            writer.write(b"\xff" * 100)
+            writer.close()
+            await leaving
+
+    go(scenario())
+    assert not any(record.exc_info or record.name == "asyncio" for record in caplog.records)
 
 
 @pytest.mark.parametrize("durable", ["true", "false"])

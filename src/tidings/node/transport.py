@@ -124,6 +124,8 @@ class Connection(asyncio.Protocol):
             self.owner.meet(self)
 
     def data_received(self, data: bytes) -> None:
+        if self.owner.is_closing:
+            return  # we have said good-bye, and only wait for the end
         self.heard_s = self.loop.time()
         self.unconfirmed += len(data)
         if self.peer is not None:
@@ -206,7 +208,7 @@ class Transport:
         """Who has yet to say who it is, the oldest first, and when we lose patience."""
         self._complaints: dict[tuple[str, str], None] = {}
         self._is_reading = True
-        self._is_closing = False
+        self.is_closing = False
 
     # --- starting and ending
 
@@ -237,7 +239,7 @@ class Transport:
                 peer.link.transport.close()
 
     def _stop_calling(self) -> None:
-        self._is_closing = True
+        self.is_closing = True
         for task in self._tasks:
             task.cancel()
         if self._server is not None:
@@ -257,12 +259,13 @@ class Transport:
                 # has sent and we have not read would make the kernel drop what we have sent.
                 with suppress(OSError):  # it may be gone, and asyncio not know yet
                     link.transport.write_eof()
-        if links:
-            await asyncio.wait(
-                [link.lost for link in links], timeout=self.config.links.close_ms / 1e3
-            )
-        for link in links:
-            link.transport.abort()
+        try:
+            if links:
+                timeout_s = self.config.links.close_ms / 1e3
+                await asyncio.wait([link.lost for link in links], timeout=timeout_s)
+        finally:
+            for link in links:
+                link.transport.abort()
 
     # --- calling and being called
 
@@ -295,7 +298,7 @@ class Transport:
 
     def meet(self, connection: Connection) -> None:
         """Somebody calls; it has to say who it is before long, or before too many others call."""
-        if self._is_closing:
+        if self.is_closing:
             connection.transport.abort()
             return
         if len(self._strangers) >= MOST_STRANGERS:
@@ -383,7 +386,7 @@ class Transport:
         peer = connection.peer
         if peer is not None and peer.link is connection:
             peer.link = None
-            if not self._is_closing:
+            if not self.is_closing:
                 self._tell_down(peer, str(fault or "closed"))
 
     def bye(self, connection: Connection, reason: str, is_final: bool) -> None:
@@ -400,7 +403,7 @@ class Transport:
 
     def _complain(self, who: str, reason: str) -> None:
         """Once, not at every try."""
-        if (who, reason) not in self._complaints and not self._is_closing:
+        if (who, reason) not in self._complaints and not self.is_closing:
             self._complaints[who, reason] = None
             self.log.warning("no link", peer=who, reason=reason)
             if len(self._complaints) > MOST_COMPLAINTS:
