@@ -2,10 +2,14 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import threading
 import urllib.request
-from collections.abc import Iterator
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from real_groups import free_ports, go, group_file, joined, linked, take, traced
 from tidings.core import UsageError
 from tidings.node import logs
 from tidings.node.config import new_group_file, parse_config, read_config
+from tidings.node.terminal import CHUNK_BYTES, lines
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +217,7 @@ def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Pa
             await p1.says("p1#6 tab\tüñ")
             shown = ["one", r"\xff", r"\x1b[2J", "/quit", "", "tab\tüñ"]
             assert p1.out == [f"p1#{number} {text}" for number, text in enumerate(shown, 1)]
-            told = "not broadcast: a text of 13 bytes; 10 is the limit (text_bytes)"
+            told = "not broadcast: a line of more than 10 bytes (text_bytes)"
             assert p1.err == [f"p1: {told}"]
             p1.process.send_signal(signal.SIGINT)
             assert await p1.ends() == 0
@@ -238,6 +243,74 @@ def test_a_line_that_finds_the_log_full_waits_until_there_is_room(tmp_path: Path
             assert len(p1.out) == 100
 
     go(scenario(), seconds=60)
+
+
+@asynccontextmanager
+async def _with_a_full_pipe(folder: Path, *lines: str) -> AsyncIterator[Process]:
+    """p2 of a group of two, whose output nobody reads, and which has more to say than fits."""
+    config = group_file(folder, 2, *lines)
+    command = (TIDINGS, "node", "p2", "--level", "error")
+    reader, writer = os.pipe()
+    p2 = await asyncio.create_subprocess_exec(*command, cwd=folder, stdin=PIPE, stdout=writer)
+    os.close(writer)
+    try:
+        async with joined(config, "p1") as one:
+            for _ in range(30):
+                receipt = await one["p1"].broadcast(b"." * 10_000)
+                await receipt.delivered()
+            # It acknowledges, whether anybody reads its output or not.
+            await receipt.stable()
+            yield p2
+    finally:
+        os.close(reader)
+        if p2.returncode is None:
+            p2.kill()
+            await p2.wait()
+
+
+def test_a_node_whose_output_nobody_reads_takes_part_and_leaves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with _with_a_full_pipe(tmp_path, "links.close_ms = 50") as p2:
+            p2.send_signal(signal.SIGTERM)
+            assert await p2.wait() == 0
+        # What did not leave the pipe's end is not lost: it is there again in the next life.
+        async with running(tmp_path, TIDINGS, "node", "p2", "--level", "error") as p2_again:
+            await until(lambda: len(p2_again.out) > 0 and "p1#30 " in p2_again.out[-1], 0.01)
+            first, last = p2_again.out[0], p2_again.out[-1]
+            assert int(first[3:].partition(" ")[0]) <= 10
+            assert last == "p1#30 (again) " + "." * 10_000
+
+    go(scenario(), seconds=30)
+
+
+def test_a_node_whose_output_nobody_reads_leaves_at_once_when_told_twice(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with _with_a_full_pipe(tmp_path, "links.close_ms = 60000") as p2:
+            while p2.returncode is None:
+                p2.send_signal(signal.SIGTERM)
+                await asyncio.wait([asyncio.create_task(p2.wait())], timeout=0.2)
+            assert p2.returncode == 130
+
+    go(scenario(), seconds=30)
+
+
+def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+
+    async def scenario() -> list[bytes]:
+        with os.fdopen(reader, "rb") as stream:
+            return [line async for line in lines(stream, longest=10)]
+
+    def write() -> None:
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(b"short\n" + b"." * 1_000_000 + b"\nend")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    first, second, third = go(scenario())
+    writing.join()
+    assert (first, third) == (b"short", b"end")
+    assert 10 < len(second) <= 10 + 1 + CHUNK_BYTES
 
 
 def test_a_node_whose_reader_goes_away_ends_like_any_program(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """``tidings chat``: talk in a group, line by line."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.cli.common import app, say
+from tidings.cli.common import app
 from tidings.cli.node import Founding, GroupFile, Member, again, text_of
 from tidings.core import Message, TidingsError
 
@@ -34,7 +35,9 @@ def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Foundi
     configure("console", "WARNING")
     for handler in logging.getLogger("tidings.node").handlers:
         handler.addFilter(_is_for_people)
-    terminal.run(member, read_config(group), _Chat(), stay=False, founding=founding)
+    output = terminal.Output()
+    face = _Chat(output.say)
+    terminal.run(member, read_config(group), face, output, stay=False, founding=founding)
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:
@@ -44,27 +47,28 @@ def _is_for_people(record: logging.LogRecord) -> bool:
 class _Chat:
     """Who is there, who says what, and why nothing happens when nothing does."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self._status: Status | None = None
         self._waits = ""
 
     def joined(self, group: "Group") -> None:
-        say(f"you are {group.name}; {HELP}")
+        self._say(f"you are {group.name}; {HELP}")
 
-    def show(self, message: Message) -> None:
-        say(f"{message.id.origin}{again(message)}: {text_of(message)}")
+    def show(self, message: Message) -> str:
+        return f"{message.id.origin}{again(message)}: {text_of(message)}"
 
     def look(self, status: "Status") -> None:
         before, self._status = self._status, status
         if before is None:
-            say(_presence(status))
+            self._say(_presence(status))
         else:
             for one in status.members:
                 if (one in status.linked) != (one in before.linked):
-                    say(f"{one} is {'here' if one in status.linked else 'away'}")
+                    self._say(f"{one} is {'here' if one in status.linked else 'away'}")
         waits = status.refusal or status.stuck
         if waits and waits != self._waits:
-            say(f"waiting: {waits}")
+            self._say(f"waiting: {waits}")
         self._waits = waits
 
     def obey(self, group: "Group", line: bytes) -> bool:
@@ -73,15 +77,15 @@ class _Chat:
         if command == "/quit":
             raise EOFError
         if command == "/who":
-            say(_presence(group.status()))
+            self._say(_presence(group.status()))
         elif command == "/why":
-            say(_why(group, rest.strip()))
+            self._say(_why(group, rest.strip()))
         elif command.startswith("/"):
-            say(HELP)
+            self._say(HELP)
         return not line or command.startswith("/")
 
     def tell(self, what: str) -> None:
-        say(what)
+        self._say(what)
 
 
 def _presence(status: "Status") -> str:

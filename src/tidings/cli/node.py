@@ -4,7 +4,6 @@
 """
 
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -103,8 +102,8 @@ def node(
     if level not in LEVELS:
         raise UsageError(f"--level is one of {', '.join(LEVELS)}, not {level!r}")
     configure(logs, level.upper())
-    face = _Pipe(member, as_json)
-    terminal.run(member, read_config(group), face, stay=True, founding=founding)
+    face, output = _Pipe(member, as_json), terminal.Output()
+    terminal.run(member, read_config(group), face, output, stay=True, founding=founding)
 
 
 class _Pipe:
@@ -114,19 +113,12 @@ class _Pipe:
         from tidings.node.logs import get_logger
 
         self._logger = get_logger(member=member)
-        self._line = _json_line if as_json else _line
+        self.show = _json_line if as_json else _line
 
     def joined(self, group: "Group") -> None:
         config = group.config
         address = str(config.addresses[group.name])
         self._logger.info("joined", group=config.name, address=address)
-
-    def show(self, message: Message) -> None:
-        try:
-            sys.stdout.write(self._line(message))
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise BrokenPipeError from None  # one with a number Typer would make a status 1 of
 
     def obey(self, group: "Group", line: bytes) -> bool:
         return False
@@ -139,7 +131,7 @@ class _Pipe:
 
 
 def _line(message: Message) -> str:
-    return f"{message.id}{again(message)} {text_of(message)}\n"
+    return f"{message.id}{again(message)} {text_of(message)}"
 
 
 def _json_line(message: Message) -> str:
@@ -150,7 +142,7 @@ def _json_line(message: Message) -> str:
         "text": message.text.decode("utf-8", "backslashreplace"),
         "again": bool(again(message)),
     }
-    return msgspec.json.encode(told).decode() + "\n"
+    return msgspec.json.encode(told).decode()
 
 
 def text_of(message: Message) -> str:

@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import BinaryIO, Protocol
+from queue import SimpleQueue
+from typing import Any, BinaryIO, Protocol
 
-from tidings.core import Exit, Message, TidingsError, UsageError
+from tidings.core import Exit, Message, TidingsError
 from tidings.node.config import Config
 from tidings.node.group import Closed, Group, LogFull, Status, join
 
@@ -24,6 +25,8 @@ RETRY_S = 0.5
 """How soon a line is tried again that found the log full."""
 CHUNK_BYTES = 1 << 16
 MOST_CHUNKS = 16
+MOST_UNWRITTEN = 1 << 20
+"""How many characters may wait to be written; beyond, no more messages are asked for."""
 
 
 class Face(Protocol):
@@ -32,8 +35,8 @@ class Face(Protocol):
     def joined(self, group: Group) -> None:
         """The member takes part from now on."""
 
-    def show(self, message: Message) -> None:
-        """When this returns, the message counts as processed."""
+    def show(self, message: Message) -> str:
+        """The line that is printed for it; once it is, the message counts as processed."""
 
     def obey(self, group: Group, line: bytes) -> bool:
         """Whether the line was a command, and was carried out; EOFError if it was to leave."""
@@ -57,7 +60,84 @@ class Interrupted(TidingsError):  # noqa: N818 - reads as what happened
     status = Exit.INTERRUPTED
 
 
-def run(name: str, config: Config, face: Face, *, stay: bool, founding: bool = False) -> None:
+class Output:
+    """Standard output, written by a thread.
+
+    Who does not read it holds up the messages on their way to it, and nothing else: neither what
+    the member owes to the others, nor its leaving.
+    """
+
+    def __init__(self) -> None:
+        self._said: list[tuple[str, Message | None]] = []
+        self._unwritten = 0
+        self._news = asyncio.Event()
+        self._moved = asyncio.Event()
+
+    def say(self, line: str, message: Message | None = None) -> None:
+        """Print this as soon as possible; it may show a message."""
+        self._said.append((line + "\n", message))
+        self._unwritten += len(line) + 1
+        self._news.set()
+
+    async def wait(self, most: int = 0) -> None:
+        """Return when no more than this is still to be written, or nothing will be any more."""
+        while self._unwritten > most:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def run(self, shown: Callable[[Message], None]) -> None:
+        """Write until cancelled, and tell of each message that its line is out."""
+        work: _Work = SimpleQueue()
+        loop = asyncio.get_running_loop()
+        # Nobody has to wait for it in the end: a pipe may take nothing for hours.
+        threading.Thread(target=_write, args=(work, loop), daemon=True).start()
+        try:
+            while await self._news.wait():
+                self._news.clear()
+                said, self._said = self._said, []
+                done = loop.create_future()
+                text = "".join([line for line, _ in said])
+                work.put((text.encode(sys.stdout.encoding, "replace"), done))
+                await done
+                for message in [message for _, message in said if message is not None]:
+                    shown(message)
+                self._unwritten -= len(text)
+                self._moved.set()
+        except BrokenPipeError:
+            raise BrokenPipeError from None  # one with a number Typer would make a status 1 of
+        finally:
+            self._unwritten = 0
+            self._moved.set()
+
+
+_Work = SimpleQueue[tuple[bytes, asyncio.Future[None]]]
+
+
+def _write(work: _Work, loop: asyncio.AbstractEventLoop) -> None:
+    """Without the lock of ``sys.stdout``, which Python would wait for in the end."""
+    with suppress(RuntimeError):  # the loop is gone, and so is who wanted to print
+        while True:
+            data, done = work.get()
+            fault: OSError | None = None
+            try:
+                while data:
+                    data = data[os.write(sys.stdout.fileno(), data) :]
+            except OSError as error:
+                fault = error
+            loop.call_soon_threadsafe(_settle, done, fault)
+
+
+def _settle(done: asyncio.Future[None], fault: OSError | None) -> None:
+    if not done.done():
+        if fault is None:
+            done.set_result(None)
+        else:
+            done.set_exception(fault)
+
+
+def run(
+    name: str, config: Config, face: Face, output: Output, *, stay: bool, founding: bool = False
+) -> None:
     """Take part until told to leave: by a signal, by the face, or by the end of the input.
 
     With ``stay``, the end of the input only means that nothing more is broadcast. A second signal
@@ -67,9 +147,9 @@ def run(name: str, config: Config, face: Face, *, stay: bool, founding: bool = F
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    group = join(name, config, founding=founding)
+    group = join(name, config, acknowledge="explicitly", founding=founding)
     try:
-        asyncio.run(_take_part(group, face, stay))
+        asyncio.run(_take_part(group, face, output, stay))
     except asyncio.CancelledError:
         raise Interrupted("interrupted while leaving" + _unsaid(group)) from None
     if lost := _unsaid(group):
@@ -87,26 +167,51 @@ def _unsaid(group: Group) -> str:
     return f", and never broadcast {count}: {status.refusal}"
 
 
-async def _take_part(group: Group, face: Face, stay: bool) -> None:
-    leave = _signals()
-    async with group:
-        face.joined(group)
-        reading = asyncio.create_task(_read(group, face))
-        typing = asyncio.create_task(_type(group, face))
-        looking = asyncio.create_task(_look(group, face))
-        leaving = asyncio.create_task(leave.wait())
-        tasks = (reading, typing, looking, leaving)
-        ends = [reading, looking, leaving] if stay else tasks
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
-        if refusal := group.status().refusal:
+async def _take_part(group: Group, face: Face, output: Output, stay: bool) -> None:
+    leaving = asyncio.create_task(_signals().wait())
+    writing = asyncio.create_task(output.run(group.processed))
+    try:
+        async with group:
+            face.joined(group)
+            await _go_on(group, face, output, stay, until=(leaving, writing))
             patience_s = group.config.links.close_ms / 1e3
-            face.tell(f"leaving, in {patience_s:g} s at the latest: {refusal}")
+            if refusal := group.status().refusal:
+                face.tell(f"leaving, in {patience_s:g} s at the latest: {refusal}")
+            await _see_it_written(output, patience_s)
+    finally:
+        leaving.cancel()
+        writing.cancel()
+
+
+async def _go_on(
+    group: Group, face: Face, output: Output, stay: bool, until: tuple[asyncio.Task[Any], ...]
+) -> None:
+    """Read, type and look, until one of these is done or one of us cannot go on."""
+    reading = asyncio.create_task(_read(group, face, output))
+    typing = asyncio.create_task(_type(group, face))
+    looking = asyncio.create_task(_look(group, face))
+    tasks = (reading, typing, looking)
+    ends = (reading, looking) if stay else tasks
+    await asyncio.wait([*ends, *until], return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in (*tasks, *until):
+        if task.done() and not task.cancelled():
+            task.result()
+
+
+async def _see_it_written(output: Output, patience_s: float) -> None:
+    """What was read is processed if it is, and comes again in the next life if not."""
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await output.wait()
+    except asyncio.CancelledError:
+        us = asyncio.current_task()
+        assert us is not None, "somebody who takes part"
+        us.cancel()  # leaving waits for nothing either
+        raise
 
 
 def _signals() -> asyncio.Event:
@@ -126,9 +231,10 @@ def _signals() -> asyncio.Event:
     return leave
 
 
-async def _read(group: Group, face: Face) -> None:
+async def _read(group: Group, face: Face, output: Output) -> None:
     async for message in group:
-        face.show(message)
+        await output.wait(MOST_UNWRITTEN)
+        output.say(face.show(message), message)
 
 
 async def _look(group: Group, face: Face) -> None:
@@ -141,21 +247,21 @@ async def _type(group: Group, face: Face) -> None:
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None:
         return  # there is no standard input at all
+    longest = group.config.limits.text_bytes
     with suppress(EOFError):
-        async for line in lines(stream):
-            if not face.obey(group, line):
+        async for line in lines(stream, longest):
+            if len(line) > longest:
+                face.tell(f"not broadcast: a line of more than {longest:,} bytes (text_bytes)")
+            elif not face.obey(group, line):
                 await _broadcast(group, line, face)
 
 
 async def _broadcast(group: Group, line: bytes, face: Face) -> None:
-    """One line, whatever it takes; only what can never be broadcast is skipped, and told."""
+    """One line, whatever it takes."""
     told = ""
     while True:
         try:
             await group.broadcast(line)
-            return
-        except UsageError as error:
-            face.tell(f"not broadcast: {error}")
             return
         except LogFull as full:
             if not told:
@@ -163,8 +269,9 @@ async def _broadcast(group: Group, line: bytes, face: Face) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-async def lines(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a stream, without their ends, as they come.
+async def lines(stream: BinaryIO, longest: int) -> AsyncIterator[bytes]:
+    """The lines of a stream, without their ends, as they come; too long ones may be cut, but are
+    too long still.
 
     They are read in a thread that nobody has to wait for in the end, and with no lock that Python
     would wait for: a terminal or a pipe may have nothing to say for hours.
@@ -182,6 +289,7 @@ async def lines(stream: BinaryIO) -> AsyncIterator[bytes]:
         with suppress(RuntimeError):  # the loop is gone, and so is who wanted lines
             while data := os.read(stream.fileno(), CHUNK_BYTES):
                 *whole, rest = (rest + data).split(b"\n")
+                rest = rest[: longest + 1]
                 put(whole)
             put([rest] if rest else [])
             put(None)
