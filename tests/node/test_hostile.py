@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from real_groups import go, group_file, joined, linked
 from test_transport import MEMORY, hello_of, say
 
+from tidings.node.transport import COMPLAINTS_A_MINUTE
 from tidings.node.wire import GREETING, bye_frame, hello_frame
 
 FIRED = bye_frame("you are fired", is_final=True)
@@ -39,5 +41,30 @@ def test_where_members_decide_by_themselves_who_goes_on_nobody_can_cast_them_out
         async with joined(config, "p1") as one:
             assert await say(config, hello + FIRED) == ""
             await one["p1"].broadcast(b"still here")
+
+    go(scenario())
+
+
+def test_strangers_who_make_reasons_up_do_not_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def strange(number: int) -> None:
+        hello = msgspec.structs.replace(hello_of(config, "p2", "p1"), group=f"g{number}")
+        assert f"p2 is in group 'g{number}'" in await say(config, GREETING + hello_frame(hello))
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            for number in range(50):
+                await strange(number)
+            told = [line for line in caplog.messages if "no link: peer 127.0.0.1" in line]
+            assert len(told) == COMPLAINTS_A_MINUTE
+            assert told[-1].endswith("; what else is wrong is not told for a minute")
+            caplog.clear()
+            groups["p1"]._transport._minute_ends_s = 0  # a minute later
+            await strange(50)
+            assert len(caplog.messages) == 1
 
     go(scenario())

@@ -196,6 +196,31 @@ def test_a_farewell_says_why() -> None:
         read_bye(Frame(Kind.BYE, 0, b"\x01"))
 
 
+FORGED = "p2\np3: stopped: reason the disk is full\x1b[2J"
+
+
+@pytest.mark.parametrize("field", ["name", "to", "group", "members"])
+def test_a_hello_with_a_name_that_is_none_is_refused(field: str) -> None:
+    forged = (FORGED,) if field == "members" else FORGED
+    hello = msgspec.structs.replace(HELLO, **{field: forged})
+    (frame,) = FrameReader().feed(GREETING + hello_frame(hello))
+    with pytest.raises(WireFault, match="its hello makes no sense") as fault:
+        read_hello(frame)
+    assert "stopped" not in str(fault.value)
+
+
+def test_words_of_the_other_side_stay_in_one_line_of_some_length() -> None:
+    (frame,) = FrameReader().feed(GREETING + bye_frame(FORGED))
+    assert read_bye(frame) == r"p2\np3: stopped: reason the disk is full\x1b[2J"
+    assert read_bye(Frame(Kind.BYE, 0, msgspec.msgpack.encode("x" * 9_999))) == "x" * 1_000
+    quarrel = HELLO.quarrel(msgspec.structs.replace(HELLO, name="p2", to="p1", protocol=FORGED))
+    assert str(WireFault(quarrel)).isprintable()
+    tag = body_of([msgspec.msgpack.encode([FORGED, 1])])
+    with pytest.raises(WireFault) as fault:
+        Codec(Frontier, MEMBERS).decode(Frame(Kind.PACKETS, 1, tag))
+    assert str(fault.value).isprintable()
+
+
 @pytest.mark.parametrize(
     ("change", "quarrel"),
     [

@@ -14,7 +14,7 @@ import asyncio
 import os
 import random
 from asyncio import TaskGroup, timeout
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -46,6 +46,8 @@ MOST_STRANGERS = 64
 """How many connections may be open that have not yet said who they are."""
 MOST_COMPLAINTS = 256
 """How many of our own complaints are remembered, so as not to be repeated."""
+COMPLAINTS_A_MINUTE = 10
+"""About one member, or about all strangers together: reasons can be made up."""
 RELEASE_S = 0.05
 """How often an injector lets go of what it holds back."""
 LIFE_SHIFT = 40
@@ -207,6 +209,9 @@ class Transport:
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         """Who has yet to say who it is, the oldest first, and when we lose patience."""
         self._complaints: dict[tuple[str, str], None] = {}
+        self._complained: Counter[str] = Counter()
+        """How often about whom in this minute."""
+        self._minute_ends_s = 0.0
         self._is_reading = True
         self.is_closing = False
 
@@ -402,12 +407,22 @@ class Transport:
         connection.transport.close()
 
     def _complain(self, who: str, reason: str) -> None:
-        """Once, not at every try."""
-        if (who, reason) not in self._complaints and not self.is_closing:
-            self._complaints[who, reason] = None
+        """Once, not at every try; and not for ever about one who finds new ways to be wrong."""
+        if (who, reason) in self._complaints or self.is_closing:
+            return
+        self._complaints[who, reason] = None
+        if len(self._complaints) > MOST_COMPLAINTS:
+            del self._complaints[next(iter(self._complaints))]
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._minute_ends_s:
+            self._minute_ends_s = now_s + 60
+            self._complained.clear()
+        about = who if who in self.peers else "strangers"
+        self._complained[about] += 1
+        if self._complained[about] == COMPLAINTS_A_MINUTE:
+            reason += "; what else is wrong is not told for a minute"
+        if self._complained[about] <= COMPLAINTS_A_MINUTE:
             self.log.warning("no link", peer=who, reason=reason)
-            if len(self._complaints) > MOST_COMPLAINTS:
-                del self._complaints[next(iter(self._complaints))]
 
     # --- packets
 

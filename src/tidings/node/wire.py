@@ -48,7 +48,8 @@ class Kind(IntEnum):
     """Why I hang up; with number 1: and you cannot go on."""
 
 
-Name = Annotated[str, Meta(min_length=1, max_length=64)]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")]
+"""As ``is_name`` wants them: what goes into our log must not look like a line of it."""
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -91,8 +92,22 @@ def _spelled(protocol: str, options: Mapping[str, Any]) -> str:
     return " ".join([protocol, *(f"{name}={value}" for name, value in options.items())])
 
 
+LINE_CHARS = 1_000
+
+
+def one_line(words: str) -> str:
+    """What the other side had a hand in, fit for a log: no line ends, no controls, not for ever."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in words[:LINE_CHARS]
+    )
+
+
 class WireFault(Exception):  # noqa: N818 - what the other side did, not an error of ours
-    """The other side does not speak as it must; the text says how."""
+    """The other side does not speak as it must; the text says how, in one line."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(one_line(words))
 
 
 class Frame(NamedTuple):
@@ -208,7 +223,7 @@ class Codec:
 
 _decode_many = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _decode_hello = msgspec.msgpack.Decoder(Hello).decode
-_decode_reason = msgspec.msgpack.Decoder(Annotated[str, Meta(max_length=1_000)]).decode
+_decode_reason = msgspec.msgpack.Decoder(str).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -226,15 +241,14 @@ def read_hello(frame: Frame) -> Hello:
 
 
 def bye_frame(reason: str, *, is_final: bool = False) -> bytes:
-    return framed(Kind.BYE, int(is_final), _encode(reason[:1_000]))
+    return framed(Kind.BYE, int(is_final), _encode(reason[:LINE_CHARS]))
 
 
 def read_bye(frame: Frame) -> str:
     try:
-        reason: str = _decode_reason(frame.body)
+        return one_line(_decode_reason(frame.body))
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise WireFault(f"its farewell makes no sense: {fault}") from None
-    return reason
 
 
 # --- what a protocol can say
