@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,25 @@ def test_killed_at_a_given_system_call_it_comes_back(call: int, tmp_path: Path) 
         assert p3.fate == "crashed"
         p3.start(report_ms=0)
         say_and_wait(fleet, "end")
+        fleet.settle()
+    assert_nothing_lost_or_repeated(fleet)
+
+
+@needs_strace
+def test_killed_again_and_again_while_it_starts_for_the_first_time_it_starts_at_last(
+    tmp_path: Path,
+) -> None:
+    """A little later each time: its manifest, its trace, and its log, which makes it somebody."""
+    group_file(tmp_path)
+    first_start = (sys.executable, "-m", "tidings.node.member", "p1", tmp_path / "group.toml")
+    for call, when in (("write", 1), ("write", 2), ("write", 3), ("write", 4), ("fsync", 1)):
+        deadly = f"inject={call}:signal=KILL:when={when}"
+        strace = ("strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", deadly)
+        subprocess.run([*strace, *first_start], check=False, timeout=30)
+        assert "killed by SIGKILL" in (tmp_path / "calls").read_text()
+        assert (tmp_path / "trace").exists()
+    with fleet_of(tmp_path) as fleet:
+        say_and_wait(fleet, "hello")
         fleet.settle()
     assert_nothing_lost_or_repeated(fleet)
 

@@ -124,9 +124,10 @@ class Tracer:
 
 
 def begin(config: Config, member: str) -> Tracer:
-    """The trace of a member that was never here before."""
+    """The trace of a member that was never here before, or was killed before it did anything."""
     _write_manifest(config, member)
-    if segments_of(config.trace_folder, member):
+    earlier = segments_of(config.trace_folder, member)
+    if any(True for path in earlier for _ in Reader(path).blocks()):
         raise UsageError(
             f"{config.trace_folder}: here is the trace of an earlier {member}, which kept nothing "
             "else; move it away first"
