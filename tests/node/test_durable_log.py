@@ -1,5 +1,6 @@
 """The durable log: cut off anywhere it is repaired, changed anywhere it is refused."""
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -260,6 +261,71 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TidingsError, match="file/p1/lock: Not a directory"):
         opened(tmp_path / "file" / "p1")
+
+
+def test_a_lock_that_cannot_be_signed_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", refuse)
+        with pytest.raises(EnvironmentMissing, match="lock: No space left on device"):
+            opened(tmp_path)
+    assert recovered(tmp_path) is None
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was synced and what was deleted, in order; paths begin at the test's folder."""
+    told: list[str] = []
+
+    def telling(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(what: Any) -> None:
+            path = Path(f"/proc/self/fd/{what}").readlink() if isinstance(what, int) else what
+            told.append(f"{name} {path.relative_to(tmp_path)}")
+            real(what)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("fsync", "fdatasync", "unlink"):
+        telling(name)
+    return told
+
+
+def test_a_new_log_is_on_disk_with_its_folders(tmp_path: Path, calls: list[str]) -> None:
+    log, _ = opened(tmp_path / "data" / "p1")
+    assert calls == ["fsync .", "fsync data"]
+    log.begin_segment((), index=0)
+    assert calls[2:] == ["fdatasync data/p1/00000001.log", "fsync data/p1"]
+    log.close()
+
+
+def test_what_a_killed_writer_had_no_time_to_sync_is_synced_before_it_is_relied_on(
+    log: Log, tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.commit((stored(1),))
+    log.begin_segment((), index=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda file: None)
+        log.commit((stored(2),))
+    log.close()
+    calls.clear()
+    assert records_in(tmp_path) == (stored(1), stored(2))
+    assert calls == ["fsync 00000002.log"]
+
+
+def test_a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted(
+    log: Log, calls: list[str]
+) -> None:
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
+    calls.clear()
+    log.begin_segment((), index=0)
+    log.forget({"p1": 1}, KEEP_NOTHING)
+    assert calls == ["fdatasync 00000002.log", "fsync .", "unlink 00000001.log"]
 
 
 def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> None:

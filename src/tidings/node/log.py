@@ -384,15 +384,15 @@ class _Reader:
                         "lost, so this member must join anew"
                     ) from None
                 break
-        self._keep_or_repair(segment, len(data))
+        self._keep_or_repair(segment, is_last)
 
-    def _keep_or_repair(self, segment: Segment, size: int) -> None:
+    def _keep_or_repair(self, segment: Segment, is_last: bool) -> None:
         with _told(segment.path):
             if segment.bytes <= len(_FIRST_LINE):
                 # It was only just begun, and nothing is in it.
                 segment.path.unlink()
                 return
-            if segment.bytes < size:
+            if is_last:
                 _cut(segment.path, segment.bytes)
         self.segments.append(segment)
 
@@ -515,7 +515,11 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _cut(path: Path, size: int) -> None:
-    """For good: in a segment that is no longer the last, a torn entry would be damage."""
+    """For good: in a segment that is no longer the last, a torn entry would be damage.
+
+    What stays may not be on disk either, if its writer was killed before it could sync; and from
+    now on it is relied on.
+    """
     with path.open("r+b") as file:
         file.truncate(size)
         os.fsync(file.fileno())
@@ -529,22 +533,37 @@ def _sync_folder(folder: Path) -> None:
         os.close(file)
 
 
+def _make_folder(folder: Path) -> None:
+    """With its parents, and on disk: what stands in a folder is lost with the folder's name."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
 def _lock(folder: Path) -> int:
     """Nobody else may write here as long as this file is open, however this process ends."""
     path = folder / "lock"
     with _told(path):
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        _own(file, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _own(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         owner = os.read(file, 20).decode(errors="replace")
-        os.close(file)
         raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}") from None
     with _told(path):
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
-    return file
 
 
 class _told:  # noqa: N801 - reads as a statement
