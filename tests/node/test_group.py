@@ -273,6 +273,69 @@ def test_a_reader_that_answers_does_not_wait_for_itself(tmp_path: Path) -> None:
     go(scenario())
 
 
+def test_broadcast_waits_while_too_many_bytes_are_under_way(tmp_path: Path) -> None:
+    """However many texts that are; one alone may be longer."""
+    config = group_file(tmp_path, 2, "limits.window_bytes = 1000", "durable = false")
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            p1 = one["p1"]
+            for _ in range(3):
+                await p1.broadcast(b"." * 400)
+            waiting = [asyncio.create_task(p1.broadcast(b"." * 2_000)) for _ in range(2)]
+            await asyncio.wait(waiting, timeout=0.05)
+            assert not any(task.done() for task in waiting)
+            async with joined(config, "p2"):
+                for task in waiting:
+                    await (await task).delivered()
+                await (await p1.broadcast(b"and so on")).delivered()
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path: Path) -> None:
+    lines = ("limits.unread_bytes = 10_000", "limits.window = 1")
+    config = group_file(tmp_path, 2, *lines, f"durable = {str(durable).lower()}")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1, p2 = groups.values()
+            own = asyncio.create_task(take(p1, 100))
+            saying = asyncio.create_task(_say_all(p1))
+            await until(lambda: p2.status().unread == 100 or p2.is_full)
+            assert sum(len(message.text) for message in p2._unread.ready) <= 11_000
+            texts = [message.text for message in await take(p2, 100)]
+            assert texts == [b"%d" % number * 500 for number in range(100)]
+            await asyncio.gather(own, saying)
+
+    async def _say_all(group: Group) -> None:
+        for number in range(100):
+            await group.broadcast(b"%d" % number * 500)
+
+    go(scenario())
+
+
+def test_more_texts_than_one_tick_takes_are_all_broadcast_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.node.engine.BATCH_BYTES", 100)
+    monkeypatch.setattr("tidings.node.engine.TICK_BYTES", 300)
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1 = groups["p1"]
+            before = p1._joined().ticks
+            receipts = [await p1.broadcast(b"%099d" % number) for number in range(20)]
+            await receipts[-1].stable()
+            assert p1._joined().ticks - before >= 5, "at most four texts in each"
+            texts = [message.text for message in await take(p1, 20)]
+            assert texts == [b"%099d" % number for number in range(20)]
+
+    go(scenario())
+
+
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_reader_may_wait_for_what_becomes_of_its_answer(durable: bool, tmp_path: Path) -> None:
     """However much waits for it meanwhile: the acknowledgement comes behind all that."""

@@ -139,12 +139,12 @@ def test_the_time_of_a_delivery_counts_from_the_broadcast_and_once_for_each_batc
     clock = iter([10.0, 20.0, 31.0, 42.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
     took: list[float] = []
-    ledger = Ledger("p1", window=10)
+    ledger = Ledger("p1", window=10, window_bytes=100)
     ledger.on_delivery = took.append
     for _ in range(2):
-        ledger.add()  # the first at 10
+        ledger.add(1)  # the first at 10
     ledger.accept([MessageId("p1", 8), MessageId("p1", 9)])
-    ledger.add()  # at 20
+    ledger.add(1)  # at 20
     ledger.deliver_up_to(9)  # at 31
     assert took == [21.0]
     ledger.accept([MessageId("p1", 10)])

@@ -67,8 +67,13 @@ class Limits(_Section, frozen=True):
     unread_messages: Positive = 100_000
     """How much may wait for the application in memory; a durable member reads the rest back from
     its disk, any other reads nothing more from the network."""
+    unread_bytes: Positive = 64 * MIB
+    """The same, for how long their texts are."""
     window: Positive = 10_000
     """How many of one's own messages may be under way; beyond, ``broadcast`` waits."""
+    window_bytes: Annotated[int, Meta(ge=1, le=GIB)] = 32 * MIB
+    """The same, for how long their texts are. All of them may share one entry of the log, which
+    can be 4 GiB."""
     memory_messages: Positive = 100_000
     """How many messages a durable member keeps in memory for those who may still ask for them;
     the others it reads back from its disk."""

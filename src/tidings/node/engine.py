@@ -55,6 +55,8 @@ from tidings.trace.segments import Packets, Span
 
 BATCH_BYTES = 1 << 20
 """About how much text one Broadcast event carries."""
+TICK_BYTES = 8 << 20
+"""About how much text one tick takes from the application, before it sees to the network again."""
 MOST_WAITING = 64
 """How many ticks may wait for the disk before nothing more is read from the network."""
 
@@ -220,13 +222,17 @@ class Engine:
         if self.refusal and not something_new:
             return
         self.refusal = ""
-        while self.texts and not self.refusal:
+        room = TICK_BYTES
+        while self.texts and not self.refusal and room > 0:
             size, batch = 0, []
             while self.texts and size < BATCH_BYTES:
                 batch.append(self.texts.popleft())
                 size += len(batch[-1])
+            room -= size
             self._accepted = 0
             self._step(Broadcast(tuple(batch)), tick)
+        if self.texts and not self.refusal:
+            self.wake()
 
     def _step(self, event: Event, tick: Tick) -> None:
         try:

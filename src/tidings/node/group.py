@@ -118,7 +118,7 @@ class Group:
         self._engine: Engine | None = None
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
         self._logger = get_logger(member=name)
-        self._own = Ledger(name, config.limits.window)
+        self._own = Ledger(name, config.limits.window, config.limits.window_bytes)
         self._own.waiting = self._somebody_waits
         self._unread = Unread(config.limits, self._recall if config.durable else None)
         self._news: asyncio.Future[None] | None = None
@@ -279,7 +279,7 @@ class Group:
             raise self._full_log(engine.disk.log)
         engine.texts.append(text)
         engine.wake()
-        return self._own.add()
+        return self._own.add(len(text))
 
     async def _wait_for_room(self) -> None:
         while self._error is None and self._own.is_full:
@@ -334,10 +334,9 @@ class Group:
             self._last = None
         if self._reader is None:
             self._reader = asyncio.current_task()
-        unread = self._unread.ready
-        if not unread:
+        if not self._unread.ready:
             await self._wait_for_news()
-        message = unread.popleft()
+        message = self._unread.pop()
         if self._acknowledge_next:
             self._last = message
         return message

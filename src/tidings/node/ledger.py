@@ -81,10 +81,11 @@ class Receipt:
 
 
 class Ledger:
-    def __init__(self, member: str, window: int, never_stable: str = "") -> None:
+    def __init__(self, member: str, window: int, window_bytes: int) -> None:
         self.member = member
         self.window = window
-        self.never_stable = never_stable
+        self.window_bytes = window_bytes
+        self.never_stable = ""
         """Why stability will never be told, if so."""
         self.count = 0
         """How many were broadcast, and how many of these the process has taken."""
@@ -98,6 +99,9 @@ class Ledger:
         self.on_delivery: Callable[[float], None] | None = None
         """Told how many seconds the first of a batch took, from ``broadcast`` on."""
         self._offset = 0
+        self._sizes: deque[int] = deque()
+        """Of the texts under way, in bytes; and their sum."""
+        self._bytes = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._flights: deque[tuple[int, float]] = deque()
         self._noted = 0
@@ -108,10 +112,14 @@ class Ledger:
 
     @property
     def is_full(self) -> bool:
-        return self.count - self.delivered.reached >= self.window
+        too_many = self.count - self.delivered.reached >= self.window
+        return too_many or self._bytes >= self.window_bytes
 
-    def add(self) -> Receipt:
+    def add(self, size: int) -> Receipt:
+        """One more is under way, with a text of so many bytes."""
         self.count += 1
+        self._sizes.append(size)
+        self._bytes += size
         if self.on_delivery is not None and self._noted <= self.accepted:
             # All before it were taken: it begins the next batch.
             self._noted = self.count
@@ -135,7 +143,7 @@ class Ledger:
             raise
 
     def _make_room(self) -> None:
-        room = self.window - self.under_way
+        room = self.window - self.under_way if self._bytes < self.window_bytes else 0
         while room > 0 and self._room:
             future = self._room.popleft()
             if not future.done():
@@ -153,7 +161,10 @@ class Ledger:
     def deliver_up_to(self, seq: int) -> None:
         """Messages of an earlier life may still be delivered: nobody here waits for those."""
         if self.accepted:
+            before = self.delivered.reached
             self.delivered.advance(seq - self._offset)
+            for _ in range(before, self.delivered.reached):
+                self._bytes -= self._sizes.popleft()
             self._make_room()
             while self._flights and self._flights[0][0] <= self.delivered.reached:
                 _, begin_s = self._flights.popleft()

@@ -37,6 +37,8 @@ class Unread:
     def __init__(self, limits: Limits, recall: Recall | None) -> None:
         self.ready: deque[Message] = deque()
         """What can be handed over at once."""
+        self._bytes = 0
+        """How long the texts of those are."""
         self._limits = limits
         self._recall = recall
         self._later: deque[Run] = deque()
@@ -54,19 +56,49 @@ class Unread:
     @property
     def is_too_much(self) -> bool:
         """For memory."""
-        return len(self.ready) >= self._limits.unread_messages
+        limits = self._limits
+        return len(self.ready) >= limits.unread_messages or self._bytes >= limits.unread_bytes
 
     def add(self, messages: Sequence[Message]) -> None:
         """These come next."""
-        room = len(messages)
-        if self._recall is not None:
-            limit = 0 if self._later else self._limits.unread_messages
-            room = max(0, limit - len(self.ready))
-        self.ready.extend(messages[:room] if room < len(messages) else messages)
-        if room < len(messages):
-            again = isinstance(messages[0], Replayed)
-            for origin, first, count in stretches([one.id for one in messages[room:]]):
-                self._leave_for_later(origin, first, count, again)
+        size = sum([len(message.text) for message in messages])
+        room = self._room_for(messages, size)
+        if room == len(messages):
+            self.ready.extend(messages)
+            self._bytes += size
+            return
+        for message in messages[:room]:
+            self._make_ready(message)
+        again = isinstance(messages[0], Replayed)
+        for origin, first, count in stretches([one.id for one in messages[room:]]):
+            self._leave_for_later(origin, first, count, again)
+
+    def _room_for(self, messages: Sequence[Message], size: int) -> int:
+        """How many of them may stay in memory; their texts are of this size."""
+        if self._recall is None:
+            return len(messages)
+        if self._later:
+            return 0
+        room = max(0, self._limits.unread_messages - len(self.ready))
+        room_bytes = self._limits.unread_bytes - self._bytes
+        if len(messages) <= room and size <= room_bytes:
+            return len(messages)
+        fitting = 0
+        for message in messages[:room]:
+            room_bytes -= len(message.text)
+            if room_bytes < 0:
+                break
+            fitting += 1
+        return fitting
+
+    def _make_ready(self, message: Message) -> None:
+        self.ready.append(message)
+        self._bytes += len(message.text)
+
+    def pop(self) -> Message:
+        message = self.ready.popleft()
+        self._bytes -= len(message.text)
+        return message
 
     def _leave_for_later(self, origin: str, first: int, count: int, again: bool) -> None:
         self._later_count += count
@@ -92,7 +124,8 @@ class Unread:
             assert run.first in found, f"{run.origin}#{run.first} is not processed, and not kept"
         while run.count and run.first in found:
             message = found.pop(run.first)
-            self.ready.append(Replayed(message.id, message.text) if run.is_again else message)
+            again = Replayed(message.id, message.text) if run.is_again else message
+            self._make_ready(again)
             self._advance(run, 1)
         if not run.count and self._later and self._later[0] is run:
             self._later.popleft()
