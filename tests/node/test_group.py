@@ -524,6 +524,8 @@ def test_after_leaving_nothing_works_and_reading_ends(tmp_path: Path) -> None:
         assert [message.text for message in await reading] == [b"hello"]
         with pytest.raises(Closed, match="p1 has left the group"):
             await group.broadcast(b"too late")
+        with pytest.raises(Closed, match="p1 has left the group"):
+            await anext(group.history("p1#1"))
         with pytest.raises(UsageError, match="joined already"):
             await group.__aenter__()
 
@@ -543,6 +545,22 @@ def test_a_text_is_bytes_and_not_too_long(tmp_path: Path) -> None:
                 await groups["p1"].broadcast("hello")  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="a text of 11 bytes; 10 is the limit"):
                 await groups["p1"].broadcast(b"hello world")
+
+    go(scenario())
+
+
+def test_who_is_no_member_has_no_messages(tmp_path: Path) -> None:
+    """A slip of the program is told to it, and does not stop the member."""
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1 = groups["p1"]
+            with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
+                p1.processed(Message(MessageId("zed", 3), b""))
+            with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
+                await anext(p1.history("zed#1"))
+            await (await p1.broadcast(b"hello")).stable()
 
     go(scenario())
 
@@ -586,8 +604,8 @@ def test_a_trace_of_an_earlier_life_in_memory_is_not_continued(tmp_path: Path) -
     config = group_file(tmp_path, 1, "durable = false")
 
     async def scenario() -> None:
-        async with joined(config):
-            pass
+        async with joined(config) as groups:
+            await (await groups["p1"].broadcast(b"hello")).delivered()
         with pytest.raises(UsageError, match="trace of an earlier p1, which kept nothing else"):
             async with joined(config):
                 pass

@@ -8,7 +8,7 @@ from real_groups import go, group_file, joined, linked, take, until
 
 import tidings
 from tidings.core import MessageId
-from tidings.node.ledger import Ledger
+from tidings.node.ledger import Ledger, Milestones
 
 
 def test_why_without_a_name_is_about_the_oldest_of_our_own(tmp_path: Path) -> None:
@@ -150,3 +150,29 @@ def test_the_time_of_a_delivery_counts_from_the_broadcast_and_once_for_each_batc
     ledger.accept([MessageId("p1", 10)])
     ledger.deliver_up_to(10)  # at 42
     assert took == [21.0, 22.0]
+
+
+def test_who_no_longer_waits_is_forgotten() -> None:
+    """A program may ask for years, each time with a deadline, what became of one broadcast."""
+
+    async def scenario() -> None:
+        milestones, ledger = Milestones(), Ledger("p1", window=1, window_bytes=100)
+        ledger.add(1)
+        patient = [asyncio.create_task(milestones.reach(number)) for number in (3, 1, 2)]
+        for number in range(1, 101):
+            for waiting in (milestones.reach(number), ledger.wait_for_room()):
+                abandoned = asyncio.create_task(waiting)
+                await asyncio.sleep(0)
+                abandoned.cancel()
+                await asyncio.wait([abandoned])
+                assert abandoned.cancelled()
+        assert len(milestones._waiting) <= 2 * len(patient)
+        assert len(ledger._room) == 0
+        milestones.advance(2)
+        await asyncio.wait(patient, timeout=0.01)
+        assert [task.done() for task in patient] == [False, True, True]
+        milestones.advance(3)
+        await asyncio.gather(*patient)
+        assert milestones._waiting == []
+
+    go(scenario())

@@ -363,6 +363,7 @@ class Group:
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
         origin, seq = message.id
+        self.config.check_member(origin)
         if seq > self._processed.get(origin, 0):
             self._processed[origin] = self._taken[origin] = seq
             if self._engine is not None:
@@ -378,8 +379,11 @@ class Group:
         if engine.disk is None:
             raise UsageError(f"{self.name} keeps no history: the group is not durable")
         origin, seq = asked
+        self.config.check_member(origin)
         last = self._delivered_upto.get(origin, 0)
         while seq <= last:
+            if self._error is not None:
+                raise self._error
             found = await engine.recall(MessageId(origin, seq), last)
             if seq not in found:
                 raise self._not_kept(MessageId(origin, seq), engine.disk.log)

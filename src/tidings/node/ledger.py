@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from heapq import heappop, heappush
+from contextlib import AbstractContextManager, nullcontext, suppress
+from heapq import heapify, heappop, heappush
 
 from tidings.core import MessageId, UsageError
 
@@ -22,6 +22,8 @@ class Milestones:
         self.reached = 0
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
+        self._abandoned = 0
+        """How many of those who wait were cancelled meanwhile."""
         self._error: BaseException | None = None
 
     async def reach(self, number: int) -> None:
@@ -31,7 +33,19 @@ class Milestones:
             future = asyncio.get_running_loop().create_future()
             self._count += 1
             heappush(self._waiting, (number, self._count, future))
-            await future
+            try:
+                await future
+            finally:
+                if future.cancelled():
+                    self._abandon()
+
+    def _abandon(self) -> None:
+        """Those whom nobody awaits any more are dropped as soon as they are the greater part."""
+        self._abandoned += 1
+        if 2 * self._abandoned > len(self._waiting):
+            self._waiting = [one for one in self._waiting if not one[2].done()]
+            heapify(self._waiting)
+            self._abandoned = 0
 
     def advance(self, number: int) -> None:
         self.reached = max(self.reached, number)
@@ -39,6 +53,8 @@ class Milestones:
             future = heappop(self._waiting)[2]
             if not future.done():
                 future.set_result(None)
+            elif self._abandoned:
+                self._abandoned -= 1
 
     def fail(self, error: BaseException) -> None:
         self._error = error
@@ -139,6 +155,8 @@ class Ledger:
             with self.waiting():
                 await future
         except BaseException:
+            with suppress(ValueError):
+                self._room.remove(future)
             self._make_room()
             raise
 
