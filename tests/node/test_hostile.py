@@ -7,10 +7,24 @@ import pytest
 from real_groups import go, group_file, joined, linked
 from test_transport import MEMORY, hello_of, say
 
+from tidings.core import MessageId, Packet
 from tidings.node.transport import COMPLAINTS_A_MINUTE
-from tidings.node.wire import GREETING, bye_frame, hello_frame
+from tidings.node.wire import GREETING, Kind, body_of, bye_frame, framed, hello_frame
+from tidings.protocols.frontier_packets import (
+    Batch,
+    Commit,
+    Data,
+    Holding,
+    Known,
+    Pull,
+    Range,
+    Refusal,
+    State,
+    Upto,
+)
 
 FIRED = bye_frame("you are fired", is_final=True)
+NOTHING_NEW = Holding(Upto())
 
 
 @pytest.mark.parametrize("protocol", ["frontier", "majority-relay"])
@@ -66,5 +80,48 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
             groups["p1"]._transport._minute_ends_s = 0  # a minute later
             await strange(50)
             assert len(caplog.messages) == 1
+
+    go(scenario())
+
+
+# --- after a hello
+
+
+@pytest.mark.parametrize(
+    ("number", "packet", "complaint"),
+    [
+        (2**64 - 1, NOTHING_NEW, "packet 18446744073709551615, and nobody counts that far"),
+        (2**63 + 5, NOTHING_NEW, "and nobody counts that far"),
+        (1, Data(Batch(MessageId("p2", 2**63), (b"x",))), "a data that is not meant for"),
+        (1, Data(Batch(MessageId("p2", 2**64 - 1), (b"x", b"y"))), "a data that is not meant for"),
+        (1, Data(Batch(MessageId("p2", -5), (b"x",))), "a data that is not meant for"),
+        (1, Data(Batch(MessageId("p2", 0), (b"x", b"y"))), "a data that is not meant for"),
+        (1, Data(Batch(MessageId("p1", 1), (b"forged",))), "a data of p1, and it is p2"),
+        (1, Data(Batch(MessageId("p3", 1), (b"forged",))), "a data of p3, and it is p2"),
+        (1, Data(Batch(MessageId("p2", 1), (b"x",)), commit=(5,)), "a data that is not meant for"),
+        (1, Data(Batch(MessageId("p2", 1), (b"x",)), commit=(5, -1)), "a data that is not meant"),
+        (1, State((), (), (), ()), "a state that is not meant for"),
+        (1, State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, -1, 0)), "a state that is not meant for"),
+        (1, Holding(Upto(all=(1, 2**63, 1))), "a holding that is not meant for"),
+        (1, Holding(Upto(some=(MessageId("p3", 2**64 - 1),))), "a holding that is not meant for"),
+        (1, Commit((Known("p3", 2**63, 0),)), "a commit that is not meant for"),
+        (1, Pull((Range("p2", -5, 2**62),)), "a pull that is not meant for"),
+        (1, Pull((Range("p1", 1, 9),) * 4), "a pull that is not meant for"),
+        (1, Refusal("p3", "gone\np1: stopped"), "a refusal that is not meant for"),
+    ],
+)
+def test_what_cannot_be_counted_with_is_refused_and_leaves_no_trace(
+    number: int, packet: Packet, complaint: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 3)
+    hello = GREETING + hello_frame(hello_of(config, "p2", "p1"))
+    frame = framed(Kind.PACKETS, number, body_of([msgspec.msgpack.encode(packet)] * 2))
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            assert complaint in await say(config, hello + frame)
+            assert one["p1"].status().linked == ()
+        async with joined(config, "p1") as one:
+            assert one["p1"].status().delivered == {}
 
     go(scenario())

@@ -76,7 +76,7 @@ def test_frames_are_the_same_when_every_byte_comes_alone() -> None:
 def test_packets_come_back_as_they_went_with_their_lengths() -> None:
     codec = Codec(Frontier, MEMBERS)
     encoded = [codec.encode(DATA), codec.encode(HOLDING)]
-    assert codec.decode(Frame(Kind.PACKETS, 7, body_of(encoded))) == [
+    assert codec.decode(Frame(Kind.PACKETS, 7, body_of(encoded)), "p1") == [
         Came(7, DATA, len(encoded[0])),
         Came(8, HOLDING, len(encoded[1])),
     ]
@@ -149,7 +149,7 @@ def nested(depth: int) -> bytes:
 )
 def test_a_body_that_makes_no_sense_is_one_line(body: bytes) -> None:
     with pytest.raises(WireFault, match="a frame that makes no sense") as fault:
-        Codec(Frontier, MEMBERS).decode(Frame(Kind.PACKETS, 1, body))
+        Codec(Frontier, MEMBERS).decode(Frame(Kind.PACKETS, 1, body), "p1")
     assert len(str(fault.value).splitlines()) == 1
 
 
@@ -170,10 +170,10 @@ def test_a_packet_for_another_group_is_refused(packet: Packet) -> None:
     codec = Codec(Frontier, MEMBERS)
     frame = Frame(Kind.PACKETS, 1, body_of([codec.encode(packet)]))
     with pytest.raises(WireFault, match=f"a {packet.kind} that is not meant for this group"):
-        codec.decode(frame)
+        codec.decode(frame, "p1")
     others = ("p0", "p1", "p4", "p5", "p9", "", "nobody")
     if not isinstance(packet, Data | State):
-        assert Codec(Frontier, others).decode(frame)[0].packet == packet
+        assert Codec(Frontier, others).decode(frame, "p1")[0].packet == packet
 
 
 def test_hello_comes_back_as_it_went_and_nonsense_does_not() -> None:
@@ -217,7 +217,7 @@ def test_words_of_the_other_side_stay_in_one_line_of_some_length() -> None:
     assert str(WireFault(quarrel)).isprintable()
     tag = body_of([msgspec.msgpack.encode([FORGED, 1])])
     with pytest.raises(WireFault) as fault:
-        Codec(Frontier, MEMBERS).decode(Frame(Kind.PACKETS, 1, tag))
+        Codec(Frontier, MEMBERS).decode(Frame(Kind.PACKETS, 1, tag), "p1")
     assert str(fault.value).isprintable()
 
 

@@ -457,7 +457,7 @@ class Transport:
         assert peer is not None, "packets from nobody"
         if peer.link is not connection:
             return
-        packets = self._codec.decode(frame)
+        packets = self._codec.decode(frame, peer.name)
         if not packets:
             raise WireFault("a frame without packets")
         last = packets[-1].number

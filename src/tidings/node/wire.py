@@ -23,12 +23,15 @@ import msgspec
 from msgspec import Meta
 
 from tidings.core import Members, Packet, Process
-from tidings.node.plausible import is_plausible
+from tidings.node.plausible import LINE_CHARS, MOST, is_plausible
 
 FORMAT = 1
 GREETING = b"tidings" + bytes([FORMAT])
 HELLO_BYTES = 64 * 1024
 """The longest frame of somebody who has not yet said who it is."""
+
+OF_THE_SENDER = ("data",)
+"""Packets with new messages, which only their origin can send."""
 
 _HEAD = struct.Struct("!IBQ")
 _HEAD_AFTER_LENGTH = _HEAD.size - 4
@@ -90,9 +93,6 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 def _spelled(protocol: str, options: Mapping[str, Any]) -> str:
     return " ".join([protocol, *(f"{name}={value}" for name, value in options.items())])
-
-
-LINE_CHARS = 1_000
 
 
 def one_line(words: str) -> str:
@@ -205,8 +205,10 @@ class Codec:
         union = Union[types] if types else None  # noqa: UP007 - made of a tuple
         self._decode_one = msgspec.msgpack.Decoder(union).decode
 
-    def decode(self, frame: Frame) -> list[Came]:
+    def decode(self, frame: Frame, sender: str) -> list[Came]:
         """The packets of a frame."""
+        if frame.number > MOST:
+            raise WireFault(f"packet {frame.number}, and nobody counts that far")
         try:
             raw = _decode_many(frame.body)
             came = [
@@ -218,6 +220,9 @@ class Codec:
         for one in came:
             if not is_plausible(one.packet, self._members):
                 raise WireFault(f"a {one.kind} that is not meant for this group")
+            about = one.packet.about if one.kind in OF_THE_SENDER else None
+            if about is not None and about.origin != sender:
+                raise WireFault(f"a {one.kind} of {about.origin}, and it is {sender}")
         return came
 
 
