@@ -4,20 +4,48 @@ Read the packages in the order in which a message travels: ``core`` (what a proc
 ``protocols`` (how messages spread), ``simulator`` (where they spread), ``trace`` (what
 happened), ``spec`` and ``pipeline`` (whether it should have), ``report`` (how we say it).
 
-A program that only wants a group needs one name: ``join`` (node/group.py).
+A program that only wants a group needs one name, ``join`` (node/group.py); the others here are
+what it is given and what may be raised.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tidings.node.group import join as join
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from tidings.core import DataError as DataError
+    from tidings.core import EnvironmentMissing as EnvironmentMissing
+    from tidings.core import Message as Message
+    from tidings.core import MessageId as MessageId
+    from tidings.core import TidingsError as TidingsError
+    from tidings.core import UsageError as UsageError
+    from tidings.node.config import Config as Config
+    from tidings.node.engine import Halted as Halted
+    from tidings.node.group import Closed as Closed
+    from tidings.node.group import Group as Group
+    from tidings.node.group import LogFull as LogFull
+    from tidings.node.group import Status as Status
+    from tidings.node.group import join as join
+    from tidings.node.ledger import Receipt as Receipt
+    from tidings.node.unread import Replayed as Replayed
+else:
+    # On demand: most of Tidings needs no network. Type checkers see the imports above instead, or
+    # any misspelling would pass.
+    _PLACES = {
+        "tidings.core": (
+            *("DataError", "EnvironmentMissing", "Message", "MessageId", "TidingsError"),
+            "UsageError",
+        ),
+        "tidings.node.config": ("Config",),
+        "tidings.node.engine": ("Halted",),
+        "tidings.node.group": ("Closed", "Group", "LogFull", "Status", "join"),
+        "tidings.node.ledger": ("Receipt",),
+        "tidings.node.unread": ("Replayed",),
+    }
 
-def __getattr__(name: str) -> Any:
-    """``join`` on demand: most of Tidings needs no network."""
-    if name == "join":
-        return import_module("tidings.node.group").join
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        for module, names in _PLACES.items():
+            if name in names:
+                return getattr(import_module(module), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,8 @@
 """``tidings node`` and ``tidings chat`` as programs, and the audit of what they traced."""
 
+import ast
 import asyncio
+import importlib
 import logging
 import os
 import signal
@@ -394,3 +396,20 @@ def test_a_group_file_that_does_not_exist_is_told_to_programs_too() -> None:
 
     with pytest.raises(UsageError, match="No such file"):
         tidings.join("p1")
+
+
+def test_what_a_program_needs_is_at_the_top_for_python_and_for_type_checkers() -> None:
+    """Type checkers are shown imports and no __getattr__, with which any misspelling would pass."""
+    import tidings
+
+    tree = ast.parse(Path(tidings.__file__).read_text())
+    (shown,) = (one for one in tree.body if isinstance(one, ast.If))
+    imports = [one for one in shown.body if isinstance(one, ast.ImportFrom)]
+    seen = {alias.name: one.module for one in imports for alias in one.names}
+    assert {"join", "LogFull", "Closed", "Halted", "Replayed", "TidingsError"} <= set(seen)
+    assert seen == {name: module for module, names in tidings._PLACES.items() for name in names}
+    for name, module in seen.items():
+        assert getattr(tidings, name) is getattr(importlib.import_module(str(module)), name)
+    assert not any(getattr(one, "name", "") == "__getattr__" for one in tree.body)
+    with pytest.raises(AttributeError, match="module 'tidings' has no attribute 'LogFul'"):
+        _ = tidings.LogFul
