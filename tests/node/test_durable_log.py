@@ -17,6 +17,7 @@ from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()
+NO_LIMIT = 2**53
 
 
 def stored(seq: int, text: bytes = b"text") -> Stored:
@@ -36,6 +37,13 @@ def recovered(folder: Path, about: About = ABOUT) -> Recovered | None:
 def records_in(folder: Path) -> tuple[Any, ...] | None:
     found = recovered(folder)
     return None if found is None else found.records
+
+
+def rotate(
+    log: Log, forgotten: int, retention: Retention = KEEP_NOTHING, most: int = NO_LIMIT
+) -> None:
+    """Go on in a new segment, without those whose messages of p1 are forgotten."""
+    log.begin_segment((), 0, log.needless({"p1": forgotten}, retention, most))
 
 
 @pytest.fixture
@@ -323,8 +331,7 @@ def test_a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted(
 ) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     calls.clear()
-    log.begin_segment((), index=0)
-    log.forget({"p1": 1}, KEEP_NOTHING)
+    rotate(log, forgotten=1)
     assert calls == ["fdatasync 00000002.log", "fsync .", "unlink 00000001.log"]
 
 
@@ -333,28 +340,60 @@ def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> 
         records = (stored(seq - 1), stored(seq))
         log.commit(records, b"", {"p1": (seq - 1, seq)}, messages=2, delivered={"p1": seq})
         log.begin_segment((Delivered((seq, 0)),), index=seq)
-    log.forget({"p1": 3}, KEEP_NOTHING)
-    assert len(list(tmp_path.glob("*.log"))) == 3
+    rotate(log, forgotten=3)
+    assert min(path.name for path in tmp_path.glob("*.log")) == "00000002.log"
     size = log.size
-    log.forget({"p1": 5}, KEEP_NOTHING)
+    rotate(log, forgotten=5)
     assert log.size < size
+    assert log.size == sum(path.stat().st_size for path in tmp_path.glob("*.log"))
+    assert log.first_kept("p1") == 5
+    assert log.first_kept("p2") is None
     log.close()
     found = recovered(tmp_path)
     assert found is not None
-    assert found.records == (
-        *(Delivered((4, 0)), stored(5), stored(6)),
-        Delivered((6, 0)),
-    )
-    assert (found.index, found.delivered) == (6, {"p1": 6})
-    assert log.first_kept("p1") == 5
-    assert log.first_kept("p2") is None
+    assert found.records == (Delivered((4, 0)), stored(5), stored(6), Delivered((6, 0)))
 
 
-def test_the_segment_being_written_is_never_forgotten(log: Log) -> None:
+def test_what_was_delivered_is_known_in_every_life_although_its_segment_is_gone(
+    log: Log, tmp_path: Path
+) -> None:
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1, delivered={"p1": 1})
+    log.close()
+    for _ in range(3):
+        log, found = opened(tmp_path)
+        assert found is not None
+        assert found.delivered == {"p1": 1}
+        rotate(log, forgotten=1)
+        log.close()
+    assert len(list(tmp_path.glob("*.log"))) == 1
+
+
+def test_a_segment_that_is_missing_although_it_was_needed_is_noticed(
+    log: Log, tmp_path: Path
+) -> None:
+    for seq in (1, 2, 3):
+        log.commit((stored(seq),), b"", {"p1": (seq, seq)}, messages=1)
+        rotate(log, forgotten=1)
+    log.close()
+    assert records_in(tmp_path) == (stored(2), stored(3)), "the first was not needed"
+    (tmp_path / "00000002.log").unlink()
+    missing = r"00000003\.log: segments before this one are missing, from 00000002\.log on"
+    with pytest.raises(DataError, match=missing):
+        recovered(tmp_path)
+    (tmp_path / "00000003.log").unlink()
+    with pytest.raises(DataError, match=r"00000004\.log: segments before this one are missing"):
+        recovered(tmp_path)
+
+
+def test_killed_before_old_segments_are_deleted_it_still_has_them(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
-    size = log.size
-    log.forget({"p1": 1}, KEEP_NOTHING)
-    assert log.size == size
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", lambda path: None)
+        rotate(log, forgotten=1)
+    log.close()
+    assert records_in(tmp_path) == (stored(1),)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +404,7 @@ def test_the_segment_being_written_is_never_forgotten(log: Log) -> None:
         (Retention(messages=2), 2),
         (Retention(messages=3), 3),
         (Retention(messages=100), 4),
-        (Retention(bytes=1), 1),
+        (Retention(bytes=1), 2),
         (Retention(bytes=10**9), 4),
         (Retention(age_s=1000), 4),
     ],
@@ -373,11 +412,25 @@ def test_the_segment_being_written_is_never_forgotten(log: Log) -> None:
 def test_retention_keeps_what_any_of_its_settings_asks_for(
     log: Log, tmp_path: Path, retention: Retention, kept: int
 ) -> None:
-    for seq in (2, 4, 6):
-        log.commit((stored(seq),), b"", {"p1": (seq - 1, seq)}, messages=2)
-        log.begin_segment((), index=0)
-    log.forget({"p1": 6}, retention)
+    commit_three_segments(log)
+    rotate(log, forgotten=6, retention=retention)
     assert len(list(tmp_path.glob("*.log"))) == kept
+
+
+def test_retention_asks_in_vain_when_there_is_no_room(log: Log, tmp_path: Path) -> None:
+    commit_three_segments(log)
+    most = log.size - 1
+    rotate(log, forgotten=6, retention=Retention(messages=100), most=most)
+    assert len(list(tmp_path.glob("*.log"))) == 3
+    rotate(log, forgotten=2, retention=Retention(messages=100), most=1)
+    assert len(list(tmp_path.glob("*.log"))) == 4, "but nothing is lost that somebody needs"
+
+
+def commit_three_segments(log: Log) -> None:
+    for seq in (2, 4, 6):
+        if seq > 2:
+            log.begin_segment((), index=0)
+        log.commit((stored(seq),), b"", {"p1": (seq - 1, seq)}, messages=2)
 
 
 def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ class Disk:
         self.log = log
         self.commits = 0
         self.commit_s = 0.0
-        self._limits = config.limits
+        self._log_bytes = config.limits.log_bytes
+        # A log that can hold only one segment would be full before it could be shortened.
+        self._segment_bytes = min(config.limits.segment_bytes, self._log_bytes // 4)
         self._retention = config.retention
         self._finish = finish
         self._fail = fail
@@ -93,8 +95,8 @@ class Disk:
 
     def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
         """Begin a new segment when this one is long, or the log is full and could be shorter."""
-        is_long = self.log.segment_size > self._limits.segment_bytes
-        if self._is_rotating or not (is_long or self.log.size > self._limits.log_bytes):
+        is_long = self.log.segment_size > self._segment_bytes
+        if self._is_rotating or not (is_long or self.log.size > self._log_bytes):
             return
         checkpoint = process.checkpoint()
         if checkpoint is not None and (is_long or self.log.can_forget(checkpoint.forgotten)):
@@ -158,6 +160,7 @@ class Disk:
         self.commits += 1
 
     def _rotate(self, checkpoint: Checkpoint, index: int) -> None:
-        self.log.begin_segment(checkpoint.records, index)
-        self.log.forget(checkpoint.forgotten, self._retention)
+        most = self._log_bytes - self._segment_bytes
+        needless = self.log.needless(checkpoint.forgotten, self._retention, most)
+        self.log.begin_segment(checkpoint.records, index, needless)
         self._is_rotating = False

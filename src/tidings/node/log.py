@@ -99,6 +99,8 @@ class Beginning(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
     """Which place in the history of the member comes next."""
     delivered: dict[str, int]
     records: msgspec.Raw
+    oldest: int = 0
+    """The number of the oldest segment that is kept from here on; 0 if it was not written down."""
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit"):
@@ -135,6 +137,10 @@ class Segment(msgspec.Struct):
     held: Ranges = {}
     pages: list[Page] = []
     written_s: float = 0.0
+
+    @property
+    def number(self) -> int:
+        return int(self.path.stem)
 
     def is_needless(self, forgotten: Mapping[str, int]) -> bool:
         return all(last <= forgotten.get(origin, 0) for origin, (_, last) in self.held.items())
@@ -212,20 +218,30 @@ class Log:
         self._append(Commit(raw, block, held or {}, messages, delivered or {}))
         self._delivered |= delivered or {}
 
-    def begin_segment(self, records: tuple[Any, ...], index: int) -> None:
-        """Go on in a new file; the records stand for all before them, except the messages."""
+    def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
+        """Go on in a new file; the records stand for all before them, except the messages.
+
+        When it is on disk, so many of the oldest segments are thrown away. It says so itself:
+        whoever misses one that is needed will know.
+        """
         self.close_file()
-        name = self._segments[-1].path.stem if self._segments else "0"
-        path = self._folder / f"{int(name) + 1:08}.log"
+        number = self._segments[-1].number + 1 if self._segments else 1
+        path = self._folder / f"{number:08}.log"
         with _told(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             os.write(self._file, _FIRST_LINE)
         self._segments.append(Segment(path, bytes=len(_FIRST_LINE)))
         self.size += len(_FIRST_LINE)
         raw = msgspec.Raw(_encode(records))
-        self._append(Beginning(self.about, self.identity, index, self._delivered, raw))
+        oldest = self._segments[needless].number
+        self._append(Beginning(self.about, self.identity, index, self._delivered, raw, oldest))
         with _told(path):
             _sync_folder(self._folder)
+        for segment in self._segments[:needless]:
+            with _told(segment.path):
+                segment.path.unlink()
+            self.size -= segment.bytes
+        del self._segments[:needless]
 
     def _append(self, entry: Beginning | Commit) -> None:
         segment = self._segments[-1]
@@ -287,25 +303,26 @@ class Log:
         """Whether nobody needs the oldest segment."""
         return self._segments[0].is_needless(forgotten)
 
-    def forget(self, forgotten: Mapping[str, int], retention: Retention) -> None:
-        """Throw away the oldest segments, as long as nobody needs them and retention allows."""
+    def needless(self, forgotten: Mapping[str, int], retention: Retention, most: int) -> int:
+        """How many of the oldest segments nobody needs, nor does retention ask for them.
+
+        It asks in vain while the log has more than ``most`` bytes.
+        """
         messages = sum(segment.messages for segment in self._segments)
-        size = self.size
-        while len(self._segments) > 1:
-            oldest = self._segments[0]
-            messages -= oldest.messages
-            size -= oldest.bytes
-            if (
-                not oldest.is_needless(forgotten)
-                or messages < retention.messages
+        size, count = self.size, 0
+        for segment in self._segments:
+            has_room = size <= most
+            messages -= segment.messages
+            size -= segment.bytes
+            is_asked_for = (
+                messages < retention.messages
                 or size < retention.bytes
-                or time.time() - oldest.written_s < retention.age_s
-            ):
-                return
-            with _told(oldest.path):
-                oldest.path.unlink()
-            del self._segments[0]
-            self.size = size
+                or time.time() - segment.written_s < retention.age_s
+            )
+            if not segment.is_needless(forgotten) or (is_asked_for and has_room):
+                break
+            count += 1
+        return count
 
     def close_file(self) -> None:
         if self._file >= 0:
@@ -356,6 +373,7 @@ class _Reader:
         self.records: list[Any] = []
         self.blocks: list[bytes] = []
         self.index = 0
+        self.oldest = 0
         self.delivered: dict[str, int] = {}
         self.decode = Decoders(kind)
 
@@ -364,6 +382,11 @@ class _Reader:
             self._read_segment(path, is_last=path == self.paths[-1])
         if self.identity is None:
             return None
+        if 0 < self.oldest < self.segments[0].number:
+            raise DataError(
+                f"{self.segments[0].path}: segments before this one are missing, from "
+                f"{self.oldest:08}.log on; this member must join anew"
+            )
         return Recovered(
             self.identity, tuple(self.records), self.blocks, self.index, self.delivered
         )
@@ -429,6 +452,7 @@ class _Reader:
                 raise DataError(f"{path}: its {field} is {theirs!r}, and here it is {ours!r}")
         self.identity = entry.identity
         self.index = entry.index
+        self.oldest = entry.oldest
 
 
 class _Bad(Exception):  # noqa: N818 - never leaves this module
