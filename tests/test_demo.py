@@ -146,11 +146,25 @@ def test_an_interrupted_demo_leaves_nobody_behind(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert out.endswith("UNKNOWN\n")
+    assert out.endswith("audit  UNKNOWN: interrupted before the verdicts\n")
     assert err.endswith("tidings: interrupted\n")
     deadline = time.monotonic() + 20
     while living_in_group(process.pid):
         assert time.monotonic() < deadline, living_in_group(process.pid)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_demo_that_is_interrupted_at_once_says_what_is_unknown(
+    as_json: bool, tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(java, "find_java", interrupted)
+    answer = tidings("demo", *(["--json"] if as_json else []))
+    assert answer.status == 130
+    assert answer.out == ("" if as_json else "audit  UNKNOWN: interrupted before the verdicts\n")
+    assert answer.err == "tidings: interrupted\n"
 
 
 def living_in_group(group: int) -> list[str]:

@@ -1,6 +1,7 @@
 """``tidings demo``: the whole flow in one command."""
 
 import secrets
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from tidings.cli.audit import audit_on_spark
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
+from tidings.core import Exit, TidingsError
 from tidings.lab.demo import Break, demo_run, last_words
 from tidings.report.words import listed
 from tidings.spec import exit_status
@@ -43,10 +45,23 @@ def demo(
     """
     if folder is not None:
         refuse_to_overwrite(folder)
-    if simulated:
-        _simulate(folder, seed, broken, as_json)
-    else:
-        _run_nodes(folder, seed, broken, as_json)
+    try:
+        if simulated:
+            _simulate(folder, seed, broken, as_json)
+        else:
+            _run_nodes(folder, seed, broken, as_json)
+    except KeyboardInterrupt:
+        if "tidings.pipeline" in sys.modules:
+            sys.modules["tidings.pipeline"].abandon()
+        if not as_json:
+            say("audit  UNKNOWN: interrupted before the verdicts")
+        raise _InterruptedError("interrupted") from None
+
+
+class _InterruptedError(TidingsError):
+    """By Ctrl-C; what is unknown has been told."""
+
+    status = Exit.INTERRUPTED
 
 
 # --- on real nodes
