@@ -1,13 +1,17 @@
 """Whoever can connect may say anything: a member answers with one line, and goes on."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from real_groups import go, group_file, joined, linked
+from real_groups import go, group_file, joined, linked, until
 from test_transport import MEMORY, hello_of, say
 
 from tidings.core import MessageId, Packet
+from tidings.node.config import Config
 from tidings.node.transport import COMPLAINTS_A_MINUTE
 from tidings.node.wire import GREETING, Kind, body_of, bye_frame, framed, hello_frame
 from tidings.protocols.frontier_packets import (
@@ -125,3 +129,70 @@ def test_what_cannot_be_counted_with_is_refused_and_leaves_no_trace(
             assert one["p1"].status().delivered == {}
 
     go(scenario())
+
+
+# --- asking for too much
+
+SMALL = ("limits.text_bytes = 1000", "limits.frame_bytes = 3000000", "limits.queue_bytes = 3000000")
+EVERYTHING = Pull((Range("p1", 1, 300),))
+
+
+def asking(config: Config, times: int) -> bytes:
+    body = body_of([msgspec.msgpack.encode(EVERYTHING)] * times)
+    return GREETING + hello_frame(hello_of(config, "p2", "p1")) + framed(Kind.PACKETS, 1, body)
+
+
+def test_who_asks_for_the_same_again_and_again_loses_its_link_before_it_costs_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    config = group_file(tmp_path, 2, *MEMORY, *SMALL)
+    made: list[int] = []
+
+    async def scenario() -> None:
+        async with joined(config, "p1", founding=True, listen=False) as one:
+            p1 = one["p1"]
+            send = p1._transport.send
+
+            def counted(to: Sequence[tuple[str, int]], body: bytes, count: int) -> None:
+                made.append(len(body))
+                send(to, body, count)
+
+            for _ in range(300):
+                await p1.broadcast(bytes(1_000))
+            await until(lambda: p1.status().broadcast == 300)
+            p1._transport.send = counted
+            await say(config, asking(config, times=100))
+            await until(lambda: not p1._engine._under_way.total())
+
+    go(scenario())
+    assert 1_000_000 < sum(made) < 2 * config.limits.queue_bytes  # and not 100 times 256 KiB
+    assert any("link down: peer p2" in line and "bytes wait" in line for line in caplog.messages)
+
+
+def test_for_who_asks_again_and_again_the_disk_is_read_once(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *SMALL, "limits.memory_messages = 10")
+    reads: list[int] = []
+
+    async def scenario() -> None:
+        async with joined(config, "p1", founding=True, listen=False) as one:
+            p1 = one["p1"]
+            for _ in range(300):
+                await (await p1.broadcast(bytes(1_000))).delivered()
+            disk = p1._engine.disk
+            recall = disk.recall
+
+            async def counted(*wanted: Any) -> Any:
+                reads.append(len(p1._engine._wanted))
+                return await recall(*wanted)
+
+            disk.recall = counted
+            _, writer = await asyncio.open_connection(*config.addresses["p1"])
+            writer.write(asking(config, times=100))
+            await until(lambda: bool(reads) and not p1._engine._wanted)
+            sent = p1._transport.peers["p2"]
+            await until(lambda: sent.bytes_sent > 200_000)  # it is answered all the same
+            writer.close()
+
+    go(scenario())
+    assert reads == [1]

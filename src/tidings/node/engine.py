@@ -8,7 +8,7 @@ next commit.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -130,7 +130,10 @@ class Engine:
         """How many texts of the Broadcast in hand: a process may take them one by one."""
         self._is_stopped = False
         self._moved = asyncio.Event()
-        self._reading: set[asyncio.Task[None]] = set()
+        self._wanted: dict[str, dict[str, Recall]] = {}
+        """Who is being read to from the log: of each origin, what it asked for last."""
+        self._under_way: Counter[str] = Counter()
+        """Bytes for each peer that wait for their tick to be done."""
         self._perform: dict[type, Callable[[Any, Event, Tick], None]] = {
             Persist: self._persist,
             Recall: self._recall,
@@ -249,20 +252,27 @@ class Engine:
             tick.records += effect.records
 
     def _recall(self, effect: Recall, event: Event, tick: Tick) -> None:
-        tick.after.append((self._begin_to_read, effect))
+        tick.after.append((self._want, effect))
 
-    def _begin_to_read(self, wanted: Recall) -> None:
-        reading = self.tasks.create_task(self._read_back(wanted))
-        self._reading.add(reading)
-        reading.add_done_callback(self._reading.discard)
+    def _want(self, wanted: Recall) -> None:
+        """One at a time for each peer: the thread that reads has to write, too."""
+        is_reading = wanted.peer in self._wanted
+        self._wanted.setdefault(wanted.peer, {})[wanted.first.origin] = wanted
+        if not is_reading:
+            self.tasks.create_task(self._read_back(wanted.peer))
 
-    async def _read_back(self, wanted: Recall) -> None:
+    async def _read_back(self, peer: str) -> None:
         assert self.disk is not None, "there is no disk to read from"
+        wanted = self._wanted[peer]
         try:
-            records = await self.disk.recall(*wanted.first, wanted.last)
-            self.post(Recalled(wanted.peer, wanted.first, wanted.last, records))
+            while wanted:
+                one = wanted.pop(next(iter(wanted)))
+                records = await self.disk.recall(*one.first, one.last)
+                self.post(Recalled(peer, one.first, one.last, records))
         except Exception as error:
             self.fail(error)
+        finally:
+            del self._wanted[peer]
 
     async def recall(self, first: MessageId, last: int) -> dict[int, Message]:
         """Messages of one origin from the log, or the first of them if they are many."""
@@ -277,10 +287,33 @@ class Engine:
         if self.me in to:
             self._send_to_self(effect.packet, len(encoded), tick)
             to = tuple(peer for peer in to if peer != self.me)
+        if not self.transport.resends:
+            to = self._with_room_for(len(encoded), to, tick)
         if to:
             tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
             if self.tracer is not None:
                 tick.items.append(None)
+
+    def _with_room_for(self, size: int, to: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
+        """Who asks for more than may wait for it loses its link, before it costs us memory.
+
+        What is not sent is lost as on any link that breaks, and made good in the same way.
+        """
+        most = self.config.limits.queue_bytes - size
+        full = [peer for peer in to if self._under_way[peer] > most]
+        if full:
+            for peer in full:
+                self.transport.overflow(peer, self._under_way[peer] + size)
+            to = tuple(peer for peer in to if peer not in full)
+        for peer in to:
+            self._under_way[peer] += size
+        tick.after.append((self._have_left, (size, to)))
+        return to
+
+    def _have_left(self, sent: tuple[int, tuple[str, ...]]) -> None:
+        size, to = sent
+        for peer in to:
+            self._under_way[peer] -= size
 
     def _send_to_self(self, packet: Packet, size: int, tick: Tick) -> None:
         self._to_self += 1

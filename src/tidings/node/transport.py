@@ -448,9 +448,15 @@ class Transport:
     def _write(self, peer: Peer, link: Connection, frame: bytes) -> None:
         waiting = link.transport.get_write_buffer_size() + len(frame)
         if waiting > self.config.limits.queue_bytes:
-            self._take_down(peer, f"{waiting:,} bytes wait for it")
+            self.overflow(peer.name, waiting)
         else:
             link.write(frame)
+
+    def overflow(self, name: str, waiting: int) -> None:
+        """More waits for this member than may: its link is made anew, and it catches up."""
+        peer = self.peers[name]
+        if peer.link is not None:
+            self._take_down(peer, f"{waiting:,} bytes wait for it")
 
     def packets(self, connection: Connection, frame: Frame) -> None:
         peer = connection.peer
