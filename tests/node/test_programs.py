@@ -23,6 +23,7 @@ from real_groups import free_ports, go, group_file, joined, linked, take, traced
 from tidings.core import UsageError
 from tidings.node import logs
 from tidings.node.config import new_group_file, parse_config, read_config
+from tidings.node.metrics import Metrics
 from tidings.node.terminal import CHUNK_BYTES, lines
 
 
@@ -375,6 +376,33 @@ def test_prometheus_is_told_how_a_member_is_doing(tmp_path: Path) -> None:
     assert 'tidings_delivered{origin="p1"} 1.0' in lines
     assert 'tidings_link_up{peer="p2"} 1.0' in lines
     assert any(line.startswith('tidings_bytes_sent_total{peer="p2"}') for line in lines)
+
+
+def test_the_end_of_the_metrics_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = free_ports(1)
+    config = group_file(tmp_path, 1, f'metrics.p1 = "127.0.0.1:{port}"')
+    closing, may_close = threading.Event(), threading.Event()
+    close = Metrics.close
+
+    def close_slowly(metrics: Metrics) -> None:
+        closing.set()
+        assert may_close.wait(5), "nothing else could happen meanwhile"
+        close(metrics)
+
+    async def scenario() -> None:
+        async def go_on_meanwhile() -> None:
+            await until(closing.is_set)
+            may_close.set()
+
+        async with asyncio.TaskGroup() as tasks, joined(config):
+            tasks.create_task(go_on_meanwhile())
+        async with joined(config):
+            pass  # the address is free again
+
+    monkeypatch.setattr(Metrics, "close", close_slowly)
+    go(scenario())
 
 
 def test_logs_can_be_json(tmp_path: Path) -> None:

@@ -255,6 +255,8 @@ class Group:
                 self._logger.warning("left in haste", never_broadcast=lost, reason=engine.refusal)
             engine.stop()
             await self._transport.close()
+            if self._metrics is not None:
+                await asyncio.to_thread(self._metrics.close)
         except asyncio.CancelledError:
             # Nobody waits any longer: whatever still runs must not be waited for either.
             engine.stop()

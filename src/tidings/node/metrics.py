@@ -43,11 +43,12 @@ class Metrics:
             raise EnvironmentMissing(f"no metrics on {address}: {fault.strerror}") from None
 
     def close(self) -> None:
-        if self._server is not None and self._thread is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        """Takes up to half a second, which is how often the server looks; the second time none."""
+        server, self._server = self._server, None
+        if server is not None and self._thread is not None:
+            server.shutdown()
+            server.server_close()
             self._thread.join()
-            self._server = None
 
 
 class _Reader(Collector):
