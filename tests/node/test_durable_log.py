@@ -312,6 +312,13 @@ def test_a_new_log_is_on_disk_with_its_folders(tmp_path: Path, calls: list[str])
     log.close()
 
 
+def test_every_commit_is_synced(log: Log, calls: list[str]) -> None:
+    calls.clear()
+    for seq in (1, 2):
+        log.commit((stored(seq),))
+        assert calls == ["fdatasync 00000001.log"] * seq
+
+
 def test_what_a_killed_writer_had_no_time_to_sync_is_synced_before_it_is_relied_on(
     log: Log, tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

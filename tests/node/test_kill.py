@@ -5,12 +5,28 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
-from real_groups import assert_all_hold, group_file
+from real_groups import (
+    assert_all_hold,
+    everywhere_delivered,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+)
 
+from tidings.core import Packet
 from tidings.lab.fleet import Fleet, Member
+from tidings.node.log import Log
+from tidings.node.tracing import Tracer
+from tidings.node.transport import Transport
+from tidings.protocols.frontier_packets import Data, Holding, Pull, Push, State
 from tidings.trace import read_runs
+from tidings.trace.segments import Packets, blocks_in
 
 
 def fleet_of(folder: Path) -> Fleet:
@@ -161,6 +177,86 @@ def test_what_is_acknowledged_is_on_disk_first(tmp_path: Path) -> None:
             fleet.wait_for(lambda number=number: number in p3.handed("p1"), "p3 to hear it")
         fleet.settle()
     assert _acknowledgements(record.read_text()) >= 20
+
+
+class Order:
+    """What each member has on disk and in its trace, and what leaves before it is there."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.on_disk: dict[str, dict[str, int]] = {}
+        self.traced: dict[str, set[tuple[str, int]]] = {}
+        self.too_early: list[str] = []
+        self.data = self.acks = self.riding = 0
+        commit, write, send = Log.commit, Tracer.write, Transport.send
+
+        def committing(log: Log, *what: Any) -> None:
+            commit(log, *what)
+            on_disk = self.on_disk.setdefault(log.about.member, {})
+            for origin, (_, last) in what[2].items():
+                on_disk[origin] = max(last, on_disk.get(origin, 0))
+
+        def tracing(tracer: Tracer, blocks: bytes) -> None:
+            write(tracer, blocks)
+            if not blocks.startswith(b"tidings"):
+                self._trace(tracer._owner.process, blocks)
+
+        def sending(transport: Transport, to: Any, body: bytes, count: int) -> None:
+            self._check(transport.me, to, body, count)
+            send(transport, to, body, count)
+
+        patch.setattr(Log, "commit", committing)
+        patch.setattr(Tracer, "write", tracing)
+        patch.setattr(Transport, "send", sending)
+
+    def _trace(self, member: str, blocks: bytes) -> None:
+        for block, _ in blocks_in(blocks):
+            for item in block.items:
+                if isinstance(item, Packets) and item.kind == "send":
+                    self.traced.setdefault(member, set()).update(item.peers)
+
+    def _check(self, me: str, to: list[tuple[str, int]], body: bytes, count: int) -> None:
+        traced, on_disk = self.traced.get(me, set()), self.on_disk.get(me, {})
+        for peer, first in to:
+            if not {(peer, first + place) for place in range(count)} <= traced:
+                self.too_early.append(f"{me} to {peer}: {first} is not in the trace")
+        for packet in msgspec.msgpack.decode(body, type=list[Data | Holding | State | Pull | Push]):
+            if any(count > on_disk.get(one, 0) for one, count in self._claims(me, packet)):
+                self.too_early.append(f"{me}: {packet}, and on disk is {on_disk}")
+
+    def _claims(self, me: str, packet: Packet) -> list[tuple[str, int]]:
+        """What its sender says that it holds."""
+        names = ("p1", "p2", "p3")
+        if not isinstance(packet, Data | Holding | State):
+            return []
+        if isinstance(packet, State):
+            return list(zip(names, packet.held, strict=True))
+        acks = list(packet.held.of(names))
+        self.acks += bool(acks)
+        if isinstance(packet, Data):
+            self.data += 1
+            self.riding += bool(acks)
+            acks.append((me, packet.batch.last))
+        return acks
+
+
+def test_data_and_acknowledgements_leave_when_they_are_on_disk_and_in_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = Order(monkeypatch)
+
+    async def main() -> None:
+        async with joined(group_file(tmp_path)) as groups:
+            await linked(groups)
+            for _ in range(20):
+                for group in groups.values():
+                    await group.broadcast(b"hello")
+                await take(groups["p1"], 3)
+            await everywhere_delivered(groups, dict.fromkeys(groups, 20))
+
+    go(main())
+    assert not order.too_early
+    assert order.data >= 3
+    assert order.acks > order.riding > 0
 
 
 def _acknowledgements(record: str) -> int:
