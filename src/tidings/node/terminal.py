@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, Protocol
 
 from tidings.core import Exit, Message, TidingsError
-from tidings.node.config import Config
+from tidings.node.config import NO_LIMIT, Config
 from tidings.node.group import Closed, Group, LogFull, Status, join
 
 LOOK_S = 0.2
@@ -269,7 +269,7 @@ async def _broadcast(group: Group, line: bytes, face: Face) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-async def lines(stream: BinaryIO, longest: int) -> AsyncIterator[bytes]:
+async def lines(stream: BinaryIO, longest: int = NO_LIMIT) -> AsyncIterator[bytes]:
     """The lines of a stream, without their ends, as they come; too long ones may be cut, but are
     too long still.
 
