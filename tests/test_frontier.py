@@ -729,6 +729,7 @@ def test_who_somebody_is_survives_a_restart() -> None:
         State((0, 1, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
         Commit((Known("p1", 1, 1),)),
         Holding(some("p2#1")),
+        Push((Batch(MessageId("p2", 1), (b"what I am said to have said",)),)),
     ],
 )
 def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: Packet) -> None:

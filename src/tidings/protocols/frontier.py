@@ -443,7 +443,8 @@ class Frontier(Knowledge):
     def _take_push(self, sender: str, batches: tuple[Batch, ...], turn: Turn) -> None:
         """Keep what came; if there is more where it came from, go on asking."""
         for batch in batches:
-            self._hold(batch, turn)
+            if batch.id.origin != self.me:
+                self._hold(batch, turn)
             self._know(sender, batch.id.origin, batch.last, turn)
         more = [one for one in turn.grown if self._held_by(sender, one) > self.held[one]]
         turn.asked = dict.fromkeys(more, sender)
