@@ -178,6 +178,8 @@ async def _take_part(group: Group, face: Face, output: Output, stay: bool) -> No
             if refusal := group.status().refusal:
                 face.tell(f"leaving, in {patience_s:g} s at the latest: {refusal}")
             await _see_it_written(output, patience_s)
+            if writing.done():
+                writing.result()
     finally:
         leaving.cancel()
         writing.cancel()
