@@ -297,6 +297,18 @@ def test_a_node_whose_output_nobody_reads_leaves_at_once_when_told_twice(tmp_pat
     go(scenario(), seconds=30)
 
 
+def test_a_node_without_any_output_is_refused(tmp_path: Path) -> None:
+    group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with running(tmp_path, "bash", "-c", f"exec {TIDINGS} node p1 >&-") as p1:
+            assert await p1.ends() == 64
+            told = "there is no standard output; who needs none writes > /dev/null"
+            assert p1.err == [f"tidings: {told}"]
+
+    go(scenario())
+
+
 def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path) -> None:
     reader, writer = os.pipe()
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, Protocol
 
-from tidings.core import Exit, Message, TidingsError
+from tidings.core import Exit, Message, TidingsError, UsageError
 from tidings.node.config import NO_LIMIT, Config
 from tidings.node.group import Closed, Group, LogFull, Status, join
 
@@ -143,6 +143,8 @@ def run(
     With ``stay``, the end of the input only means that nothing more is broadcast. A second signal
     leaves at once.
     """
+    if getattr(sys, "stdout", None) is None:
+        raise UsageError("there is no standard output; who needs none writes > /dev/null")
     # Messages live too short to be worth the collector's while; modules live forever.
     gc.collect()
     gc.freeze()
