@@ -13,7 +13,7 @@ from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored
+from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored, Taken
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()
@@ -36,7 +36,7 @@ def recovered(folder: Path, about: About = ABOUT) -> Recovered | None:
 
 def records_in(folder: Path) -> tuple[Any, ...] | None:
     found = recovered(folder)
-    return None if found is None else found.records
+    return None if found is None else tuple(found.records)
 
 
 def rotate(
@@ -59,18 +59,56 @@ def test_what_was_committed_is_there_again(log: Log, tmp_path: Path) -> None:
     log.commit((stored(1), Pinned("p2", 5)), b"block", {"p1": (1, 1)}, messages=1)
     log.commit((Delivered((1, 0)),), delivered={"p1": 1})
     log.close()
-    assert recovered(tmp_path) == Recovered(
-        Identity(17),
-        (stored(1), Pinned("p2", 5), Delivered((1, 0))),
-        [b"block"],
-        index=0,
-        delivered={"p1": 1},
-    )
+    found = recovered(tmp_path)
+    assert found is not None
+    assert (found.identity, found.index, found.delivered) == (Identity(17), 0, {"p1": 1})
+    for _ in range(2):
+        assert tuple(found.records) == (stored(1), Pinned("p2", 5), Delivered((1, 0)))
+    assert list(found.records.blocks(since=0)) == [b"block"]
 
 
 def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -> None:
     log.close()
-    assert recovered(tmp_path) == Recovered(Identity(17), (), [], 0, {})
+    found = recovered(tmp_path)
+    assert found is not None
+    assert (found.identity, found.index, found.delivered) == (Identity(17), 0, {})
+    assert tuple(found.records) == ()
+
+
+def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
+    log: Log, tmp_path: Path
+) -> None:
+    for seq in range(1, 101):
+        done = (max(0, seq - 5), 0)
+        log.commit((stored(seq), Delivered(done), Taken(done)), b"", {"p1": (seq, seq)}, messages=1)
+    log.close()
+    found = recovered(tmp_path)
+    assert found is not None
+    process = Frontier("p1", ("p1", "p2"), memory=10, confirmed=True)
+    in_memory: list[int] = []
+
+    class Watched:
+        def __iter__(self) -> Iterator[Any]:
+            for record in found.records:
+                yield record
+                in_memory.append(len(process.texts["p1"]))
+
+    process._restore(Watched())
+    assert max(in_memory) <= 10
+    assert (process.held["p1"], process.taken["p1"]) == (100, 95)
+    assert set(range(96, 101)) <= set(process.texts["p1"]), "what has yet to be handed over"
+
+
+def test_of_the_trace_only_segments_are_read_that_go_further(log: Log, tmp_path: Path) -> None:
+    for end in (10, 20, 30):
+        log.commit((), b"up to %d" % end)
+        log.begin_segment((), index=end)
+    log.close()
+    found = recovered(tmp_path)
+    assert found is not None
+    ends = {0: [10, 20, 30], 9: [10, 20, 30], 10: [20, 30], 29: [30], 30: [], 31: []}
+    for since, further in ends.items():
+        assert list(found.records.blocks(since)) == [b"up to %d" % end for end in further]
 
 
 def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_path: Path) -> None:
@@ -79,7 +117,7 @@ def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_
         log.close()
         log, found = open_log(tmp_path, ABOUT, Frontier, incarnation=99)
         assert found is not None
-        assert found.records == tuple(stored(seq) for seq in range(1, life + 1))
+        assert tuple(found.records) == tuple(stored(seq) for seq in range(1, life + 1))
         assert log.identity == Identity(17, life)
         log.begin_segment((), index=10 * life)
     log.close()
@@ -358,7 +396,7 @@ def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> 
     log.close()
     found = recovered(tmp_path)
     assert found is not None
-    assert found.records == (Delivered((4, 0)), stored(5), stored(6), Delivered((6, 0)))
+    assert tuple(found.records) == (Delivered((4, 0)), stored(5), stored(6), Delivered((6, 0)))
 
 
 def test_what_was_delivered_is_known_in_every_life_although_its_segment_is_gone(

@@ -589,7 +589,7 @@ def _begun_trace(
             tracer = tracing.begin(config, name)
         else:
             life = log.identity.life
-            tracer = tracing.resume(config, name, life, index, recovered.blocks)
+            tracer = tracing.resume(config, name, life, index, recovered.records)
         index = tracer.index
     if log is not None:
         log.begin_segment((), index)

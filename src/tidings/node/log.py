@@ -32,7 +32,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -75,19 +75,6 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
     incarnation: int
     life: int = 0
-
-
-class Recovered(msgspec.Struct, frozen=True):
-    """What earlier lives left behind."""
-
-    identity: Identity
-    records: tuple[Any, ...]
-    blocks: list[bytes]
-    """The trace of what has happened, as far back as the log goes."""
-    index: int
-    """Which place in the history of the member comes next, unless the blocks go further."""
-    delivered: dict[str, int]
-    """Of each origin the last message that was delivered."""
 
 
 class Beginning(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
@@ -137,6 +124,8 @@ class Segment(msgspec.Struct):
     held: Ranges = {}
     pages: list[Page] = []
     written_s: float = 0.0
+    index: int = 0
+    """Which place in the history of the member comes next where it begins."""
 
     @property
     def number(self) -> int:
@@ -168,6 +157,64 @@ class Decoders:
     def __init__(self, kind: type[Process]) -> None:
         self.entry = msgspec.msgpack.Decoder(Beginning | Commit).decode
         self.records = msgspec.msgpack.Decoder(tuple[record_type(kind), ...]).decode  # type: ignore[misc]
+
+    def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | Commit]:
+        """What stands in this stretch of a file, which was whole when it was last read."""
+        with _told(path), path.open("rb") as file:
+            file.seek(start)
+            data = file.read(end - start)
+        place = 0
+        while place < len(data):
+            try:
+                _, body = _parse(data, place, place=start + place)
+            except _Bad as bad:
+                raise DataError(f"{path}: damaged at byte {start + place:,}: {bad}") from None
+            yield self.entry(body)
+            place += _ENTRY + len(body)
+
+
+class Records:
+    """Everything that earlier lives persisted, in order.
+
+    It may be more than fits into memory; so it is read from the disk whenever somebody goes
+    through it.
+    """
+
+    def __init__(self, segments: Sequence[Segment], decode: Decoders) -> None:
+        self._segments = tuple(segments)
+        self._decode = decode
+
+    def __iter__(self) -> Iterator[Any]:
+        for segment in self._segments:
+            for entry in self._entries(segment):
+                yield from self._decode.records(entry.records)
+
+    def blocks(self, since: int) -> Iterator[bytes]:
+        """The trace of what happened from this index on, and perhaps of some that came before."""
+        for number, segment in enumerate(self._segments, start=1):
+            is_last = number == len(self._segments)
+            if is_last or self._segments[number].index > since:
+                for entry in self._entries(segment):
+                    if isinstance(entry, Commit) and entry.block:
+                        yield entry.block
+
+    def _entries(self, segment: Segment) -> Iterator[Beginning | Commit]:
+        end = segment.pages[0].start if segment.pages else segment.bytes
+        yield from self._decode.entries(segment.path, len(_FIRST_LINE), end)
+        for page in segment.pages:
+            yield from self._decode.entries(segment.path, page.start, page.end)
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What earlier lives left behind."""
+
+    identity: Identity
+    records: Any
+    """``Records``; a process goes through them as if they were a tuple."""
+    index: int
+    """Which place in the history of the member comes next, unless the records go further."""
+    delivered: dict[str, int]
+    """Of each origin the last message that was delivered."""
 
 
 def record_type(kind: type[Process]) -> Any:
@@ -230,7 +277,7 @@ class Log:
         with _told(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             os.write(self._file, _FIRST_LINE)
-        self._segments.append(Segment(path, bytes=len(_FIRST_LINE)))
+        self._segments.append(Segment(path, bytes=len(_FIRST_LINE), index=index))
         self.size += len(_FIRST_LINE)
         raw = msgspec.Raw(_encode(records))
         oldest = self._segments[needless].number
@@ -282,22 +329,9 @@ class Log:
             if lacks_first and size >= RECALL_BYTES:
                 break
             size += page.end - page.start
-            records += self._read_page(segment, page)
+            for entry in self._decode.entries(segment.path, page.start, page.end):
+                records += self._decode.records(entry.records)
         return tuple(records)
-
-    def _read_page(self, segment: Segment, page: Page) -> Iterator[Any]:
-        with _told(segment.path), segment.path.open("rb") as file:
-            file.seek(page.start)
-            data = file.read(page.end - page.start)
-        start = 0
-        while start < len(data):
-            try:
-                _, body = _parse(data, start, place=page.start + start)
-            except _Bad as bad:
-                at = page.start + start
-                raise DataError(f"{segment.path}: damaged at byte {at:,}: {bad}") from None
-            yield from self._decode.records(self._decode.entry(body).records)
-            start += _ENTRY + len(body)
 
     def can_forget(self, forgotten: Mapping[str, int]) -> bool:
         """Whether nobody needs the oldest segment."""
@@ -370,8 +404,6 @@ class _Reader:
         self.segments: list[Segment] = []
         self.number = 0
         self.identity: Identity | None = None
-        self.records: list[Any] = []
-        self.blocks: list[bytes] = []
         self.index = 0
         self.oldest = 0
         self.delivered: dict[str, int] = {}
@@ -387,9 +419,8 @@ class _Reader:
                 f"{self.segments[0].path}: segments before this one are missing, from "
                 f"{self.oldest:08}.log on; this member must join anew"
             )
-        return Recovered(
-            self.identity, tuple(self.records), self.blocks, self.index, self.delivered
-        )
+        records = Records(self.segments, self.decode)
+        return Recovered(self.identity, records, self.index, self.delivered)
 
     def _read_segment(self, path: Path, is_last: bool) -> None:
         with _told(path):
@@ -422,7 +453,7 @@ class _Reader:
     def _take(self, segment: Segment, path: Path, number: int, body: memoryview) -> None:
         try:
             entry = self.decode.entry(body)
-            records = self.decode.records(entry.records)
+            self.decode.records(entry.records)
         except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
             raise DataError(f"{path}: made by another tidings: {fault}") from None
         is_first = segment.bytes == len(_FIRST_LINE)
@@ -431,13 +462,11 @@ class _Reader:
         if isinstance(entry, Beginning):
             self._begin(path, number, entry)
             segment.bytes += _ENTRY + len(body)
+            segment.index = entry.index
         else:
             if number != self.number:
                 raise _Bad(f"entry {number} where {self.number} comes next")
             segment.add(_ENTRY + len(body), entry.held, entry.messages)
-            if entry.block:
-                self.blocks.append(entry.block)
-        self.records += records
         self.delivered |= entry.delivered
         self.number = number + 1
 

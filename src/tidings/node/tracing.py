@@ -15,6 +15,7 @@ import xxhash
 
 from tidings.core import EnvironmentMissing, MessageId, UsageError
 from tidings.node.config import Config
+from tidings.node.log import Records
 from tidings.trace import Manifest
 from tidings.trace.layout import whole_file
 from tidings.trace.schema import DIGEST, SCHEMA_VERSION
@@ -135,13 +136,12 @@ def begin(config: Config, member: str) -> Tracer:
     return Tracer(config, member, life=0, index=0)
 
 
-def resume(config: Config, member: str, life: int, index: int, logged: list[bytes]) -> Tracer:
+def resume(config: Config, member: str, life: int, index: int, logged: Records) -> Tracer:
     """The trace of a member that comes back: completed from its log, then ``recover``."""
     _write_manifest(config, member)
     traced = _close_what_a_kill_left(config.trace_folder, member)
-    blocks = [one for commit in logged for one in blocks_in(commit)]
     tracer = Tracer(config, member, life, index=traced)
-    for block, data in blocks:
+    for block, data in (one for commit in logged.blocks(traced) for one in blocks_in(commit)):
         if block.index >= tracer.index:
             tracer.go_to(block.index)
             tracer.write(data)

@@ -253,12 +253,9 @@ class Log(Process):
         ]
 
     def _restore(self, records: Iterable[Record]) -> None:
-        """What earlier lives wrote down."""
-        stored: dict[str, list[Batch]] = {member: [] for member in self.members}
+        """What earlier lives wrote down; gone through twice, since it may be too much to keep."""
         for record in records:
             match record:
-                case Stored(batch):
-                    stored[batch.id.origin].append(batch)
                 case Delivered(upto):
                     self.delivered = self._counts(upto)
                 case Taken(upto) if self.confirmed:
@@ -273,5 +270,9 @@ class Log(Process):
             self.held[origin] = forgotten
             if self.confirmed:
                 self.taken[origin] = max(self.taken[origin], forgotten)
-            for batch in stored[origin]:
-                self._store(batch)
+        memory, done = getattr(self, "memory", 0), self._done()
+        for record in records:
+            if isinstance(record, Stored):
+                self._store(record.batch)
+                if memory and sum(map(len, self.texts.values())) > memory:
+                    self._spill_up_to({one: min(done[one], self.held[one]) for one in done})
