@@ -12,8 +12,11 @@ from pyspark.sql import SparkSession
 
 from tidings import pipeline
 from tidings.core import DataError, UsageError
+from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, source_of
 from tidings.pipeline.faults import PROCESS, in_sequence
 from tidings.pipeline.ingest import STORED, placed, runs_table
+from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
 from tidings.trace import Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
 from traces import write_trace
@@ -51,10 +54,11 @@ def folder(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "a [trace]", [MANIFEST], table=GOOD)
 
 
-def _store(folder: Path, rows: list[Columns]) -> None:
+def _store(folder: Path, rows: list[Columns], **options: Any) -> None:
     """The rows as they are: nothing forbids a null, as in a file of somebody else's making."""
     lenient = pa.schema([field.with_nullable(True) for field in ARROW], metadata=ARROW.metadata)
-    pq.write_table(pa.Table.from_pylist(rows, schema=lenient), folder / "rows.parquet")
+    table = pa.Table.from_pylist(rows, schema=lenient)
+    pq.write_table(table, folder / "rows.parquet", **options)
 
 
 def _set(position: int, **columns: Any) -> Spoil:
@@ -185,6 +189,49 @@ def test_good_rows_are_accepted(told: dict[str, str], folder: Path, variant: str
     read_runs(folder)
 
 
+@pytest.mark.parametrize("case", ALL)
+def test_arrays_refuse_and_accept_the_same_rows(folder: Path, case: str) -> None:
+    """All rows at once, and each group of rows by itself, with its neighbours."""
+    rows = pq.read_table(folder / "rows.parquet").to_pylist()
+    ALL[case](rows)
+    _store(folder, rows, row_group_size=4)
+    source = source_of(folder / "rows.parquet")
+    manifests = {"r": MANIFEST}
+    for limits in (Limits(), Limits(batch_rows=1)):
+        plan = plan_of([Path(source.path)], manifests, limits)
+        if case in ACCEPTED:
+            judged = judge_by_arrays(plan, plainly, most=1)
+            assert judged is not None
+            assert judged.rows == len(rows)
+        else:
+            with pytest.raises(BadRowsError):
+                judge_by_arrays(plan, plainly, most=1)
+
+
+def test_a_column_that_the_footer_acquits_is_not_read(folder: Path) -> None:
+    source = source_of(folder / "rows.parquet")
+    assert {"peer", "packet", "incarnation", "vector"} < set(source.columns)
+    rows = [_row("p1", 0, "broadcast", origin="p1", seq=1, digest=TEXT, view=0)]
+    write_rows(folder / "plain.parquet", rows, {"r": MANIFEST})
+    assert source_of(folder / "plain.parquet").columns == JUDGED
+
+
+def test_one_bad_file_among_many_good_ones_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    manifests = [msgspec.structs.replace(MANIFEST, run=f"run-{number}") for number in range(100)]
+    folder = write_trace(tmp_path / "many", manifests)
+    for manifest in manifests:
+        rows = [msgspec.structs.replace(row, run=manifest.run) for row in GOOD]
+        write_rows(folder / f"{manifest.run}.parquet", rows, {manifest.run: manifest})
+    assert pipeline.audit(spark, folder).rows == 100 * len(GOOD)
+    bad = folder / "run-70.parquet"
+    whole = bytearray(bad.read_bytes())
+    whole[4:200] = bytes(196)
+    bad.write_bytes(whole)
+    for limits in (Limits(), Limits(batch_rows=60), Limits(batch_rows=1)):
+        with pytest.raises(DataError, match=r"^\S*/run-70.parquet: corrupt: its rows cannot"):
+            pipeline.audit(spark, folder, limits=limits)
+
+
 @pytest.mark.parametrize("run", ["other", None])
 def test_a_run_that_is_not_in_the_manifest_is_refused(
     spark: SparkSession, folder: Path, run: str | None
@@ -203,7 +250,9 @@ def test_a_bad_row_is_told_with_its_file_and_its_process(spark: SparkSession, fo
     expected = _told_by_the_reader(folder, _drop(8))
     with pytest.raises(DataError) as refused, pipeline.examine(spark, folder):
         pass
-    assert str(refused.value) == f"{folder / 'rows.parquet'}: {expected}"
+    with pytest.raises(DataError) as refused_too:
+        pipeline.audit(spark, folder)
+    assert str(refused.value) == str(refused_too.value) == f"{folder / 'rows.parquet'}: {expected}"
     assert expected == "row 9: p2's index is 2 where 1 comes next"
 
 
@@ -280,7 +329,9 @@ def test_bad_files_are_refused_in_the_same_words(
         read_runs(folder)
     with pytest.raises(DataError) as refused, pipeline.examine(spark, folder):
         pass
-    assert str(refused.value) == str(expected.value)
+    with pytest.raises(DataError) as refused_too:
+        pipeline.audit(spark, folder)
+    assert str(refused.value) == str(refused_too.value) == str(expected.value)
 
 
 def test_nothing_there_is_the_users_mistake(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """``tidings audit``: whether the guarantees held, from the trace alone."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,17 +23,30 @@ from tidings.spec import exit_status
 from tidings.trace import layout
 
 
+class Checker(StrEnum):
+    """Two judges, which have to agree."""
+
+    ARRAYS = "arrays"
+    SQL = "sql"
+
+
 @app.command(epilog="Example: tidings audit runs/7")
 def audit(
     path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
     examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
+    checker: Annotated[
+        Checker, typer.Option(help="arrays: fast. sql: queries, an independent second opinion.")
+    ] = Checker.ARRAYS,
+    violations: Annotated[
+        Path | None, typer.Option(help="Write all violations into this Parquet file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the five guarantees on any trace, on Spark.
 
     Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
     """
-    audited = audit_on_spark(path, examples)
+    audited = audit_on_spark(path, examples, checker, violations)
     status = exit_status([verdict for run in audited.verdicts.values() for verdict in run])
     if as_json:
         print_json(
@@ -57,7 +71,12 @@ def audit(
     raise typer.Exit(status)
 
 
-def audit_on_spark(path: Path, examples: int) -> Any:
+def audit_on_spark(
+    path: Path,
+    examples: int,
+    checker: Checker = Checker.ARRAYS,
+    violations: Path | None = None,
+) -> Any:
     """The pipeline, imported late: everything else works without Spark."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
@@ -71,4 +90,11 @@ def audit_on_spark(path: Path, examples: int) -> Any:
                 err.print(f"... {stage}")
 
         with pipeline.session(progress=progress) as spark:
-            return pipeline.audit(spark, path, examples=examples, progress=progress)
+            return pipeline.audit(
+                spark,
+                path,
+                examples=examples,
+                progress=progress,
+                checker=checker.value,
+                violations=violations,
+            )

@@ -24,12 +24,13 @@ from tidings.pipeline.checks import CHECKS, no_creation
 from tidings.pipeline.facts import Ending
 from tidings.pipeline.grouped import judge_grouped
 from tidings.pipeline.ingest import corrupt, corrupt_files_named, fill, ingest
+from tidings.pipeline.manifests import manifests_of
 from tidings.pipeline.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
 from tidings.pipeline.told import told, violations_table, write_table
 from tidings.pipeline.workers import parallelism, performing
 from tidings.spec import Guarantee, Place, Verdict, Violation
 from tidings.spec.verdict import decide
-from tidings.trace import Manifest, layout, read_manifests
+from tidings.trace import Manifest, layout
 
 Key = tuple[int, Guarantee]
 """A run and a guarantee."""
@@ -85,7 +86,7 @@ def _audit_by_arrays(
 ) -> Audit:
     files = layout(path)
     progress("reading the manifest and the footers")
-    manifests = read_manifests(files.manifests)
+    manifests = manifests_of(files.manifests)
     with TemporaryDirectory(prefix="tidings-") as spool:
         sources = fill(Path(spool), files, manifests)
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
@@ -126,7 +127,7 @@ def judge_plan(
             spark,
             spool,
             plan.directory,
-            rows=sum(source.rows for source in plan.sources),
+            rows=plan.rows,
             batch_rows=plan.limits.batch_rows,
             most=most,
         )

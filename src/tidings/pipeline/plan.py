@@ -62,6 +62,10 @@ class Plan(NamedTuple):
     """One of: at once, batches, pieces."""
     why: str
 
+    @property
+    def rows(self) -> int:
+        return sum(source.rows for source in self.sources)
+
 
 def plan_of(paths: Sequence[Path], manifests: Mapping[str, Manifest], limits: Limits) -> Plan:
     """Pick a way by the manifests and the footers of the files, in reading order."""

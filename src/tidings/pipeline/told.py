@@ -32,16 +32,20 @@ def told(
     shown = _shown(judged, directory)
     labels = list(manifests)
     verdicts: Verdicts = dict.fromkeys(labels, ())
-    for run, counts, unreached, (histories, the_end) in zip(
-        judged.run.tolist(),
-        judged.counts.tolist(),
-        judged.unreached.tolist(),
-        judged.doubts,
-        strict=True,
+    is_unreached = judged.unreached[:, 0] != NOTHING
+    for place, (run, (histories, the_end)) in enumerate(
+        zip(judged.run.tolist(), judged.doubts, strict=True)
     ):
-        broadcasts = histories or _doubt_about(unreached, directory.names(run))
+        broadcasts = histories
+        if is_unreached[place] and not histories:
+            broadcasts = _doubt_about(judged.unreached[place].tolist(), directory.names(run))
         doubts = (histories, broadcasts, the_end)
-        verdicts[labels[run]] = _five(counts, doubts, shown.get(run, {}), examples)
+        counts = judged.counts[place]
+        verdicts[labels[run]] = (
+            _five(counts.tolist(), doubts, shown[run], examples)
+            if run in shown
+            else _unbroken(counts.tobytes(), doubts)
+        )
     for run, label in enumerate(labels):
         if not verdicts[label]:
             verdicts[label] = _of_nothing(directory, run)
@@ -55,7 +59,7 @@ def _five(
     examples: int | None,
 ) -> tuple[Verdict, ...]:
     return tuple(
-        _verdict(number, judged, not_owed, doubts[doubt])
+        decide(guarantee, judged=judged, not_owed=not_owed, doubt=doubts[doubt])
         if not violated
         else msgspec.structs.replace(
             decide(guarantee, judged=judged, not_owed=not_owed, violations=shown[number]),
@@ -76,15 +80,13 @@ _DOUBTED = tuple(
 
 
 @lru_cache(maxsize=1 << 16)
-def _verdict(number: int, judged: int, not_owed: int, doubt: str) -> Verdict:
-    """Without a breach. The runs of a campaign have many verdicts in common."""
-    return decide(_DOUBTED[number][1], judged=judged, not_owed=not_owed, doubt=doubt)
+def _unbroken(counts: bytes, doubts: Doubts) -> tuple[Verdict, ...]:
+    """Without any breach. The runs of a campaign have many verdicts in common."""
+    return _five(np.frombuffer(counts, np.int64).reshape(-1, 3).tolist(), doubts, {}, 0)
 
 
 def _doubt_about(unreached: list[int], names: Members) -> str:
     origin, seq = unreached
-    if origin == NOTHING:
-        return ""
     message = MessageId(names[origin], seq)
     return f"{message.origin}'s history does not reach {message}"
 

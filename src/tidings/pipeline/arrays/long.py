@@ -44,6 +44,9 @@ Array = Any
 Perform = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 """Does a task for each item of a list, wherever, and returns what came of each, in order."""
 
+KEPT_ROWS = 1 << 26
+"""Of a run of no more rows a task keeps, from the first reading, which message each is about."""
+
 SPARSE = 4
 """The table of messages may have this many places for each broadcast."""
 
@@ -342,6 +345,9 @@ class _Slice:
         self.sent_at = None if outline.is_full else np.full(places, NOTHING)
         self.view = None if outline.views == 1 else np.zeros(places, np.int16)
         self.has_strays = False
+        is_simple = outline.is_full and outline.rows <= KEPT_ROWS
+        self.kept: list[_Kept] | None = [] if is_simple else None
+        """What the second reading needs, while there is nothing unusual to look at."""
         self.repeats: list[Found] = []
         self.deliveries = 0
 
@@ -378,8 +384,11 @@ class _Slice:
         for process, events in self._events("digest", "view", own=("index",)):
             message, is_named = self.names.places(events)
             if is_named is not None:
+                self.kept = None
                 self._count_strays(process, events, is_named)
                 events, message = _where(events, is_named), message[is_named]
+            elif self.kept is not None:
+                self.kept.append(_Kept.of(process, message, events.is_broadcast))
             self._hear(heard, message, events.digest, suspects)
             self._note_broadcasts(process, message, events)
             if process in self.delivered:
@@ -441,6 +450,11 @@ class _Slice:
 
     def _order(self, suspects: Array) -> "_Order":
         order = _Order(self, suspects)
+        if self.kept is not None and not len(suspects):
+            for one in self.kept:
+                order.ask(one.process, one.message, None, one.broadcasts)
+            self.kept = None
+            return order
         closely = ("index", "digest") if len(suspects) else ()
         own = ("index",) if self.has_strays or self.sent_at is not None else ()
         for process, events in self._events(*closely, own=own):
@@ -643,6 +657,18 @@ class _Names:
         return origin, message - self.base[origin] + self.low[origin]
 
 
+class _Kept(NamedTuple):
+    """Events of one process: which message each is about, and which are broadcasts."""
+
+    process: int
+    message: Array
+    broadcasts: Array
+
+    @classmethod
+    def of(cls, process: int, message: Array, is_broadcast: Array) -> "_Kept":
+        return cls(process, message.astype(np.int32), np.flatnonzero(is_broadcast))
+
+
 class _Strays(NamedTuple):
     """Deliveries of one reader, in one piece, of what nobody broadcast."""
 
@@ -706,6 +732,11 @@ class _Order:
             if process in slice_.delivered:
                 self._note_renamed(process, events, message, broadcasts[~is_first])
             broadcasts = broadcasts[is_first]
+        self.ask(process, message, is_named, broadcasts)
+
+    def ask(self, process: int, message: Array, is_named: Array | None, broadcasts: Array) -> None:
+        """Go through some of an origin's history, with every reader of ours."""
+        slice_ = self.slice
         if not len(message):
             return
         for reader in self.readers:

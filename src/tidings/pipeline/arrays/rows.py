@@ -213,22 +213,21 @@ class _Checker:
         words = self.table[column]
         if not pa.types.is_dictionary(words.type):
             words = words.dictionary_encode()
-        words = words.unify_dictionaries().combine_chunks()
-        if isinstance(words, pa.ChunkedArray):
-            words = words.chunk(0) if words.num_chunks else pa.array([], words.type)
+        if words.num_chunks != 1:
+            words = words.unify_dictionaries()
+        codes = [self._codes(chunk, numbers) for chunk in words.chunks]
+        return codes[0] if len(codes) == 1 else np.concatenate([np.zeros(0, np.int32), *codes])
+
+    def _codes(self, words: Any, numbers: Mapping[str, int]) -> Array:
         _refuse(words.null_count > 0)
-        lookup = np.array(
-            [numbers.get(word, ABSENT) for word in words.dictionary.to_pylist()], np.int64
-        )
-        if not len(words):
-            return np.zeros(0, np.int64)
-        codes = words.indices.to_numpy()
+        known = [numbers.get(word, ABSENT) for word in words.dictionary.to_pylist()]
+        lookup = np.array(known, np.int8 if len(numbers) < 128 else np.int32)
         if len(lookup) == 1:
-            _refuse(lookup[0] == ABSENT)
-            return np.full(len(codes), lookup[0])
-        coded = lookup[codes]
-        _refuse(bool((lookup == ABSENT).any()) and bool((coded == ABSENT).any()))
-        return coded
+            _refuse(bool(lookup[0] == ABSENT) and len(words) > 0)
+            return np.full(len(words), lookup[0])
+        codes = lookup[words.indices.to_numpy()]
+        _refuse(bool((lookup == ABSENT).any()) and bool((codes == ABSENT).any()))
+        return codes
 
     def _check_needs(self, kind: Array) -> None:
         seen = np.bincount(kind, minlength=len(KINDS))

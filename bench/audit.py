@@ -1,0 +1,287 @@
+"""What an audit costs, beside the least that Spark could do and beside others.
+
+Makes valid traces, one long run or a campaign of many small ones, and has them judged by
+
+- the floor: Spark scans the same columns, sums the digests, groups by process and origin;
+- the audit, which reads Parquet inside its tasks;
+- the audit, the rows read and brought together by Spark's own reader (``--by-spark``);
+- the queries, its oracle (up to ``--sql`` events);
+- the same arrays on one core, without Spark;
+- DuckDB and Polars, by our own best queries (bench/rivals; ``pip install 'tidings[bench]'``).
+
+Everybody starts warm: each has judged a small trace before. Of ``--repeat`` rounds, in which all
+take turns, the best one of each counts. CPU seconds and peak memory are of all processes together,
+Java and its Python workers included.
+
+    python bench/audit.py --events 50e6
+    python bench/audit.py --runs 200000
+    python bench/audit.py --events 10e6 --processes 20 --json
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from rivals import generate
+from tidings import pipeline
+from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.arrays.rows import Directory
+from tidings.pipeline.grouped import judge_grouped
+from tidings.pipeline.ingest import fill
+from tidings.pipeline.manifests import manifests_of
+from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.told import told
+from tidings.spec import Value
+from tidings.trace import layout
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Cost(NamedTuple):
+    name: str
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+# --- what all processes together use
+
+
+def family(pid: int) -> Iterator[int]:
+    """A process and all that descend from it; Linux only."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            for child in map(int, children.read_text().split()):
+                yield from family(child)
+        except OSError:
+            continue
+
+
+def cpu_seconds() -> float:
+    total = 0
+    for pid in family(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            total += sum(map(int, fields[11:15]))
+        except OSError:
+            continue
+    return total / TICK
+
+
+def memory_mib() -> float:
+    """Shared pages count for each process by its share of them."""
+    total = 0
+    for pid in family(os.getpid()):
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        except (OSError, StopIteration):
+            continue
+    return total / 1024
+
+
+def measured(name: str, act: Callable[[], Any]) -> Cost:
+    peak = memory_mib()
+    is_over = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not is_over.wait(0.25):
+            peak = max(peak, memory_mib())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    try:
+        act()
+    finally:
+        wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+        is_over.set()
+        watcher.join()
+    return Cost(name, wall, cpu, peak)
+
+
+# --- the contestants; each judges the trace in a folder
+
+
+def floor(spark: SparkSession, folder: Path) -> None:
+    rows = spark.read.parquet(*map(str, folder.glob("*.parquet")))
+    (
+        rows.groupBy("process", "origin")
+        .agg(
+            F.sum(F.col("digest").cast("double")),
+            F.max("index"),
+            F.max("seq"),
+            F.max("view"),
+            F.sum(F.when(F.col("kind") == "deliver", 1)),
+            F.count("run"),
+        )
+        .collect()
+    )
+
+
+def audit(spark: SparkSession, folder: Path) -> None:
+    _expect_good(pipeline.audit(spark, folder).verdicts)
+
+
+def audit_by_spark(spark: SparkSession, folder: Path) -> None:
+    """The rows come by Spark's reader, sorted by run, and not from files read in the task."""
+    files = layout(folder)
+    manifests = manifests_of(files.manifests)
+    directory = Directory.of(manifests)
+    with TemporaryDirectory() as spool:
+        sources = fill(Path(spool), files, manifests)
+        rows = plan_of(sources, manifests, Limits()).rows
+        limits = Limits()
+        judged = judge_grouped(
+            spark, Path(spool), directory, rows=rows, batch_rows=limits.batch_rows, most=3
+        )
+    _expect_good(told(judged, manifests, directory, 3))
+
+
+def queries(spark: SparkSession, folder: Path) -> None:
+    _expect_good(pipeline.audit(spark, folder, checker="sql").verdicts)
+
+
+def one_core(spark: SparkSession, folder: Path) -> None:
+    manifests = manifests_of(layout(folder).manifests)
+    plan = plan_of(sorted(folder.glob("*.parquet")), manifests, Limits(slices=1))
+    judged = judge_by_arrays(plan, plainly, 3)
+    assert judged is not None, "the runs of a campaign are whole"
+    _expect_good(told(judged, manifests, plan.directory, 3))
+
+
+def in_duckdb(spark: SparkSession, folder: Path) -> None:
+    from rivals import duckdb_rival
+
+    _expect_nothing(duckdb_rival.judge(_histories(folder), len(_histories(folder))))
+
+
+def in_polars(spark: SparkSession, folder: Path) -> None:
+    from rivals import polars_rival
+
+    _expect_nothing(polars_rival.judge(_histories(folder), len(_histories(folder))))
+
+
+def _histories(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"), key=lambda file: int(file.stem[1:]))
+
+
+def _expect_good(verdicts: Any) -> None:
+    values = {verdict.value for five in verdicts.values() for verdict in five}
+    assert values == {Value.HOLDS}, f"a valid trace was judged {values}"
+
+
+def _expect_nothing(breaches: dict[str, int]) -> None:
+    assert not any(breaches.values()), f"a valid trace was judged {breaches}"
+
+
+# --- the race
+
+
+def contestants(options: argparse.Namespace) -> dict[str, Callable[[SparkSession, Path], None]]:
+    chosen = {"floor": floor, "audit": audit}
+    if options.by_spark:
+        chosen["audit, Spark's reader"] = audit_by_spark
+    if options.events <= options.sql and not options.runs:
+        chosen["queries"] = queries
+    if not options.alone:
+        chosen["one core"] = one_core
+        for name, rival in (("duckdb", in_duckdb), ("polars", in_polars)):
+            if not options.runs and find_spec(name):
+                chosen[name] = rival
+    return chosen
+
+
+def race(spark: SparkSession, folder: Path, small: Path, options: argparse.Namespace) -> list[Cost]:
+    chosen = contestants(options)
+    best: dict[str, Cost] = {}
+    for name, act in chosen.items():
+        say(f"warming up: {name}")
+        act(spark, small)
+    for number in range(options.repeat):
+        for name, act in chosen.items():
+            if number and name == "queries":
+                continue
+            cost = measured(name, lambda act=act: act(spark, folder))  # type: ignore[misc]
+            say(f"round {number + 1}: {name} {cost.wall_s:.2f} s, {cost.cpu_s:.2f} s of CPU")
+            best[name] = min(best.get(name, cost), cost, key=lambda one: one.wall_s)
+    return list(best.values())
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def shown(costs: list[Cost], events: int) -> str:
+    lowest = next(cost for cost in costs if cost.name == "floor")
+    lines = [
+        f"{'':24} {'wall s':>8} {'CPU s':>8} {'peak MiB':>9} {'events/s':>12} "
+        f"{'x floor':>8} {'x, CPU':>8}"
+    ]
+    lines += [
+        f"{cost.name:24} {cost.wall_s:8.2f} {cost.cpu_s:8.2f} {cost.peak_mib:9,.0f} "
+        f"{events / cost.wall_s:12,.0f} {cost.wall_s / lowest.wall_s:8.2f} "
+        f"{cost.cpu_s / max(lowest.cpu_s, 0.01):8.2f}"
+        for cost in costs
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--events", type=lambda text: int(float(text)), default=1_000_000)
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=0, help="a campaign of so many small runs")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--sql", type=lambda text: int(float(text)), default=1_000_000)
+    parser.add_argument("--by-spark", action="store_true", help="Spark's own reader as well")
+    parser.add_argument("--alone", action="store_true", help="the floor and the audit only")
+    parser.add_argument("--traces", type=Path, help="keep the traces in this folder")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="tidings-bench-") as scratch:
+        root = options.traces or Path(scratch)
+        folder, small = make(root, options), make(root, options, is_small=True)
+        rows = plan_of(
+            sorted(folder.glob("*.parquet")), manifests_of(layout(folder).manifests), Limits()
+        ).rows
+        with pipeline.session() as spark:
+            costs = race(spark, folder, small, options)
+    load = os.getloadavg()[0]
+    if options.json:
+        about = {"events": rows, "processes": options.processes, "runs": options.runs or 1}
+        print(json.dumps(about | {"load": load, "costs": [cost._asdict() for cost in costs]}))
+    else:
+        runs = f"{options.runs:,} runs" if options.runs else "one run"
+        print(f"{rows:,} events, {options.processes} processes, {runs}; load {load:.1f}")
+        print(shown(costs, rows))
+
+
+def make(root: Path, options: argparse.Namespace, is_small: bool = False) -> Path:
+    """The trace to be judged, or a small one of the same kind to warm up with."""
+    size = options.runs or options.events
+    size = min(size, 10_000 if options.runs else 3_000_000) if is_small else size
+    kind = "campaign" if options.runs else "long"
+    folder = root / f"{kind}-{size}-{options.processes}"
+    if not folder.exists():
+        say(f"making {folder.name}")
+        make_it = generate.campaign if options.runs else generate.long_run
+        make_it(folder, size, options.processes)
+    return folder
+
+
+if __name__ == "__main__":
+    main()
