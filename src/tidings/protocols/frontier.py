@@ -47,7 +47,7 @@ without its disk is refused.
 Options: ``batch_ms``, in mode all the time between two vectors (the first goes at once; -1: one
 millisecond per member); ``window``, how many of one's own messages may be unsafe; ``log_limit``,
 how many messages may be kept before broadcasts are refused; ``memory``, how many may be kept in
-memory before those that are done with here are left to the disk alone (0: any number).
+memory before those that are delivered are left to the disk alone (0: any number).
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
@@ -290,7 +290,7 @@ class Frontier(Knowledge):
         if self._forget_up_to({origin: self._needless(origin) for origin in self.members}):
             turn.late_records.append(Forgotten(self._vector(self.forgotten)))
         if self.memory and sum(map(len, self.texts.values())) > self.memory:
-            self._spill_up_to(self._done())
+            self._spill_up_to(self.delivered)
 
     # --- telling, mode all
 
@@ -323,7 +323,7 @@ class Frontier(Knowledge):
             if self.held[origin] <= self.stable[origin] and origin not in self.heard:
                 self.told[origin] = self.held[origin]
         news = self._untold()
-        if news and "ask" not in self.timers:
+        if not news or "ask" not in self.timers:
             self.waiting = {origin: self.held[origin] for origin in news}
         self._want_timer("ask", bool(news), ASK_MS, turn)
 
@@ -469,6 +469,9 @@ class Frontier(Knowledge):
         self._may_be_asked_again(peer)
         # It does the same, so neither needs an answer.
         self._say((peer,), self._state_for(peer, asks=False), turn)
+        if self.mode == "origin":
+            # What it was asked, it may not have heard, or not remember.
+            self.told = {one: min(told, self.stable[one]) for one, told in self.told.items()}
 
     def _state_for(self, peer: str, asks: bool) -> State:
         return State(
@@ -482,16 +485,10 @@ class Frontier(Knowledge):
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
         theirs = zip(self.members, state.held, state.safe, state.stable, state.yours, strict=True)
-        unsure = []
         for origin, held, safe, stable, mine in theirs:
             turn.lost_disk |= mine > self.held[origin]
             self._know(sender, origin, held, turn)
             self._commit(origin, safe, stable, turn)
-            if held > stable and origin != sender:
-                unsure.append(MessageId(origin, held))
-        if self.mode == "origin":
-            # It will not ask again, and may have said this before we were told what is stable.
-            self._answer(sender, Upto(some=tuple(unsure)), turn)
         self._meet(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.

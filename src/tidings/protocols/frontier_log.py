@@ -58,6 +58,8 @@ class Log(Process):
     ) -> None:
         super().__init__(me, members, choose)
         self.confirmed = confirmed
+        self.memory = 0
+        """How many texts may be in memory; 0 for any number."""
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
         self.taken = dict.fromkeys(members, 0) if confirmed else {}
@@ -270,7 +272,7 @@ class Log(Process):
             self.held[origin] = forgotten
             if self.confirmed:
                 self.taken[origin] = max(self.taken[origin], forgotten)
-        memory, done = getattr(self, "memory", 0), self._done()
+        memory, done = self.memory, self._done()
         for record in records:
             if isinstance(record, Stored):
                 self._store(record.batch)
