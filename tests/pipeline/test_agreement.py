@@ -13,25 +13,17 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline_ways import Verdicts, by_arrays, specified_by
 from tidings import pipeline
 from tidings.pipeline import plan
-from tidings.pipeline.arrays.long import plainly
-from tidings.pipeline.ingest import fill
-from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
-from tidings.pipeline.told import told
-from tidings.spec import Guarantee, Value, Verdict, judge
-from tidings.trace import layout, parquet, read_manifests, read_runs
+from tidings.pipeline.plan import Limits
+from tidings.spec import Guarantee, Value, Verdict
+from tidings.trace import parquet
 from traces import Draft, random_runs, write_drafts
-
-Verdicts = dict[str, tuple[Verdict, ...]]
 
 RUNS = 2000
 QUERIED = 600
 """The queries take a while; ``make soak`` asks them about all runs."""
-
-
-def _specified(folder: Path) -> Verdicts:
-    return {run.manifest.run: judge(run) for run in read_runs(folder)}
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def specified(folder: Path) -> Verdicts:
-    return _specified(folder)
-
-
-def _by_arrays(
-    folder: Path, spool: Path, limits: Limits, way: str, most: int | None = None
-) -> Verdicts | None:
-    """The verdicts of the judge by arrays, in this process."""
-    files = layout(folder)
-    manifests = read_manifests(files.manifests)
-    count = len(fill(spool, files, manifests))
-    paths = [spool / f"{number:06}.parquet" for number in range(count)]
-    planned = plan_of(paths, manifests, limits)
-    assert planned.way == way, planned.why
-    judged = judge_by_arrays(planned, plainly, most)
-    return judged and told(judged, manifests, planned.directory, most)
+    return specified_by(folder)
 
 
 def _cut(specified: Verdicts, most: int) -> Verdicts:
@@ -85,13 +63,13 @@ def test_the_queries_and_the_specification_agree(
 def test_all_runs_at_once_and_the_specification_agree(
     folder: Path, specified: Verdicts, tmp_path: Path
 ) -> None:
-    assert _by_arrays(folder, tmp_path, Limits(), "at once") == specified
+    assert by_arrays(folder, tmp_path, Limits(), "at once") == specified
 
 
 def test_the_first_few_violations_are_the_first_of_the_specification(
     folder: Path, specified: Verdicts, tmp_path: Path
 ) -> None:
-    assert _by_arrays(folder, tmp_path, Limits(), "at once", most=2) == _cut(specified, 2)
+    assert by_arrays(folder, tmp_path, Limits(), "at once", most=2) == _cut(specified, 2)
 
 
 def _whole_runs(drafts: list[Draft]) -> list[Draft]:
@@ -109,14 +87,14 @@ def test_batches_are_cut_between_runs(
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
     write_drafts(tmp_path / "trace", _whole_runs(random_runs(150, seed=group + batch)))
     monkeypatch.setattr(plan, "MOST_OF_A_BATCH", 10)
-    specified = _specified(tmp_path / "trace")
+    specified = specified_by(tmp_path / "trace")
     (tmp_path / "spool").mkdir()
     limits = Limits(batch_rows=batch)
-    assert _by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "batches") == specified
+    assert by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "batches") == specified
 
 
 def test_a_run_found_in_two_places_is_judged_by_none_of_them(folder: Path, tmp_path: Path) -> None:
-    assert _by_arrays(folder, tmp_path, Limits(batch_rows=2000), "batches") is None
+    assert by_arrays(folder, tmp_path, Limits(batch_rows=2000), "batches") is None
 
 
 @pytest.mark.parametrize(("group", "slices", "most"), [(60, 1, None), (11, 2, None), (200, 3, 1)])
@@ -130,10 +108,10 @@ def test_pieces_of_long_runs_and_the_specification_agree(
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
     monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
     write_drafts(tmp_path / "trace", random_runs(250, seed=group))
-    specified = _specified(tmp_path / "trace")
+    specified = specified_by(tmp_path / "trace")
     (tmp_path / "spool").mkdir()
     limits = Limits(batch_rows=1, slices=slices)
-    found = _by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most)
+    found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most)
     assert found == (specified if most is None else _cut(specified, most))
 
 
@@ -154,7 +132,7 @@ def test_the_workers_of_spark_and_the_specification_agree(
     audited = pipeline.audit(
         spark, tmp_path, examples=None, progress=stages.append, limits=WAYS[way]
     )
-    assert audited.verdicts == _specified(tmp_path)
+    assert audited.verdicts == specified_by(tmp_path)
     words = {"at once": "all at once", "grouped": "lie scattered", "pieces": "in pieces"}
     assert words[way] in stages[-1]
 

@@ -28,13 +28,24 @@ from tidings.pipeline.arrays.campaign import (
     judge_share,
     judge_whole,
 )
-from tidings.pipeline.arrays.long import Outline, Perform, Piece, judge_long, outlines, survey
+from tidings.pipeline.arrays.long import (
+    Outline,
+    Perform,
+    Piece,
+    Stretch,
+    judge_long,
+    outlines,
+    survey,
+)
 from tidings.pipeline.arrays.rows import Directory, Source, source_of
 from tidings.trace import Manifest
 
 FEW_LONG_RUNS = 64
 """Each of them is two or three jobs."""
 
+
+SURVEYS_A_SLICE = 4
+"""Tasks enough to keep all workers busy to the end, and not one for each piece."""
 
 MOST_OF_A_BATCH = 0.25
 """Runs are not long while they take no more of a batch than this, on average."""
@@ -136,7 +147,10 @@ def _in_pieces(plan: Plan, perform: Perform, most: int | None) -> Judged:
         for number, source in enumerate(plan.sources)
         for group in range(len(source.groups))
     ]
-    surveys = perform(partial(survey, directory=plan.directory), pieces)
+    some = max(1, len(pieces) // (SURVEYS_A_SLICE * plan.limits.slices))
+    bundles = [pieces[begin : begin + some] for begin in range(0, len(pieces), some)]
+    bundled = perform(partial(_survey_all, directory=plan.directory), bundles)
+    surveys = [one for bundle in bundled for one in bundle]
     runs = outlines(pieces, surveys, plan.directory)
     if len(runs) > FEW_LONG_RUNS:
         raise NotByArraysError(f"{len(runs)} long runs")
@@ -144,6 +158,10 @@ def _in_pieces(plan: Plan, perform: Perform, most: int | None) -> Judged:
     return Judged.joined(
         [_one_long_run(outline, labels[run], plan, perform, most) for run, outline in runs.items()]
     )
+
+
+def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[Stretch]]:
+    return [survey(piece, directory) for piece in pieces]
 
 
 def _one_long_run(

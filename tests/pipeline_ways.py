@@ -1,0 +1,31 @@
+"""Traces judged by the specification, and by arrays in this process, without Spark."""
+
+from pathlib import Path
+
+from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.ingest import fill
+from tidings.pipeline.manifests import manifests_of
+from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.told import told
+from tidings.spec import Verdict, judge
+from tidings.trace import layout, read_runs
+
+Verdicts = dict[str, tuple[Verdict, ...]]
+
+
+def specified_by(folder: Path) -> Verdicts:
+    return {run.manifest.run: judge(run) for run in read_runs(folder)}
+
+
+def by_arrays(
+    folder: Path, spool: Path, limits: Limits, way: str, most: int | None = None
+) -> Verdicts | None:
+    """The verdicts of the judge by arrays, in this process."""
+    files = layout(folder)
+    manifests = manifests_of(files.manifests)
+    count = len(fill(spool, files, manifests))
+    paths = [spool / f"{number:06}.parquet" for number in range(count)]
+    planned = plan_of(paths, manifests, limits)
+    assert planned.way == way, planned.why
+    judged = judge_by_arrays(planned, plainly, most)
+    return judged and told(judged, manifests, planned.directory, most)
