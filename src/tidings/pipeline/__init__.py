@@ -1,9 +1,11 @@
 """Whether it did what it should: the five guarantees on Spark, from a laptop to a cluster.
 
 The only package in the project that imports pyspark. It answers to ``spec``: the same verdicts,
-the same counts, the same witnesses, for traces of any size. Read ``ingest`` (rows become
-tables), ``evidence`` (what is known about each event), ``checks`` (one guarantee per file) and
-``audit`` (the verdicts), in this order.
+the same counts, the same witnesses, for traces of any size. There are two judges. The fast one:
+read ``plan`` (which way a trace is judged), ``arrays`` (the judgement, without any Spark),
+``workers`` (Spark does it) and ``told`` (the verdicts). Its oracle: read ``ingest`` (rows become
+tables), ``evidence`` (what is known about each event) and ``checks`` (one guarantee per file).
+``audit`` has both.
 """
 
 from tidings.core import EnvironmentMissing

@@ -302,7 +302,7 @@ class _Batch:
         events = self.events
         shown = first_of_each_run(events.run[about], self.most)
         about = about[shown]
-        places = np.stack([one[shown] for one in witness], axis=1) if witness else None
+        places = np.stack([one[shown] for one in witness], axis=1)
         is_caused = cause is not None
         because = cause[shown] if cause is not None else np.zeros(len(about), np.int64)
         return Breaches.of(

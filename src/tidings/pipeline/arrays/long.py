@@ -390,7 +390,7 @@ class _Slice:
             elif self.kept is not None:
                 self.kept.append(_Kept.of(process, message, events.is_broadcast))
             self._hear(heard, message, events.digest, suspects)
-            self._note_broadcasts(process, message, events)
+            self._note_broadcasts(message, events)
             if process in self.delivered:
                 self._note_deliveries(process, message, events)
         return np.unique(np.concatenate([np.zeros(0, np.int64), *suspects]))
@@ -408,7 +408,7 @@ class _Slice:
         if is_odd.any():
             suspects.append(np.unique(message[is_odd]))
 
-    def _note_broadcasts(self, process: int, message: Array, events: Events) -> None:
+    def _note_broadcasts(self, message: Array, events: Events) -> None:
         if self.sent_at is None and self.view is None:
             return
         broadcasts = np.flatnonzero(events.is_broadcast)
