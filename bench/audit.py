@@ -69,15 +69,16 @@ def family(pid: int) -> Iterator[int]:
             continue
 
 
-def cpu_seconds() -> float:
-    total = 0
+def cpu_ticks() -> dict[int, int]:
+    """What each process has used so far. One by one: a worker that ends takes its own with it."""
+    ticks = {}
     for pid in family(os.getpid()):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            total += sum(map(int, fields[11:15]))
+            ticks[pid] = sum(map(int, fields[11:13]))
         except OSError:
             continue
-    return total / TICK
+    return ticks
 
 
 def memory_mib() -> float:
@@ -94,23 +95,28 @@ def memory_mib() -> float:
 
 def measured(name: str, act: Callable[[], Any]) -> Cost:
     peak = memory_mib()
+    before = cpu_ticks()
+    latest = dict(before)
     is_over = threading.Event()
 
     def watch() -> None:
         nonlocal peak
         while not is_over.wait(0.25):
             peak = max(peak, memory_mib())
+            latest.update(cpu_ticks())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    cpu, wall = cpu_seconds(), time.perf_counter()
+    begin = time.perf_counter()
     try:
         act()
     finally:
-        wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+        wall = time.perf_counter() - begin
         is_over.set()
         watcher.join()
-    return Cost(name, wall, cpu, peak)
+    latest.update(cpu_ticks())
+    used = sum(ticks - before.get(pid, 0) for pid, ticks in latest.items())
+    return Cost(name, wall, used / TICK, peak)
 
 
 # --- the contestants; each judges the trace in a folder
