@@ -174,8 +174,8 @@ class Frontier(Knowledge):
             case Receive(sender, packet):
                 if sender not in self.refused:
                     self._receive(sender, packet, turn)
-                elif isinstance(packet, State):
-                    self._refuse(sender, turn)  # it has not heard
+                elif isinstance(packet, State) and packet.asks:
+                    self._refuse(sender, turn)  # once more: it has not heard
             case Broadcast(texts):
                 self._broadcast(texts, turn)
             case Timeout(name):
