@@ -37,10 +37,11 @@ lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-system-deps: ## what some tests need of the machine: network namespaces, a browser (as root)
+system-deps: ## what some tests need of the machine: network namespaces, a browser, strace (as root)
 	@missing=; \
 	command -v ip >/dev/null || missing="$$missing iproute2"; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v strace >/dev/null || missing="$$missing strace"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; installing takes root and apt-get" >&2; exit 69; \

@@ -1,6 +1,6 @@
 """What a test needs and not every machine has: skipped there, but never where it is required.
 
-``TIDINGS_REQUIRE=chromium,namespaces`` says what must be there; ``.ci/run`` sets it, so that no
+``TIDINGS_REQUIRE=chromium,strace`` says what must be there; ``.ci/run`` sets it, so that no
 test is skipped unnoticed.
 """
 
@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-KNOWN = ("chromium", "namespaces")
+KNOWN = ("chromium", "namespaces", "strace")
 
 
 def require(what: str, available: bool, reason: str) -> None:

@@ -1,7 +1,6 @@
 """Members as processes of the operating system, killed with SIGKILL at any moment and restarted."""
 
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from real_groups import (
     take,
 )
 
+from requirements_met import require
 from tidings.core import Packet
 from tidings.lab.fleet import Fleet, Member
 from tidings.node.log import Log
@@ -113,11 +113,18 @@ def test_random_minorities_killed_and_restarted_lose_and_repeat_nothing(tmp_path
     assert_nothing_lost_or_repeated(fleet)
 
 
-needs_strace = pytest.mark.skipif(
-    shutil.which("strace") is None
-    or subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode != 0,
-    reason="needs strace, and the right to use it",
-)
+@pytest.fixture(scope="module")
+def strace() -> None:
+    """For tests that watch system calls, or die at one."""
+    try:
+        subprocess.run(["strace", "-o", "/dev/null", "true"], check=True, capture_output=True)
+        reason = ""
+    except (FileNotFoundError, subprocess.CalledProcessError) as fault:
+        reason = f"strace cannot be used: {fault}"
+    require("strace", not reason, reason)
+
+
+needs_strace = pytest.mark.usefixtures("strace")
 
 
 @needs_strace
