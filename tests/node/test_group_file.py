@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tidings.core import DataError, UsageError, take_first
-from tidings.node.config import Address, Config, line_of, parse_config, read_config
+from tidings.core.toml_file import line_of
+from tidings.node.config import Address, Config, parse_config, read_config
 from tidings.protocols.frontier import Frontier
 
 GOOD = """\

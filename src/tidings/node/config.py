@@ -12,7 +12,6 @@ the file.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from ipaddress import ip_address
@@ -32,6 +31,7 @@ from tidings.core import (
     ordered,
     take_first,
 )
+from tidings.core.toml_file import TomlFile
 from tidings.protocols import factory
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
@@ -196,33 +196,30 @@ name = "{name}"
 
 def read_config(path: Path) -> Config:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as fault:
-        words = f"{path}: {fault.strerror}; tidings group p1 p2 p3 makes one for three members"
-        raise UsageError(words) from None
-    except OSError as fault:
-        raise UsageError(f"{path}: {fault.strerror}") from None
-    except UnicodeDecodeError as fault:
-        raise DataError(f"{path}: not UTF-8: {fault.reason} at byte {fault.start}") from None
-    return parse_config(text, path)
+        return _Reader(TomlFile(path)).config()
+    except UsageError as fault:
+        if isinstance(fault.__cause__, FileNotFoundError):
+            words = f"{fault}; tidings group p1 p2 p3 makes one for three members"
+            raise UsageError(words) from None
+        raise
 
 
 def parse_config(text: str, path: Path) -> Config:
     """The text of a group file; ``path`` is where its own paths begin, and what errors name."""
-    return _Reader(text, path).config()
+    return _Reader(TomlFile(path, text)).config()
 
 
 class _Reader:
-    def __init__(self, text: str, path: Path) -> None:
-        self.text = text
-        self.path = path
+    def __init__(self, toml: TomlFile) -> None:
+        self.toml = toml
+        self._error = toml.error
 
     def config(self) -> Config:
-        file = self._file()
+        file = self.toml.as_a(GroupFile)
         members = self._members(file)
         self._check_protocol(file, members)
         self._check_limits(file, members)
-        folder = self.path.parent
+        folder = self.toml.path.parent
         return Config(
             name=file.name,
             members=members,
@@ -238,27 +235,6 @@ class _Reader:
             links=file.links,
             trace=file.trace,
         )
-
-    def _file(self) -> GroupFile:
-        try:
-            given = tomllib.loads(self.text)
-        except tomllib.TOMLDecodeError as fault:
-            words, line = _toml_place(str(fault), self.text)
-            raise DataError(f"{self.path}:{line}: {words}") from None
-        try:
-            return msgspec.convert(given, GroupFile)
-        except msgspec.ValidationError as fault:
-            words, _, where = str(fault).partition(" - at `$")
-            keys = _keys(where.rstrip("`"), given)
-            if unknown := re.search(r"unknown field `(.*)`", words):
-                keys.append(unknown[1])
-                words = "there is no such setting"
-            raise self._error(keys, _in_our_words(words)) from None
-
-    def _error(self, keys: Sequence[str], words: str) -> DataError:
-        name = ".".join(keys)
-        said = f"{name}: {words}" if name else words
-        return DataError(f"{self.path}:{line_of(self.text, keys)}: {said}")
 
     def _members(self, file: GroupFile) -> Members:
         if not is_name(file.name):
@@ -301,7 +277,7 @@ class _Reader:
         process = self._made(file, members, file.options, ["options"])
         if file.durable and not process.recovers:
             raise self._error(
-                ["durable"] if "durable" in self.text else ["protocol"],
+                ["durable"] if "durable" in self.toml.text else ["protocol"],
                 f"{file.protocol} keeps nothing on disk; write durable = false, or take frontier",
             )
 
@@ -328,53 +304,6 @@ class _Reader:
             raise self._error(["links", "back_off_ms_max"], "less than back_off_ms_min")
         if links.silence_ms <= links.alive_ms:
             raise self._error(["links", "silence_ms"], "must be more than alive_ms")
-
-
-def _toml_place(words: str, text: str) -> tuple[str, int]:
-    """tomllib says where in words of its own."""
-    if place := re.search(r" \(at line (\d+), column \d+\)$", words):
-        return words[: place.start()], int(place[1])
-    return words.replace(" (at end of document)", ""), max(1, len(text.splitlines()))
-
-
-def _keys(path: str, given: Mapping[str, Any]) -> list[str]:
-    """The keys in msgspec's ``.limits.window``; those of a dictionary of texts it calls [...]."""
-    keys = [key for key in path.replace("[...]", "").split(".") if key]
-    if path.endswith("[...]"):
-        keys.append(next(key for key, value in given[keys[0]].items() if type(value) is not str))
-    return keys
-
-
-def _in_our_words(words: str) -> str:
-    words = words.replace("Object missing required field", "missing:")
-    return words.replace("`", "").replace("Expected", "expected", 1)
-
-
-_TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
-
-
-def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line on which the last of these keys is given, or else the one before it, and so on.
-
-    A simple look at the lines, enough for files that people write.
-    """
-    for depth in range(len(keys), 0, -1):
-        table, key = list(keys[: depth - 1]), keys[depth - 1]
-        within: list[str] = []
-        for number, line in enumerate(text.splitlines(), start=1):
-            if header := _TABLE.match(line):
-                within = [_unquoted(part) for part in header[1].split(".")]
-                if within == [*table, key]:
-                    return number
-            elif "=" in line:
-                given = [_unquoted(part) for part in line.partition("=")[0].split(".")]
-                if [*within, *given] == [*table, key]:
-                    return number
-    return 1
-
-
-def _unquoted(part: str) -> str:
-    return part.strip().strip("\"'")
 
 
 def _address(text: str) -> Address | None:

@@ -41,7 +41,8 @@ from typing import Protocol, Self, TypeVar
 import msgspec
 
 from tidings.core import DataError, UsageError, ordered
-from tidings.node.config import MIB, Address, Config, line_of, parse_config
+from tidings.core.toml_file import line_of
+from tidings.node.config import MIB, Address, Config, parse_config
 from tidings.node.faulty_links import Door, Link, bound
 from tidings.node.injector import LinkName
 

@@ -1,6 +1,6 @@
 """Logs of other systems become traces.
 
-    mapping     what the columns of a log mean, as the user says; toml_file finds the mistakes
+    mapping     what the columns of a log mean, as the user says; core.toml_file finds the mistakes
     sources     the rows of a file, a batch at a time
     meaning     the rows as events, in numbers
     sorting     all of them in order, however many there are

@@ -29,7 +29,7 @@ from typing import Literal
 import msgspec
 
 from tidings.core import UsageError
-from tidings.trace.foreign.toml_file import TomlFile
+from tidings.core.toml_file import TomlFile
 from tidings.trace.manifest import Fate
 from tidings.trace.schema import Kind
 

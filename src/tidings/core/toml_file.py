@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidings.core import DataError, UsageError
+from tidings.core.errors import DataError, UsageError
 
 T = TypeVar("T")
 
@@ -16,14 +16,10 @@ T = TypeVar("T")
 class TomlFile:
     """The text of a file, and where in it each field is given."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
+        """The text is read from the path, unless it is there already."""
         self.path = path
-        try:
-            self.text = path.read_text(encoding="utf-8")
-        except OSError as fault:
-            raise UsageError(f"{path}: {fault.strerror}") from None
-        except UnicodeDecodeError as fault:
-            raise DataError(f"{path}: not UTF-8: {fault.reason} at byte {fault.start}") from None
+        self.text = _read(path) if text is None else text
 
     def as_a(self, kind: type[T]) -> T:
         """The file as a struct of this kind, or DataError for the first mistake."""
@@ -45,25 +41,35 @@ class TomlFile:
     def error(self, keys: Sequence[str], words: str) -> DataError:
         name = ".".join(keys)
         said = f"{name}: {words}" if name else words
-        return DataError(f"{self.path}:{self.line_of(keys)}: {said}")
+        return DataError(f"{self.path}:{line_of(self.text, keys)}: {said}")
 
-    def line_of(self, keys: Sequence[str]) -> int:
-        """The line on which the last of these keys is given, or else the one before it, and so on.
 
-        A simple look at the lines, enough for files that people write.
-        """
-        for depth in range(len(keys), 0, -1):
-            within: list[str] = []
-            for number, line in enumerate(self.text.splitlines(), start=1):
-                if header := _HEADER.match(line):
-                    given = within = _parts(header[1])
-                elif "=" in line:
-                    given = [*within, *_parts(line.partition("=")[0])]
-                else:
-                    continue
-                if given == list(keys[:depth]):
-                    return number
-        return 1
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line on which the last of these keys is given, or else the one before it, and so on.
+
+    A simple look at the lines, enough for files that people write.
+    """
+    for depth in range(len(keys), 0, -1):
+        within: list[str] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            if header := _HEADER.match(line):
+                given = within = _parts(header[1])
+            elif "=" in line:
+                given = [*within, *_parts(line.partition("=")[0])]
+            else:
+                continue
+            if given == list(keys[:depth]):
+                return number
+    return 1
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as fault:
+        raise UsageError(f"{path}: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
+        raise DataError(f"{path}: not UTF-8: {fault.reason} at byte {fault.start}") from None
 
 
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
@@ -88,8 +94,9 @@ def _keys(path: str, given: Mapping[str, Any]) -> list[str]:
         inner: Any = given
         for key in keys:
             inner = inner[key]
-        # Which of its keys msgspec does not say; with only one there is no doubt.
-        keys += [next(iter(inner))] if len(inner) == 1 else []
+        # Which of its keys msgspec does not say: the only one, or the first that is no text at all.
+        odd = [key for key, value in inner.items() if type(value) not in (str, list)]
+        keys += [*inner] if len(inner) == 1 else odd[:1]
     return keys
 
 
