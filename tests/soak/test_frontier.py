@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -12,20 +13,28 @@ from frontier_runs import hold_all_guarantees
 from tidings.lab.explore import Scope, explore
 from tidings.spec import Value
 
-FIRST, RUNS, CHUNK = 1_000_000, 100_000, 2_500
+FIRST = 1_000_000
+
+
+def on_all_cores(
+    survives: Callable[[range], Counter[str]], runs: int, chunk: int, capsys: Any
+) -> Counter[str]:
+    """What the runs contained; none of them may raise."""
+    chunks = [range(start, start + chunk) for start in range(FIRST, FIRST + runs, chunk)]
+    happened: Counter[str] = Counter()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(survives, chunks):
+            happened += found
+            with capsys.disabled():
+                print(f"\n{happened['runs']:,} of {runs:,} runs", end="", flush=True)
+    with capsys.disabled():
+        print(f"\n{dict(sorted(happened.items()))}", flush=True)
+    assert happened["runs"] == runs
+    return happened
 
 
 def test_a_hundred_thousand_adversarial_runs_hold_all_guarantees(capsys) -> None:
-    chunks = [range(start, start + CHUNK) for start in range(FIRST, FIRST + RUNS, CHUNK)]
-    happened: Counter[str] = Counter()
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(hold_all_guarantees, chunks):
-            happened += found
-            with capsys.disabled():
-                print(f"\n{happened['runs']:,} of {RUNS:,} runs", end="", flush=True)
-    with capsys.disabled():
-        print(f"\n{dict(sorted(happened.items()))}", flush=True)
-    assert happened["runs"] == RUNS
+    happened = on_all_cores(hold_all_guarantees, 100_000, 2_500, capsys)
     for what in (
         "packets lost",
         "packets duplicated",
@@ -41,16 +50,7 @@ def test_a_hundred_thousand_adversarial_runs_hold_all_guarantees(capsys) -> None
 
 
 def test_an_adversary_without_a_clock_breaks_nothing(capsys) -> None:
-    chunks = [range(start, start + 500) for start in range(FIRST, FIRST + 10_000, 500)]
-    happened: Counter[str] = Counter()
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(survive, chunks):
-            happened += found
-            with capsys.disabled():
-                print(f"\n{happened['runs']:,} of 10,000 runs", end="", flush=True)
-    with capsys.disabled():
-        print(f"\n{dict(sorted(happened.items()))}", flush=True)
-    assert happened["runs"] == 10_000
+    on_all_cores(survive, 10_000, 500, capsys)
 
 
 MODES: dict[str, dict[str, Any]] = {
