@@ -6,20 +6,12 @@ in ``data-`` attributes which event it is, so that a page around it can light up
 """
 
 from collections.abc import Mapping
-from xml.sax.saxutils import escape
 
 from tidings.report import schedule
 from tidings.report.causality import Causality
-from tidings.report.diagram.arrows import arrows
-from tidings.report.diagram.events import lanes, marks
-from tidings.report.diagram.frame import accusation, header, legend
-from tidings.report.diagram.labels import Labels
+from tidings.report.diagram.document import document
 from tidings.report.diagram.scene import Scene
-from tidings.report.diagram.style import stylesheet
-from tidings.report.diagram.svg import element
-from tidings.report.explain import however
 from tidings.report.focus import focus
-from tidings.report.words import listed, printable
 from tidings.spec import Violation
 from tidings.trace import Run
 
@@ -40,39 +32,4 @@ def spacetime(
     """
     causality = Causality(run)
     known = schedule.texts(run.manifest) if texts is None else texts
-    scene = Scene(causality, violation, known, focus(causality, violation, most_events))
-    labels = Labels(scene)
-    symbols, height = legend(scene)
-    layers = [
-        element("title", escape(printable(scene.header[0])), id="spacetime-title"),
-        element("desc", escape(printable(_description(scene))), id="spacetime-desc"),
-        element("style", stylesheet()),
-        element("rect", class_="paper", width=scene.width, height=height),
-        element("g", *header(scene), class_="header"),
-        element("g", *lanes(scene), class_="lanes"),
-        element("g", *arrows(scene), class_="packets"),
-        element("g", *labels.of_packets, class_="packet-labels"),
-        element("g", *marks(scene), class_="events"),
-        element("g", *labels.of_messages, class_="labels"),
-        element("g", *accusation(scene), class_="violation"),
-        symbols,
-    ]
-    document = element(
-        "svg",
-        *(f"\n{layer}" for layer in layers),
-        "\n",
-        xmlns="http://www.w3.org/2000/svg",
-        class_="spacetime",
-        viewBox=f"0 0 {scene.width:.0f} {height:.0f}",
-        width=f"{scene.width:.0f}",
-        height=f"{height:.0f}",
-        role="img",
-        aria_labelledby="spacetime-title spacetime-desc",
-        data_run=run.manifest.run,
-    )
-    return f"{document}\n"
-
-
-def _description(scene: Scene) -> str:
-    told = f"A space-time diagram of {listed(scene.causality.processes)}, one lane each."
-    return f"{told} {however(scene.violation)}" if scene.violation else told
+    return document(Scene(causality, violation, known, focus(causality, violation, most_events)))

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from tidings.report.causality import is_in
 from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
+from tidings.report.diagram.steps import deed
 from tidings.report.diagram.style import SYMBOLS
 from tidings.report.diagram.svg import element, path, text, title
-from tidings.report.words import listed, packet_of
 from tidings.spec import Extra
 from tidings.spec.evidence import place
-from tidings.trace import Row
 
 
 def lanes(scene: Scene) -> Iterator[str]:
@@ -80,7 +79,7 @@ def marks(scene: Scene) -> Iterator[str]:
             x, y = scene.spot(row)
             yield element(
                 "g",
-                title(_words(row, scene)),
+                title(f"{place(row)} {deed(row, scene)}"),
                 SYMBOLS[row.kind],
                 class_=f"event{scene.fade(row)}",
                 transform=f"translate({x:.1f} {y:.1f})",
@@ -89,20 +88,3 @@ def marks(scene: Scene) -> Iterator[str]:
                 data_index=row.index,
                 data_message=str(row.message) if row.origin else None,
             )
-
-
-def _words(row: Row, scene: Scene) -> str:
-    where = place(row)
-    match row.kind:
-        case "broadcast" | "deliver":
-            return f"{where} {row.kind}s {row.message} {scene.text_of(row)}".rstrip()
-        case "send":
-            return f"{where} sends {packet_of(row)} to {row.peer}"
-        case "receive":
-            return f"{where} receives {packet_of(row)} from {row.peer}"
-        case "join" | "view":
-            assert isinstance(row.view, int)
-            return f"{where} addresses {listed(scene.manifest.views[row.view])} from now on"
-        case "crash":
-            return f"{where} crashes"
-    return f"{where} {row.kind}s"

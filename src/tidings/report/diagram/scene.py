@@ -28,6 +28,8 @@ class Scene:
         violation: Violation | None,
         texts: Mapping[str, bytes],
         focus: Focus,
+        *,
+        is_titled: bool = True,
     ) -> None:
         self.causality = causality
         self.manifest = causality.run.manifest
@@ -43,7 +45,7 @@ class Scene:
         right = 3 * MARGIN + max(width_of(name, 11) for name in names)
         self.lanes.stretch(NARROWEST - self.left - right)
         self.width = max(NARROWEST, self.left + self.lanes.width + right)
-        self.header = self._header(focus.left_out)
+        self.header = self._header(focus.left_out) if is_titled else []
         self.callout = balanced(however(violation), _LONGEST_LINE) if violation else []
 
     def _leads_somewhere(self, row: Row) -> bool:

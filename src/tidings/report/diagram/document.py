@@ -1,0 +1,70 @@
+"""A diagram put together: as a file of its own, or as a figure of a page around it."""
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from tidings.report.diagram.arrows import arrows
+from tidings.report.diagram.events import lanes, marks
+from tidings.report.diagram.frame import accusation, header, legend
+from tidings.report.diagram.labels import Labels
+from tidings.report.diagram.scene import Scene
+from tidings.report.diagram.style import stylesheet
+from tidings.report.diagram.svg import element
+from tidings.report.explain import however
+from tidings.report.words import listed, printable
+
+
+def document(scene: Scene) -> str:
+    """One self-contained SVG document."""
+    symbols, height = legend(scene)
+    layers = [
+        element("title", escape(printable(scene.header[0])), id="spacetime-title"),
+        element("desc", escape(printable(description(scene))), id="spacetime-desc"),
+        element("style", stylesheet()),
+        element("rect", class_="paper", width=scene.width, height=height),
+        *_layers(scene),
+        symbols,
+    ]
+    named = {"aria_labelledby": "spacetime-title spacetime-desc"}
+    return f"{_svg(scene, layers, height, **named)}\n"
+
+
+def figure(scene: Scene) -> str:
+    """The same inside a page, which brings the stylesheet and the words around it.
+
+    It has no title element: a browser would show that wherever the pointer rests.
+    """
+    symbols, height = legend(scene)
+    return _svg(scene, [*_layers(scene), symbols], height, aria_label=description(scene))
+
+
+def _layers(scene: Scene) -> Iterator[str]:
+    labels = Labels(scene)
+    yield element("g", *header(scene), class_="header")
+    yield element("g", *lanes(scene), class_="lanes")
+    yield element("g", *arrows(scene), class_="packets")
+    yield element("g", *labels.of_packets, class_="packet-labels")
+    yield element("g", *marks(scene), class_="events")
+    yield element("g", *labels.of_messages, class_="labels")
+    yield element("g", *accusation(scene), class_="violation")
+
+
+def _svg(scene: Scene, layers: list[str], height: float, **named: str) -> str:
+    return element(
+        "svg",
+        *(f"\n{layer}" for layer in layers),
+        "\n",
+        xmlns="http://www.w3.org/2000/svg",
+        class_="spacetime",
+        viewBox=f"0 0 {scene.width:.0f} {height:.0f}",
+        width=f"{scene.width:.0f}",
+        height=f"{height:.0f}",
+        role="img",
+        **named,
+        data_run=scene.manifest.run,
+    )
+
+
+def description(scene: Scene) -> str:
+    told = f"A space-time diagram of {listed(scene.causality.processes)}, one lane each."
+    return f"{told} {however(scene.violation)}" if scene.violation else told
