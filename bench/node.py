@@ -143,14 +143,16 @@ def run(folder: Path, asked: argparse.Namespace) -> dict[str, float]:
             process.kill()
     seconds = max(one["end"] for one in results) - min(one["begin"] for one in results)
     total = asked.count * len(MEMBERS)
-    return {
+    figures = {
         "broadcasts_per_s": total / seconds,
         "seconds": seconds,
         "cpu_us_per_broadcast_and_member": sum(one["cpu_s"] for one in results) / total / 3 * 1e6,
         "rss_mib": max(one["rss_mib"] for one in results),
-        "broadcasts_per_commit": total * 3 / max(1, sum(one["commits"] for one in results)),
         "broadcasts_per_tick": total * 3 / sum(one["ticks"] for one in results),
     }
+    if asked.durable:
+        figures["broadcasts_per_commit"] = total * 3 / sum(one["commits"] for one in results)
+    return figures
 
 
 def _tell(processes: list[subprocess.Popen[str]], word: str) -> None:

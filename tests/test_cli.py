@@ -149,6 +149,24 @@ def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> No
     assert one_line(answer.err)
 
 
+def test_130_when_interrupted_before_the_commands_are_loaded() -> None:
+    program = """
+import sys
+from tidings.__main__ import run
+
+class Interrupted:
+    def find_spec(self, name, path, target=None):
+        if name == "tidings.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+run()
+"""
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert answer.returncode == 130
+    assert (answer.stdout, answer.stderr) == ("UNKNOWN\n", "tidings: interrupted\n")
+
+
 def test_130_when_interrupted() -> None:
     process = subprocess.Popen(
         [COMMAND, "simulate", "--seed", "1", "--broadcasts", "1000000"],
