@@ -5,9 +5,9 @@ from xml.sax.saxutils import escape
 
 from tidings.report.diagram.arrows import arrows
 from tidings.report.diagram.events import lanes, marks
-from tidings.report.diagram.frame import accusation, header, legend
+from tidings.report.diagram.frame import accusation, entries, header, legend
 from tidings.report.diagram.labels import Labels
-from tidings.report.diagram.scene import Scene
+from tidings.report.diagram.scene import MARGIN, Scene
 from tidings.report.diagram.style import stylesheet
 from tidings.report.diagram.svg import element
 from tidings.report.explain import however
@@ -22,6 +22,7 @@ def document(scene: Scene) -> str:
         element("desc", escape(printable(description(scene))), id="spacetime-desc"),
         element("style", stylesheet()),
         element("rect", class_="paper", width=scene.width, height=height),
+        element("g", *header(scene), class_="header"),
         *_layers(scene),
         symbols,
     ]
@@ -30,17 +31,27 @@ def document(scene: Scene) -> str:
 
 
 def figure(scene: Scene) -> str:
-    """The same inside a page, which brings the stylesheet and the words around it.
+    """The same inside a page, which brings the stylesheet, the words and the legend.
 
     It has no title element: a browser would show that wherever the pointer rests.
     """
-    symbols, height = legend(scene)
-    return _svg(scene, [*_layers(scene), symbols], height, aria_label=description(scene))
+    height = scene.under_callout + MARGIN / 2
+    return _svg(scene, list(_layers(scene)), height, aria_label=description(scene))
+
+
+def symbols(scene: Scene) -> list[tuple[str, str]]:
+    """The legend of such a figure: each symbol as a drawing of its own, and its meaning."""
+    return [
+        (
+            element("svg", symbol, class_="spacetime", viewBox="-14 -12 28 24", aria_hidden="true"),
+            words,
+        )
+        for symbol, words in entries(scene)
+    ]
 
 
 def _layers(scene: Scene) -> Iterator[str]:
     labels = Labels(scene)
-    yield element("g", *header(scene), class_="header")
     yield element("g", *lanes(scene), class_="lanes")
     yield element("g", *arrows(scene), class_="packets")
     yield element("g", *labels.of_packets, class_="packet-labels")

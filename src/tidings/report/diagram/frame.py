@@ -65,18 +65,19 @@ def _callout(violation: Violation, ring: Spot, scene: Scene) -> Iterator[str]:
 def legend(scene: Scene) -> tuple[str, float]:
     """The symbols in the picture and their meanings, and where the picture ends under them."""
     x, y = MARGIN + 10, scene.under_callout + 28
-    entries = []
-    for symbol, words in _entries(scene):
+    told = []
+    for symbol, words in entries(scene):
         wide = 40 + width_of(words, 11.5)
         if x + wide > NARROWEST - MARGIN:
             x, y = MARGIN + 10, y + 26
         meaning = text(words, class_="soft", x=18, y=4, font_size=11.5)
-        entries.append(element("g", symbol, meaning, transform=f"translate({x:.1f} {y:.1f})"))
+        told.append(element("g", symbol, meaning, transform=f"translate({x:.1f} {y:.1f})"))
         x += wide
-    return element("g", *entries, class_="legend"), y + 24
+    return element("g", *told, class_="legend"), y + 24
 
 
-def _entries(scene: Scene) -> Iterator[tuple[str, str]]:
+def entries(scene: Scene) -> Iterator[tuple[str, str]]:
+    """The symbols in the picture, each around its own middle, and what they mean."""
     kinds = {row.kind for row in scene.rows}
     for kind, words in MEANINGS.items():
         if kind in kinds:

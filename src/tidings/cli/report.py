@@ -1,0 +1,58 @@
+"""``tidings report``: what was found, as one HTML page that needs nothing else."""
+
+import shlex
+import webbrowser
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from tidings.cli.audit import audit_on_spark
+from tidings.cli.common import app, say
+from tidings.core import Exit, UsageError
+from tidings.report.page import Page, page_of_trace, render
+from tidings.report.page.from_trace import MOST_ROWS
+from tidings.spec import exit_status
+from tidings.trace import read_runs
+from tidings.trace.layout import whole_file
+
+
+@app.command(epilog="Example: tidings report runs/7 --out report.html --open")
+def report(
+    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
+    out: Annotated[Path, typer.Option(help="The page to write, a .html file.")] = Path(
+        "report.html"
+    ),
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Audit a trace on Spark and tell it as one HTML page: verdicts, costs, latencies, pictures.
+
+    The page opens offline. Exits as audit does, with the verdict.
+    """
+    if out.suffix not in (".html", ".htm") or out.is_dir():
+        raise UsageError(f"--out takes a .html file, not {out}")
+    told = trace_told(path, shlex.join(["tidings", "report", str(path), "--out", str(out)]))
+    text = render(told.page)
+    with whole_file(out) as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace")
+    say(f"{told.page.answer}")
+    say(f"page   {out}: {len(text) / 1000:,.0f} kB")
+    if open_ and not webbrowser.open(out.resolve().as_uri()):
+        say("No browser could be opened.")
+    raise typer.Exit(told.status)
+
+
+class Told(NamedTuple):
+    """A page and how the command ends: one function for each kind of folder makes it."""
+
+    page: Page
+    status: Exit
+
+
+def trace_told(path: Path, how: str) -> Told:
+    """Of a trace. ``how`` is the command that makes the page again."""
+    audited = audit_on_spark(path, examples=1)
+    runs = read_runs(path) if audited.rows <= MOST_ROWS else []
+    page = page_of_trace(path, audited.rows, audited.manifests, audited.verdicts, runs, how)
+    verdicts = [verdict for of_run in audited.verdicts.values() for verdict in of_run]
+    return Told(page, exit_status(verdicts))

@@ -1,0 +1,333 @@
+"""Figures as vector graphics: drawn for a narrow column, so that a phone need not shrink them.
+
+Colours come from the page's stylesheet (classes ``s0`` to ``s7``). No line is told by its colour
+alone: it has a mark of its own shape, and a dash of its own where colours begin again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidings.report.diagram.svg import element, path, shortened, text, title
+from tidings.report.page.html import Html
+from tidings.report.page.model import (
+    Axis,
+    Dot,
+    Line,
+    LineChart,
+    ParetoChart,
+    Point,
+    Spread,
+    SpreadChart,
+    StateLine,
+)
+from tidings.report.page.numbers import Scale, figure, rounded_up
+
+Styles = Mapping[str, int]
+"""The number of each name, which decides how it looks."""
+
+WIDTH = 380.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 14.0, 26.0, 40.0
+_PLOT = 210.0
+COLOURS = 8
+_DASHES = (None, "6 3", "2 3", "9 3 2 3")
+_BOUND_DASHES = ("1 3", "5 4", "8 3 1 3", "2 2 6 2")
+_LONGEST_NAME = 44
+
+_SHAPES = (
+    "M0 -4.2A4.2 4.2 0 1 1 -0.01 -4.2Z",
+    "M-3.8 -3.8H3.8V3.8H-3.8Z",
+    "M0 -5L4.8 3.6H-4.8Z",
+    "M0 -5.4L5.4 0L0 5.4L-5.4 0Z",
+    "M0 5L4.8 -3.6H-4.8Z",
+    "M-1.6 -5H1.6V-1.6H5V1.6H1.6V5H-1.6V1.6H-5V-1.6H-1.6Z",
+    "M0 -5L4.8 -1.5L3 4.2H-3L-4.8 -1.5Z",
+    "M-4 -2.4L-2.4 -4L0 -1.6L2.4 -4L4 -2.4L1.6 0L4 2.4L2.4 4L0 1.6L-2.4 4L-4 2.4L-1.6 0Z",
+)
+
+
+def look(number: int) -> tuple[str, str, str | None]:
+    """The class of its colour, the shape of its marks, the dash of its line."""
+    again = number // COLOURS
+    shape = _SHAPES[(number + again) % len(_SHAPES)]
+    return f"s{number % COLOURS}", shape, _DASHES[again % len(_DASHES)]
+
+
+def key(number: int) -> Html:
+    """A piece of the line with its mark, for a legend."""
+    colour, shape, dash = look(number)
+    line = element("path", class_="line", d="M0 8H28", stroke_dasharray=dash)
+    mark = element("path", class_="mark", d=shape, transform="translate(14 8)")
+    return _small(line, mark, class_=f"key {colour}")
+
+
+def bound_key(number: int) -> Html:
+    line = element("path", class_="bound", d="M0 8H28", stroke_dasharray=_bound_dash(number))
+    return _small(line, class_="key")
+
+
+def _small(*parts: str, class_: str) -> Html:
+    return Html(element("svg", *parts, class_=class_, viewBox="0 0 28 16", aria_hidden="true"))
+
+
+def _bound_dash(number: int) -> str:
+    return _BOUND_DASHES[number % len(_BOUND_DASHES)]
+
+
+def with_unit(axis: Axis) -> str:
+    return f"{axis.label} ({axis.unit})" if axis.unit else axis.label
+
+
+# --- lines
+
+
+def lines(chart: LineChart, styles: Styles) -> Html:
+    every = [point for line in (*chart.lines, *chart.bounds) for point in line.points]
+    xs = sorted({point.x for point in every})
+    x = _scale(chart.x, xs, _LEFT + 6, WIDTH - _RIGHT - 6, from_zero=False)
+    y = _scale(chart.y, [point.y for point in every], _TOP + _PLOT, _TOP)
+    few = xs if len(xs) <= 7 else x.ticks(6)
+    parts = [
+        *_frame(x, y, chart.x, chart.y, few),
+        *(_bound(line, number, x, y) for number, line in enumerate(chart.bounds)),
+        *(_series(line, styles[line.name], x, y, chart) for line in chart.lines),
+    ]
+    told = f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}"
+    return _svg(parts, told, _TOP + _PLOT + _BOTTOM)
+
+
+def _scale(
+    axis: Axis, values: Sequence[float], begin: float, end: float, *, from_zero: bool = True
+) -> Scale:
+    """Linear axes of amounts begin at 0; logarithmic ones have none."""
+    if axis.logarithmic:
+        above = [value for value in values if value > 0] or [1.0]
+        room = 1.15 if from_zero else 1.0
+        return Scale(min(above) / room, max(above) * room, begin, end, logarithmic=True)
+    if from_zero:
+        return Scale(min(0.0, *values), rounded_up(max(values)), begin, end)
+    return Scale(min(values), max(values), begin, end)
+
+
+def _frame(
+    x: Scale, y: Scale, x_axis: Axis, y_axis: Axis, x_ticks: Sequence[float]
+) -> Iterator[str]:
+    """Grid, ticks and labels; the label of the upright axis lies on top of it, to be read."""
+    floor = _TOP + _PLOT
+    for tick in y.ticks():
+        at = y(tick)
+        yield element("path", class_="grid", d=path((_LEFT, at), (WIDTH - _RIGHT, at)))
+        yield text(figure(tick), class_="tick", x=_LEFT - 6, y=at + 3.5, text_anchor="end")
+    for tick in x_ticks:
+        at = x(tick)
+        yield element("path", class_="axis", d=path((at, floor), (at, floor + 4)))
+        yield text(figure(tick), class_="tick", x=at, y=floor + 16, text_anchor="middle")
+    yield element("path", class_="axis", d=path((_LEFT, floor), (WIDTH - _RIGHT, floor)))
+    up = f"{with_unit(y_axis)}{', logarithmic' if y_axis.logarithmic else ''}"
+    yield text(up, class_="label", x=2, y=11)
+    across = f"{with_unit(x_axis)}{', logarithmic' if x_axis.logarithmic else ''}"
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    yield text(across, class_="label", x=middle, y=floor + 34, text_anchor="middle")
+
+
+def _bound(line: Line, number: int, x: Scale, y: Scale) -> str:
+    spots = [(x(point.x), y(point.y)) for point in line.points if _fits(point, x, y)]
+    if not spots:
+        return ""
+    return element(
+        "path",
+        title(f"lower bound, {line.name}"),
+        class_="bound",
+        d=path(*spots),
+        stroke_dasharray=_bound_dash(number),
+    )
+
+
+def _fits(point: Point, x: Scale, y: Scale) -> bool:
+    """Nothing at 0 can be drawn on a logarithmic axis."""
+    return not ((x.logarithmic and point.x <= 0) or (y.logarithmic and point.y <= 0))
+
+
+def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> str:
+    colour, shape, dash = look(number)
+    points = [point for point in line.points if _fits(point, x, y)]
+    parts = [
+        element(
+            "path",
+            class_="line",
+            d=path(*((x(point.x), y(point.y)) for point in points)),
+            stroke_dasharray=dash,
+        )
+        if len(points) > 1
+        else "",
+        *(_whisker(point, x, y) for point in points),
+    ]
+    for point in points:
+        at_least = "at least " if point.at_least else ""
+        told = f"{line.name}, {chart.x.label} {figure(point.x)}: {at_least}{figure(point.y)}"
+        mark = "M0 -8L5 0H1.5V6H-1.5V0H-5Z" if point.at_least else shape
+        move = f"translate({x(point.x):.1f} {y(point.y):.1f})"
+        parts.append(element("path", title(told), class_="mark", d=mark, transform=move))
+    return element("g", *parts, class_=f"series {colour}", data_series=number)
+
+
+def _whisker(point: Point, x: Scale, y: Scale) -> str:
+    if point.low is None or point.high is None or (y.logarithmic and point.low <= 0):
+        return ""
+    at = x(point.x)
+    return element("path", class_="whisker", d=path((at, y(point.low)), (at, y(point.high))))
+
+
+# --- distributions
+
+_ROW = 40.0
+
+
+def spreads(chart: SpreadChart, styles: Styles) -> Html:
+    most = max(spread.most for spread in chart.spreads)
+    least = min(spread.least for spread in chart.spreads)
+    if chart.x.logarithmic:
+        values = [value for value in (least, most) if value > 0]
+        x = _scale(chart.x, values, 10, WIDTH - 14)
+    else:
+        x = Scale(min(0.0, least), rounded_up(most), 10, WIDTH - 14)
+    floor = _ROW * len(chart.spreads) + 6
+    parts = []
+    for tick in x.ticks():
+        at = x(tick)
+        parts.append(element("path", class_="grid", d=path((at, 0), (at, floor))))
+        parts.append(text(figure(tick), class_="tick", x=at, y=floor + 15, text_anchor="middle"))
+    parts.append(element("path", class_="axis", d=path((10, floor), (WIDTH - 14, floor))))
+    across = f"{with_unit(chart.x)}{', logarithmic' if chart.x.logarithmic else ''}"
+    parts.append(text(across, class_="label", x=WIDTH / 2, y=floor + 33, text_anchor="middle"))
+    for row, spread in enumerate(chart.spreads):
+        parts.append(_strip(spread, styles[spread.name], x, _ROW * row, chart.x.unit))
+    return _svg(parts, f"{chart.title}: {with_unit(chart.x)}", floor + 40)
+
+
+def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> str:
+    """Everything as a hairline, the middle half as a bar, the median as a notch, p99 as a post."""
+    colour, _, _ = look(number)
+    y = top + 27
+
+    def at(value: float) -> float:
+        return x(max(value, x.least) if x.logarithmic else value)
+
+    def post(value: float, half: float) -> str:
+        return path((at(value), y - half), (at(value), y + half))
+
+    told = (
+        f"{spread.name}: median {figure(spread.p50)}, 95 % within {figure(spread.p95)}, "
+        f"99 % within {figure(spread.p99)}, at most {figure(spread.most)} {unit}, "
+        f"{spread.count:,} measured"
+    )
+    numbers = f"p50 {figure(spread.p50)} · p99 {figure(spread.p99)} {unit}".rstrip()
+    name = shortened(spread.name, _LONGEST_NAME)
+    return element(
+        "g",
+        title(told),
+        text(name, class_="name", x=10, y=top + 14),
+        text(numbers, class_="tick halo", x=WIDTH - 14, y=top + 14, text_anchor="end"),
+        element("path", class_="hair", d=path((at(spread.least), y), (at(spread.most), y))),
+        element("path", class_="bar", d=path((at(spread.p25), y), (at(spread.p75), y))),
+        element("path", class_="notch", d=post(spread.p50, 7)),
+        element("path", class_="post", d=post(spread.p99, 5)),
+        class_=f"series {colour}",
+        data_series=number,
+    )
+
+
+# --- state over time
+
+_PANEL, _HIGH = 200.0, 96.0
+
+
+def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Html:
+    """A line over its own area, from 0, with its largest and its last value."""
+    colour, _, _ = look(number)
+    top = rounded_up(max(point.y for point in line.points))
+    x = Scale(min(0.0, line.points[0].x), line.points[-1].x, 4, _PANEL - 8)
+    y = Scale(0.0, top, _HIGH - 18, 16)
+    spots = [(x(point.x), y(point.y)) for point in line.points]
+    end = line.points[-1]
+    area = path((spots[0][0], y(0)), *spots, (spots[-1][0], y(0)))
+    unit = f" {y_axis.unit}" if y_axis.unit else ""
+    parts = [
+        element("path", class_="grid", d=path((4, y(top)), (_PANEL - 8, y(top)))),
+        text(f"{figure(top)}{unit}", class_="tick", x=4, y=11),
+        element("path", class_="area", d=f"{area}Z"),
+        element("path", class_="line", d=path(*spots)),
+        element("path", class_="axis", d=path((4, y(0)), (_PANEL - 8, y(0)))),
+        element("circle", class_="mark", cx=spots[-1][0], cy=spots[-1][1], r=3.5),
+        text(figure(x.least), class_="tick", x=4, y=_HIGH - 4),
+        text(
+            f"{figure(end.x)} {x_axis.unit}".rstrip(),
+            class_="tick",
+            x=_PANEL - 8,
+            y=_HIGH - 4,
+            text_anchor="end",
+        ),
+    ]
+    told = (
+        f"{line.name}: {with_unit(y_axis)} against {with_unit(x_axis)}, {line.growth}, "
+        f"{figure(end.y)} at the end"
+    )
+    group = element("g", title(told), *parts, class_=f"series {colour}", data_series=number)
+    return _svg([group], told, _HIGH, width=_PANEL)
+
+
+# --- two prices
+
+
+def front(dots: Sequence[Dot]) -> list[Dot]:
+    """Those whom nobody beats in both, from left to right."""
+    best: list[Dot] = []
+    for dot in sorted(dots, key=lambda dot: (dot.x, dot.y)):
+        if not best or dot.y < best[-1].y:
+            best.append(dot)
+    return best
+
+
+def pareto(chart: ParetoChart, styles: Styles) -> Html:
+    x = _scale(chart.x, [dot.x for dot in chart.dots], _LEFT + 6, WIDTH - _RIGHT - 6)
+    y = _scale(chart.y, [dot.y for dot in chart.dots], _TOP + _PLOT, _TOP)
+    best = front(chart.dots)
+    stairs: list[tuple[float, float]] = [(x(best[0].x), _TOP)]
+    for before, after in zip(best, [*best[1:], None], strict=True):
+        right = WIDTH - _RIGHT if after is None else x(after.x)
+        stairs += [(x(before.x), y(before.y)), (right, y(before.y))]
+    names = {dot.name for dot in best}
+    parts = [
+        *_frame(x, y, chart.x, chart.y, x.ticks()),
+        element(
+            "path", title("nobody is below and left of this line"), class_="front", d=path(*stairs)
+        ),
+        *(_dot(dot, styles[dot.name], x, y, dot.name in names, chart) for dot in chart.dots),
+    ]
+    told = f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}"
+    return _svg(parts, told, _TOP + _PLOT + _BOTTOM)
+
+
+def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: ParetoChart) -> str:
+    colour, shape, _ = look(number)
+    told = f"{dot.name}: {figure(dot.x)} {chart.x.label}, {figure(dot.y)} {chart.y.label}"
+    return element(
+        "g",
+        title(told),
+        element("circle", class_="best", r=9) if is_best else "",
+        element("path", class_="mark", d=shape),
+        class_=f"series {colour}",
+        transform=f"translate({x(dot.x):.1f} {y(dot.y):.1f})",
+        data_series=number,
+    )
+
+
+def _svg(parts: Sequence[str], told: str, height: float, width: float = WIDTH) -> Html:
+    return Html(
+        element(
+            "svg",
+            *parts,
+            class_="figure",
+            viewBox=f"0 0 {width:.0f} {height:.0f}",
+            role="img",
+            aria_label=told,
+        )
+    )

@@ -1,0 +1,316 @@
+"""The page of one audit: a trace, its verdicts, and what its rows say beside them."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from shlex import join
+from typing import Any
+
+from tidings.report import schedule
+from tidings.report.causality import Causality
+from tidings.report.explain import replay_command
+from tidings.report.page import measure
+from tidings.report.page.model import (
+    MOST_PICTURES,
+    Axis,
+    Cell,
+    CostTable,
+    Entry,
+    Fact,
+    Matrix,
+    Page,
+    Picture,
+    SpreadChart,
+    StateChart,
+    StateLine,
+)
+from tidings.report.page.pictures import can_be_drawn, picture_of
+from tidings.report.words import listed, many
+from tidings.spec import Guarantee, Value, Verdict, Violation
+from tidings.trace import Manifest, Run
+
+MOST_ROWS = 250_000
+"""Traces with more are judged, but neither measured nor drawn: that is done in memory."""
+MOST_ROWS_OF_A_WHOLE_RUN = 120
+"""A run that broke nothing is drawn if it has no more."""
+
+
+def page_of_trace(
+    folder: PathLike[str] | str,
+    rows: int,
+    manifests: Mapping[str, Manifest],
+    verdicts: Mapping[str, Sequence[Verdict]],
+    runs: Sequence[Run],
+    how: str = "",
+) -> Page:
+    """A page of what an audit found in the trace at ``folder``.
+
+    ``runs`` is the trace itself, or nothing where it is too long to be read into memory. ``how``
+    is the command that made the page.
+    """
+    trace = _Trace(folder, manifests, verdicts, runs, how)
+    worst = _worst([verdict.value for of_run in verdicts.values() for verdict in of_run])
+    pictures, undrawn = trace.pictures()
+    keys = {picture.key for picture in pictures}
+    counts = f"{many(rows, 'row')} of {many(len(verdicts), 'run')}"
+    too_long = f"The trace has {rows:,} rows; only up to {MOST_ROWS:,} are measured and drawn."
+    return Page(
+        title=f"Audit of {folder}",
+        answer=_answer(verdicts),
+        value=worst,
+        about=f"A trace of {counts} was audited. Every verdict comes from the recorded events "
+        "alone, in the order in which each process recorded them; clocks serve latencies only.",
+        facts=trace.facts(rows),
+        matrix=trace.matrix(keys),
+        cost_table=trace.costs(),
+        latencies=trace.latencies(),
+        states=trace.states(),
+        pictures=pictures,
+        reproduce=trace.reproduce(),
+        left_out=(*undrawn, *([] if runs else [too_long])),
+    )
+
+
+def _worst(values: Sequence[Value]) -> Value:
+    for value in (Value.VIOLATED, Value.UNKNOWN):
+        if value in values:
+            return value
+    return Value.HOLDS
+
+
+def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
+    """One sentence."""
+    of = {
+        value: [
+            guarantee.value
+            for guarantee in Guarantee
+            if any(
+                verdict.guarantee is guarantee and verdict.value is value
+                for of_run in verdicts.values()
+                for verdict in of_run
+            )
+        ]
+        for value in Value
+    }
+    where = "" if len(verdicts) == 1 else f" in {len(verdicts):,} runs"
+    violated, unknown = of[Value.VIOLATED], of[Value.UNKNOWN]
+    if violated:
+        told = f"{listed(violated)} {_was(violated)} violated{where}"
+        rest = f"; {listed(unknown)} cannot be judged" if set(unknown) - set(violated) else ""
+    elif unknown:
+        told, rest = f"{listed(unknown)} cannot be judged{where}", "; nothing was seen violated"
+    else:
+        told, rest = f"all {len(of[Value.HOLDS])} guarantees hold{where}", ""
+    return f"{told[0].upper()}{told[1:]}{rest}."
+
+
+def _was(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+class _Trace:
+    """A trace and its verdicts, told part by part."""
+
+    def __init__(
+        self,
+        folder: PathLike[str] | str,
+        manifests: Mapping[str, Manifest],
+        verdicts: Mapping[str, Sequence[Verdict]],
+        runs: Sequence[Run],
+        how: str,
+    ) -> None:
+        self.folder = str(folder)
+        self.manifests = manifests
+        self.verdicts = verdicts
+        self.runs = runs
+        self.how = how
+        self.is_one = len(verdicts) == 1
+        self.numbers = {run: number for number, run in enumerate(manifests, start=1)}
+
+    def facts(self, rows: int) -> tuple[Fact, ...]:
+        facts = [Fact("trace", self.folder), Fact("rows", f"{rows:,}")]
+        if not self.is_one:
+            return (*facts, Fact("runs", f"{len(self.verdicts):,}"))
+        (manifest,) = self.manifests.values()
+        crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
+        facts += [
+            Fact("run", manifest.run),
+            Fact("protocol", _entry_of(manifest)),
+            Fact("processes", f"{len(manifest.members):,}"),
+            *([Fact("crashed", listed(crashed))] if crashed else []),
+            *([Fact("seed", str(manifest.seed))] if manifest.seed is not None else []),
+            *([Fact("commit", manifest.commit)] if manifest.commit else []),
+        ]
+        return tuple(facts)
+
+    # --- verdicts
+
+    def matrix(self, pictures: set[str]) -> Matrix:
+        by_entry: dict[str, list[str]] = {}
+        for run, manifest in self.manifests.items():
+            by_entry.setdefault(_entry_of(manifest), []).append(run)
+        entries = [
+            Entry(
+                name=name,
+                flawed=name.startswith("flawed/"),
+                note="" if self.is_one else many(len(runs), "run"),
+                cells={guarantee: self._cell(guarantee, runs, pictures) for guarantee in Guarantee},
+            )
+            for name, runs in by_entry.items()
+        ]
+        return Matrix(entries=tuple(entries), what="protocol", how=self._again())
+
+    def _cell(self, guarantee: Guarantee, runs: Sequence[str], pictures: set[str]) -> Cell:
+        of_runs = {
+            run: verdict
+            for run in runs
+            for verdict in self.verdicts[run]
+            if verdict.guarantee is guarantee
+        }
+        values = [verdict.value for verdict in of_runs.values()]
+        keys = [self._key(run, guarantee) for run in of_runs]
+        return Cell(
+            value=_worst(values),
+            runs=len(values),
+            violated=values.count(Value.VIOLATED),
+            unknown=values.count(Value.UNKNOWN),
+            note=_note(list(of_runs.values())),
+            picture=next((key for key in keys if key in pictures), None),
+        )
+
+    # --- prices
+
+    def costs(self) -> CostTable | None:
+        rows, broadcasts = measure.costs(self.runs)
+        if not rows:
+            return None
+        note = "Every packet counts where it is sent, whether it arrives or not."
+        title = "What was sent for one broadcast"
+        return CostTable(
+            title=title, rows=tuple(rows), broadcasts=broadcasts, note=note, how=self._again()
+        )
+
+    def latencies(self) -> tuple[SpreadChart, ...]:
+        """Of one run at each process; of many, for each protocol."""
+        waits: dict[str, list[float]] = {}
+        for run in self.runs:
+            for process, of_process in measure.latencies_ms(run).items():
+                name = f"at {process}" if self.is_one else _entry_of(run.manifest)
+                waits.setdefault(name, []).extend(of_process)
+        if not waits:
+            return ()
+        clocks = {manifest.clock for manifest in self.manifests.values()}
+        note = "From the broadcast of a message to its delivery."
+        if clocks != {"simulated"}:
+            note += " The clocks of two machines may differ by as much as these times."
+        chart = SpreadChart(
+            title="Time to delivery",
+            x=Axis("time from broadcast to delivery", "ms"),
+            spreads=tuple(measure.spread(name, of_name) for name, of_name in waits.items()),
+            note=note,
+            how=self._again(),
+        )
+        return (chart,)
+
+    def states(self) -> tuple[StateChart, ...]:
+        if len(self.runs) != 1:
+            return ()
+        lines = measure.kept_bytes(self.runs[0])
+        if max(map(len, lines.values()), default=0) < 2:
+            return ()
+        chart = StateChart(
+            title="What each process keeps",
+            x=Axis("time since the start of the run", "ms"),
+            y=Axis("kept by the process", "bytes"),
+            lines=tuple(
+                StateLine(name, tuple(points), measure.growth_of(points))
+                for name, points in lines.items()
+            ),
+            how=self._again(),
+        )
+        return (chart,)
+
+    # --- pictures
+
+    def pictures(self) -> tuple[tuple[Picture, ...], list[str]]:
+        """Of the first violation of each guarantee in each run, or of a small run that is well."""
+        drawn: list[Picture] = []
+        undrawn: list[str] = []
+        breaches = 0
+        for run in self.runs:
+            shown = [
+                verdict.violations[0]
+                for verdict in self.verdicts[run.manifest.run]
+                if verdict.violations
+            ]
+            breaches += len(shown)
+            room = MOST_PICTURES - len(drawn)
+            if not room or not (shown or self._is_worth_drawing(run)):
+                continue
+            causality = Causality(run)
+            if not can_be_drawn(causality):
+                undrawn.append(f"Run {run.manifest.run} is not drawn: its group is too large.")
+                continue
+            drawn += [self._picture(causality, violation) for violation in shown[:room]]
+            if not shown:
+                key = self._key(run.manifest.run)
+                drawn.append(picture_of(causality, key=key, entry=_entry_of(run.manifest)))
+        if breaches > MOST_PICTURES:
+            undrawn.append(f"Only {MOST_PICTURES} of {breaches:,} violated verdicts are drawn.")
+        if self.is_one and self.runs and not drawn and not undrawn:
+            most = MOST_ROWS_OF_A_WHOLE_RUN
+            undrawn.append(
+                f"The run is not drawn: it violates nothing, and it has more than {most} rows."
+            )
+        return tuple(drawn), undrawn
+
+    def _is_worth_drawing(self, run: Run) -> bool:
+        return self.is_one and sum(1 for _ in run.rows) <= MOST_ROWS_OF_A_WHOLE_RUN
+
+    def _key(self, run: str, *guarantee: str) -> str:
+        """The number of the run and not its name, which may be anything."""
+        return "-".join(["run", str(self.numbers[run]), *(" ".join(guarantee).split())])
+
+    def _picture(self, causality: Causality, violation: Violation) -> Picture:
+        manifest = causality.run.manifest
+        replay = ""
+        if schedule.can_be_replayed(manifest):
+            named = None if self.is_one else manifest.run
+            is_long = schedule.is_long(manifest)
+            replay = replay_command(violation, self.folder, named, is_long=is_long)
+        key = self._key(manifest.run, violation.guarantee)
+        return picture_of(causality, violation, key=key, entry=_entry_of(manifest), replay=replay)
+
+    # --- once more
+
+    def reproduce(self) -> tuple[Fact, ...]:
+        audit = Fact("the verdicts", self._again())
+        return (Fact("this page", self.how), audit) if self.how else (audit,)
+
+    def _again(self) -> str:
+        return join(["tidings", "audit", self.folder])
+
+
+def _entry_of(manifest: Manifest) -> str:
+    """A protocol with its options, as on the command line."""
+    words = [f"{name}={_option(value)}" for name, value in manifest.options.items()]
+    return " ".join([manifest.protocol or "unknown protocol", *words])
+
+
+def _option(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _note(verdicts: Sequence[Verdict]) -> str:
+    """What was counted, over all runs."""
+    guarantee = verdicts[0].guarantee
+    liveness = guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
+    judged = many(sum(one.judged for one in verdicts), "broadcast" if liveness else "delivery")
+    violated = sum(one.violated for one in verdicts)
+    not_owed = sum(one.not_owed for one in verdicts)
+    reasons = list(dict.fromkeys(one.reason for one in verdicts if one.reason))
+    parts = [
+        f"{many(violated, 'violation')} in {judged}" if violated else judged,
+        *([f"{not_owed:,} not owed"] if not_owed else []),
+        *reasons[:1],
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,329 @@
+"""What a page shows: plain data, filled by whoever has the numbers.
+
+Every part may be missing; a section without data is left out. Words are plain text, never markup,
+except the drawing of a ``Picture``, which ``pictures`` makes. The ``how`` of a figure is the
+command that makes its numbers again.
+
+A name (of an algorithm, mostly) has the same colour, shape and dash wherever it appears.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from tidings.spec import Guarantee, Value
+
+# --- the verdicts
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One guarantee of one entry, over all its runs."""
+
+    value: Value
+    runs: int
+    violated: int = 0
+    """In how many runs it was violated."""
+    unknown: int = 0
+    """In how many it could not be judged."""
+    low: float | None = None
+    """The exact interval of the share of runs that violate it, from 0 to 1: None where the runs
+    are no sample, as in a single trace. Without any violation only ``high`` is shown."""
+    high: float | None = None
+    note: str = ""
+    """What else there is to say: what was judged, why it is unknown."""
+    picture: str | None = None
+    """The key of the picture that shows a counterexample."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the matrix: an algorithm with its options, or a run."""
+
+    name: str
+    cells: dict[Guarantee, Cell]
+    flawed: bool = False
+    """Whether it is meant to fail."""
+    note: str = ""
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    entries: tuple[Entry, ...]
+    confidence: float = 0.95
+    """Of the intervals in its cells."""
+    what: str = "algorithm"
+    """What an entry is."""
+    note: str = ""
+    how: str = ""
+
+
+# --- figures
+
+
+class Axis(msgspec.Struct, frozen=True):
+    label: str
+    unit: str = ""
+    logarithmic: bool = False
+
+
+class Point(msgspec.Struct, frozen=True):
+    x: float
+    y: float
+    low: float | None = None
+    """The confidence interval of ``y``, if it has one."""
+    high: float | None = None
+    at_least: bool = False
+    """Whether the run was cut, and there would have been more."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    name: str
+    points: tuple[Point, ...]
+
+
+class LineChart(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines over a number, with what nobody can go below as ``bounds``."""
+
+    title: str
+    x: Axis
+    y: Axis
+    lines: tuple[Line, ...]
+    bounds: tuple[Line, ...] = ()
+    note: str = ""
+    how: str = ""
+
+
+class CostRow(msgspec.Struct, frozen=True):
+    """Packets of one kind, per broadcast."""
+
+    kind: str
+    packets: float
+    bytes: float
+
+
+class CostTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What was sent for one broadcast, where there is only one size of group."""
+
+    title: str
+    rows: tuple[CostRow, ...]
+    broadcasts: int
+    note: str = ""
+    how: str = ""
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A distribution, by some of its quantiles."""
+
+    name: str
+    count: int
+    least: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    p99: float
+    most: float
+
+
+class SpreadChart(msgspec.Struct, frozen=True, kw_only=True):
+    """Distributions under each other, on one axis."""
+
+    title: str
+    x: Axis
+    spreads: tuple[Spread, ...]
+    note: str = ""
+    how: str = ""
+
+
+class Growth(StrEnum):
+    BOUNDED = "bounded"
+    GROWING = "growing"
+    UNCLEAR = "too short to tell"
+
+
+class StateLine(msgspec.Struct, frozen=True):
+    name: str
+    points: tuple[Point, ...]
+    growth: Growth
+
+
+class StateChart(msgspec.Struct, frozen=True, kw_only=True):
+    """One small panel per line, each with a scale of its own, from 0: their shapes are compared."""
+
+    title: str
+    x: Axis
+    y: Axis
+    lines: tuple[StateLine, ...]
+    note: str = ""
+    how: str = ""
+
+
+class Dot(msgspec.Struct, frozen=True):
+    name: str
+    x: float
+    y: float
+
+
+class ParetoChart(msgspec.Struct, frozen=True, kw_only=True):
+    """Two prices, less of both being better; who is best for some weighing of them is marked."""
+
+    title: str
+    x: Axis
+    y: Axis
+    dots: tuple[Dot, ...]
+    note: str = ""
+    how: str = ""
+
+
+# --- runs
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A column of a picture: one step of its story."""
+
+    x: float
+    where: str
+    words: str
+    is_violation: bool = False
+
+
+class Happening(msgspec.Struct, frozen=True, array_like=True):
+    """An event of a picture, and its past: of each process, the last index that came before."""
+
+    process: int
+    index: int
+    moment: int
+    past: tuple[int, ...]
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """A message of a picture, and the number of the happening that is its broadcast."""
+
+    name: str
+    text: str
+    broadcast: int
+
+
+class Symbol(msgspec.Struct, frozen=True):
+    """A sign of a picture and what it means; the sign is markup, as the picture itself is."""
+
+    svg: str
+    meaning: str
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as a space-time diagram that can be stepped through; made by ``pictures``."""
+
+    key: str
+    """Unique on the page; letters, digits and hyphens."""
+    title: str
+    entry: str
+    """Whose run it is, as in the matrix."""
+    facts: str
+    """What the run was: its name, its seed, counts."""
+    svg: str
+    """Markup, made by ``report.diagram`` and by nobody else."""
+    symbols: tuple[Symbol, ...]
+    processes: tuple[str, ...]
+    moments: tuple[Moment, ...]
+    happenings: tuple[Happening, ...]
+    messages: tuple[Spoken, ...]
+    is_violation: bool = False
+    summary: str = ""
+    """The one sentence that says what is wrong."""
+    proof: str = ""
+    left_out: str = ""
+    replay: str = ""
+    """The command that plays it again, if there is one."""
+
+
+# --- the page
+
+
+class Fact(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    answer: str
+    """The answer in one sentence."""
+    value: Value
+    """The answer in one word."""
+    about: str = ""
+    """What this is: what was run and judged, and how."""
+    facts: tuple[Fact, ...] = ()
+    matrix: Matrix | None = None
+    costs: tuple[LineChart, ...] = ()
+    cost_table: CostTable | None = None
+    latencies: tuple[SpreadChart, ...] = ()
+    states: tuple[StateChart, ...] = ()
+    pareto: tuple[ParetoChart, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    reproduce: tuple[Fact, ...] = ()
+    """How to have all of it again: what, and the command."""
+    left_out: tuple[str, ...] = ()
+    """What the page does not show, in sentences."""
+
+
+# --- how much of it
+
+MOST_ENTRIES = 64
+"""Rows of the matrix."""
+MOST_LINES = 24
+"""Lines, distributions, panels or dots of one figure."""
+MOST_POINTS = 200
+"""Of one line."""
+MOST_FIGURES = 8
+"""Of one section."""
+MOST_PICTURES = 12
+MOST_EVENTS = 200
+"""Of one picture."""
+MOST_LANES = 24
+"""Larger groups are not drawn."""
+
+
+def within_limits(page: Page) -> Page:
+    """The page as it can be shown, and in ``left_out`` what cannot."""
+    told = list(page.left_out)
+
+    def first(parts: Sequence[object], most: int, what: str) -> int:
+        if len(parts) > most:
+            told.append(f"Only the first {most} of {len(parts):,} {what} are shown.")
+        return most
+
+    changes: dict[str, object] = {}
+    if page.matrix is not None:
+        entries = page.matrix.entries
+        kept = entries[: first(entries, MOST_ENTRIES, "rows of the matrix")]
+        changes["matrix"] = msgspec.structs.replace(page.matrix, entries=kept)
+    for section, parts in _PARTS.items():
+        charts = getattr(page, section)
+        charts = charts[: first(charts, MOST_FIGURES, f"figures of {section}")]
+        changes[section] = tuple(
+            msgspec.structs.replace(
+                chart,
+                **{
+                    parts: tuple(
+                        map(_thinned, shown[: first(shown, MOST_LINES, f"in “{chart.title}”")])
+                    )
+                },
+            )
+            for chart in charts
+            for shown in [getattr(chart, parts)]
+        )
+    changes["pictures"] = page.pictures[: first(page.pictures, MOST_PICTURES, "pictures")]
+    return msgspec.structs.replace(page, **changes, left_out=tuple(told))
+
+
+_PARTS = {"costs": "lines", "latencies": "spreads", "states": "lines", "pareto": "dots"}
+
+
+def _thinned(part: object) -> object:
+    """A line with no more points than can be told apart; its ends stay."""
+    points = getattr(part, "points", ())
+    if not isinstance(part, Line | StateLine) or len(points) <= MOST_POINTS:
+        return part
+    last = len(points) - 1
+    kept = [points[round(number * last / (MOST_POINTS - 1))] for number in range(MOST_POINTS)]
+    return msgspec.structs.replace(part, points=tuple(kept))

@@ -1,0 +1,542 @@
+"""The page as one HTML file: everything in it, nothing fetched, no markup that a user wrote.
+
+The content security policy allows the one style and the one script that are written here, by
+their hashes, and nothing else: no network, no frames, no forms.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+
+import msgspec
+
+from tidings.report.diagram.style import stylesheet
+from tidings.report.diagram.svg import element
+from tidings.report.page import figures
+from tidings.report.page.figures import Styles, with_unit
+from tidings.report.page.html import Html, data, fingerprint, joined, tag
+from tidings.report.page.model import (
+    Cell,
+    CostTable,
+    Entry,
+    Fact,
+    Growth,
+    LineChart,
+    Matrix,
+    Page,
+    ParetoChart,
+    Picture,
+    Point,
+    SpreadChart,
+    StateChart,
+    within_limits,
+)
+from tidings.report.page.numbers import figure, percent
+from tidings.report.words import listed, many
+from tidings.spec import Guarantee, Value
+
+MARKS = {Value.HOLDS: "✓", Value.VIOLATED: "✗", Value.UNKNOWN: "?"}
+HINT = "Rest on an event, or choose a message, to see what came before it and after it."
+_GROWTH = {Growth.BOUNDED: "→", Growth.GROWING: "↗", Growth.UNCLEAR: "?"}
+
+
+def render(page: Page) -> str:
+    """The page as the text of an HTML file. What is beyond the limits is left out, and told."""
+    page = within_limits(page)
+    sections = [section for section in _sections(page) if section[2]]
+    style = f"{_asset('page.css')}\n{stylesheet()}"
+    script = _asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src {fingerprint(style)}; script-src {fingerprint(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content="tidings report"),
+        tag("title", page.title),
+        tag("style", Html(style)),
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to the verdicts", href="#main", class_="skip"),
+        _header(page, [(key, title) for key, title, _ in sections]),
+        tag("main", *(_section(*section) for section in sections), id="main", tabindex="-1"),
+        tag(
+            "footer",
+            tag("p", "Written by tidings report. Everything on this page is in this file."),
+        ),
+        tag("script", Html(script)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _asset(name: str) -> str:
+    return (files("tidings.report.page") / "assets" / name).read_text(encoding="utf-8").strip()
+
+
+Section = tuple[str, str, Sequence[Html]]
+
+
+def _sections(page: Page) -> Iterator[Section]:
+    """Their ids, titles and contents, in the order in which they are read."""
+    styles = _styles(page)
+    yield "verdicts", "Verdicts", [_matrix(page.matrix)] if page.matrix else []
+    costs = [_lines(chart, styles) for chart in page.costs]
+    table = [_cost_table(page.cost_table)] if page.cost_table else []
+    yield "cost", "Cost", [*_grid(costs, _legend(page.costs, styles)), *table]
+    yield "latency", "Latency", _grid([_spreads(chart, styles) for chart in page.latencies])
+    yield "state", "State over time", [_states(chart, styles) for chart in page.states]
+    dots = [(dot.name for dot in chart.dots) for chart in page.pareto]
+    legend = _keys([name for names in dots for name in names], styles)
+    yield (
+        "pareto",
+        "Bytes against delays",
+        _grid([_pareto(one, styles) for one in page.pareto], legend),
+    )
+    yield "runs", "Runs", [_picture(picture) for picture in page.pictures]
+    yield "again", "Reproduce", [_reproduce(page.reproduce)] if page.reproduce else []
+    left_out = tag("ul", *(tag("li", line) for line in page.left_out))
+    yield "left-out", "What is left out", [left_out] if page.left_out else []
+
+
+def _section(key: str, title: str, contents: Sequence[Html]) -> Html:
+    heading = tag("h2", title, id=f"{key}-title")
+    return tag("section", heading, *contents, id=key, aria_labelledby=f"{key}-title")
+
+
+def _styles(page: Page) -> dict[str, int]:
+    """A number for every name, the same all over the page."""
+    names = [entry.name for entry in page.matrix.entries] if page.matrix else []
+    names += [line.name for chart in page.costs for line in chart.lines]
+    names += [spread.name for chart in page.latencies for spread in chart.spreads]
+    names += [line.name for chart in page.states for line in chart.lines]
+    names += [dot.name for chart in page.pareto for dot in chart.dots]
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+
+# --- the top
+
+
+def _header(page: Page, sections: Sequence[tuple[str, str]]) -> Html:
+    mark = tag("span", MARKS[page.value], class_="mark", aria_hidden="true")
+    links = [tag("a", title, href=f"#{key}") for key, title in sections]
+    return tag(
+        "header",
+        tag("p", "Tidings", class_="brand"),
+        tag("h1", page.title),
+        tag("p", mark, tag("span", page.answer), class_=f"answer {page.value}"),
+        tag("p", page.about, class_="about") if page.about else None,
+        _facts(page.facts) if page.facts else None,
+        tag("nav", *links, aria_label="Sections") if len(links) > 1 else None,
+    )
+
+
+def _facts(facts: Sequence[Fact]) -> Html:
+    pairs = [tag("div", tag("dt", fact.name), tag("dd", fact.value)) for fact in facts]
+    return tag("dl", *pairs, class_="facts")
+
+
+# --- the matrix
+
+
+def _matrix(matrix: Matrix) -> Html:
+    guarantees = [one for one in Guarantee if any(one in entry.cells for entry in matrix.entries)]
+    head = tag(
+        "tr",
+        tag("th", matrix.what, scope="col", role="columnheader"),
+        *(tag("th", one.value, scope="col", role="columnheader") for one in guarantees),
+        role="row",
+    )
+    rows = [_entry(entry, guarantees) for entry in matrix.entries]
+    table = tag(
+        "table",
+        tag("thead", head, role="rowgroup"),
+        tag("tbody", *rows, role="rowgroup"),
+        class_="matrix",
+        role="table",
+        aria_label="Verdicts",
+    )
+    has_bounds = any(cell.high is not None for row in matrix.entries for cell in row.cells.values())
+    exact = (
+        f"Shares of runs with exact {percent(matrix.confidence)} confidence intervals; “≤” is what "
+    )
+    bounds = f"{exact}no violation in so many runs still allows."
+    notes = [*([bounds] if has_bounds else []), *([matrix.note] if matrix.note else [])]
+    return joined(table, _note(" ".join(notes)), _how(matrix.how))
+
+
+def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Html:
+    flawed = tag("span", "flawed on purpose", class_="tag") if entry.flawed else None
+    note = tag("span", entry.note, class_="small") if entry.note else None
+    name = tag("span", entry.name, class_="name")
+    return tag(
+        "tr",
+        tag("th", name, flawed, note, scope="row", role="rowheader"),
+        *(_cell(entry.cells.get(one), one) for one in guarantees),
+        role="row",
+        class_="flawed" if entry.flawed else None,
+    )
+
+
+def _cell(cell: Cell | None, guarantee: Guarantee) -> Html:
+    if cell is None:
+        return tag("td", "–", role="cell", data_label=guarantee.value, class_="none")
+    mark = tag("span", MARKS[cell.value], class_="mark", aria_hidden="true")
+    word = tag("span", mark, " ", cell.value.value, class_="word")
+    if cell.picture is not None:
+        word = tag("a", word, tag("span", " see it", class_="see"), href=f"#{cell.picture}")
+    small = [tag("span", line, class_="small") for line in _counts(cell)]
+    return tag("td", word, *small, role="cell", data_label=guarantee.value, class_=cell.value)
+
+
+def _counts(cell: Cell) -> Iterator[str]:
+    """How many runs, and what that proves."""
+    if cell.violated and cell.runs > 1:
+        yield f"{cell.violated:,} of {cell.runs:,} runs"
+        if cell.low is not None and cell.high is not None:
+            yield f"{percent(cell.low)} to {percent(cell.high)}"
+    elif cell.runs > 1:
+        yield f"0 of {cell.runs:,} runs"
+        if cell.high is not None:
+            yield f"≤ {percent(cell.high)}"
+    if cell.unknown and cell.runs > 1:
+        yield f"{cell.unknown:,} unknown"
+    if cell.note:
+        yield cell.note
+
+
+# --- figures
+
+
+def _grid(shown: Sequence[Html], legend: Html | None = None) -> list[Html]:
+    if not shown:
+        return []
+    return [tag("div", *shown, class_="grid"), *([legend] if legend else [])]
+
+
+def _legend(charts: Sequence[LineChart], styles: Styles) -> Html | None:
+    names = [line.name for chart in charts for line in chart.lines]
+    bounds = dict.fromkeys(line.name for chart in charts for line in chart.bounds)
+    keys = [
+        tag("li", tag("span", figures.bound_key(number), f"lower bound, {name}", class_="entry"))
+        for number, name in enumerate(bounds)
+    ]
+    return _keys(names, styles, keys)
+
+
+def _keys(names: Sequence[str], styles: Styles, more: Sequence[Html] = ()) -> Html:
+    """Each name a button: resting on it brings its lines to the front, everywhere."""
+    keys = [
+        tag(
+            "li",
+            tag(
+                "button",
+                figures.key(styles[name]),
+                tag("span", name),
+                type="button",
+                class_="entry",
+                data_series=styles[name],
+                aria_pressed="false",
+            ),
+        )
+        for name in dict.fromkeys(names)
+    ]
+    return tag("ul", *keys, *more, class_="legend-keys")
+
+
+def _figure(title: str, drawing: Html, *below: Html | None) -> Html:
+    return tag("figure", tag("figcaption", title), drawing, *below)
+
+
+def _lines(chart: LineChart, styles: Styles) -> Html:
+    xs = sorted({point.x for line in chart.lines for point in line.points})
+    head = [chart.x.label, *(figure(x) for x in xs)]
+    named = [(line.name, line) for line in chart.lines]
+    named += [(f"lower bound, {line.name}", line) for line in chart.bounds]
+    rows = []
+    for name, line in named:
+        at = {point.x: _value(point) for point in line.points}
+        rows.append([name, *(at.get(x, "–") for x in xs)])
+    table = _numbers(with_unit(chart.y), head, rows)
+    note = _note(" ".join([*([chart.note] if chart.note else []), *_coinciding(chart)]))
+    return _figure(chart.title, figures.lines(chart, styles), note, table, _how(chart.how))
+
+
+def _coinciding(chart: LineChart) -> Iterator[str]:
+    """Which lines lie on each other, so that nobody looks for them in vain."""
+    same: dict[tuple[Point, ...], list[str]] = {}
+    for line in chart.lines:
+        same.setdefault(line.points, []).append(line.name)
+    for names in same.values():
+        if len(names) > 1:
+            yield f"{listed(names)} coincide."
+
+
+def _value(point: Point) -> str:
+    at_least = "≥ " if point.at_least else ""
+    known = point.low is not None and point.high is not None
+    interval = f" ({figure(point.low or 0)} to {figure(point.high or 0)})" if known else ""
+    return f"{at_least}{figure(point.y)}{interval}"
+
+
+def _cost_table(table: CostTable) -> Html:
+    packets = sum(row.packets for row in table.rows)
+    size = sum(row.bytes for row in table.rows)
+    rows = [[row.kind, figure(row.packets), figure(row.bytes)] for row in table.rows]
+    rows.append(["altogether", figure(packets), figure(size)])
+    head = ["packets of kind", "packets per broadcast", "bytes per broadcast"]
+    of = f"{table.title}, on average of {many(table.broadcasts, 'broadcast')}"
+    shown = tag("div", _table(head, rows, has_total=True), class_="scroll", tabindex="0")
+    return tag("figure", tag("figcaption", of), shown, _note(table.note), _how(table.how))
+
+
+def _spreads(chart: SpreadChart, styles: Styles) -> Html:
+    head = ["", "measured", "least", "p25", "p50", "p75", "p95", "p99", "most"]
+    rows = [
+        [one.name, f"{one.count:,}"]
+        + [
+            figure(value)
+            for value in (one.least, one.p25, one.p50, one.p75, one.p95, one.p99, one.most)
+        ]
+        for one in chart.spreads
+    ]
+    reading = "Hairline: least to most. Bar: the middle half. Tall notch: median. Short post: p99."
+    note = _note(f"{chart.note} {reading}".strip())
+    table = _numbers(with_unit(chart.x), head, rows)
+    return _figure(chart.title, figures.spreads(chart, styles), note, table, _how(chart.how))
+
+
+def _states(chart: StateChart, styles: Styles) -> Html:
+    panels = [
+        tag(
+            "div",
+            tag("p", line.name, class_="panel-name"),
+            tag(
+                "p",
+                _GROWTH[line.growth],
+                " ",
+                line.growth.value,
+                class_=f"growth {line.growth.name.lower()}",
+            ),
+            figures.panel(line, styles[line.name], chart.x, chart.y),
+            class_="panel",
+        )
+        for line in chart.lines
+        if line.points
+    ]
+    head = ["", "growth", f"at first ({chart.y.unit})", "largest", "at the end"]
+    rows = [
+        [
+            line.name,
+            line.growth.value,
+            figure(line.points[0].y),
+            figure(max(point.y for point in line.points)),
+            figure(line.points[-1].y),
+        ]
+        for line in chart.lines
+        if line.points
+    ]
+    axes = f"{_capital(with_unit(chart.y))}, from 0, against {with_unit(chart.x)}."
+    own = "Each panel has a scale of its own: compare shapes, and read sizes at the upper line."
+    note = _note(f"{axes} {own} {chart.note}".strip())
+    grid = tag("div", *panels, class_="panels")
+    return _figure(
+        chart.title, grid, note, _numbers(with_unit(chart.y), head, rows), _how(chart.how)
+    )
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _pareto(chart: ParetoChart, styles: Styles) -> Html:
+    best = figures.front(chart.dots)
+    names = listed([dot.name for dot in best])
+    told = f"Less of both is better. Nobody beats those with a ring in both: {names}."
+    head = ["", with_unit(chart.x), with_unit(chart.y), "best"]
+    rows = [
+        [dot.name, figure(dot.x), figure(dot.y), "yes" if dot in best else "no"]
+        for dot in chart.dots
+    ]
+    note = _note(f"{told} {chart.note}".strip())
+    table = _numbers(chart.title, head, rows)
+    return _figure(chart.title, figures.pareto(chart, styles), note, table, _how(chart.how))
+
+
+def _numbers(what: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+    """The figure's data, for those who cannot see it, and for those who want to know exactly."""
+    table = tag("div", _table(head, rows), class_="scroll", tabindex="0")
+    return tag("details", tag("summary", "The numbers"), tag("p", what, class_="small"), table)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, has_total: bool = False) -> Html:
+    last = len(rows) - 1
+    return tag(
+        "table",
+        tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))),
+        tag(
+            "tbody",
+            *(
+                tag(
+                    "tr",
+                    tag("th", row[0], scope="row"),
+                    *(tag("td", value) for value in row[1:]),
+                    class_="total" if has_total and number == last else None,
+                )
+                for number, row in enumerate(rows)
+            ),
+        ),
+        class_="numbers",
+    )
+
+
+def _note(words: str) -> Html | None:
+    return tag("p", words, class_="note") if words else None
+
+
+def _how(command: str) -> Html | None:
+    if not command:
+        return None
+    return tag("p", tag("span", "Again: "), tag("code", command), class_="how")
+
+
+# --- runs
+
+
+def _picture(picture: Picture) -> Html:
+    name = f"{picture.key}-title"
+    mark = tag("span", "✗ ", class_="mark", aria_hidden="true") if picture.is_violation else None
+    return tag(
+        "article",
+        tag("h3", mark, picture.title, id=name),
+        tag("p", tag("b", picture.entry), f", {picture.facts}", class_="small"),
+        tag("p", picture.summary, class_="summary") if picture.summary else None,
+        _note(picture.left_out),
+        tag(
+            "div",
+            tag("div", _controls(picture), _stage(picture), _messages(picture), class_="left"),
+            _story(picture),
+            class_="play",
+        ),
+        _proof(picture),
+        data(_told(picture), class_="data"),
+        class_=f"picture{' broken' if picture.is_violation else ''}",
+        id=picture.key,
+        aria_labelledby=name,
+        tabindex="-1",
+    )
+
+
+def _told(picture: Picture) -> bytes:
+    """What the script needs: who is who, when, and what came before what."""
+    return msgspec.json.encode(
+        {
+            "processes": picture.processes,
+            "moments": [moment.x for moment in picture.moments],
+            "events": picture.happenings,
+        }
+    )
+
+
+_ICONS = {
+    "first": "M3 3H5V13H3ZM13 3V13L6 8Z",
+    "back": "M12 3V13L4 8Z",
+    "on": "M4 3V13L12 8Z",
+    "last": "M13 3H11V13H13ZM3 3V13L10 8Z",
+}
+"""Drawn, because not every machine has a font with these signs."""
+
+
+def _controls(picture: Picture) -> Html:
+    words = {
+        "first": "First step",
+        "back": "One step back",
+        "on": "One step on",
+        "last": "Last step",
+    }
+    buttons = [
+        tag("button", _icon(go), type="button", data_go=go, aria_label=told, title=told)
+        for go, told in words.items()
+    ]
+    whole = tag("button", "Whole run", type="button", data_go="all")
+    count = tag("output", many(len(picture.moments), "step"), class_="count")
+    keys = tag("span", "or use the arrow keys", class_="small keys")
+    return tag(
+        "div", *buttons, whole, count, keys, class_="controls", role="group", aria_label="Steps"
+    )
+
+
+def _icon(name: str) -> Html:
+    drawn = element("path", d=_ICONS[name])
+    return Html(element("svg", drawn, class_="icon", viewBox="0 0 16 16", aria_hidden="true"))
+
+
+def _stage(picture: Picture) -> Html:
+    words = f"{picture.title}. Arrow keys step through the run, Escape shows all of it."
+    stage = tag(
+        "div", Html(picture.svg), class_="stage", tabindex="0", role="group", aria_label=words
+    )
+    legend = [
+        tag("li", Html(symbol.svg), tag("span", symbol.meaning)) for symbol in picture.symbols
+    ]
+    signs = tag("ul", *legend, class_="signs", aria_label="Legend")
+    return joined(stage, signs, tag("p", class_="status", role="status", data_hint=HINT))
+
+
+def _messages(picture: Picture) -> Html | None:
+    if not picture.messages:
+        return None
+    chips = [
+        tag(
+            "button",
+            tag("b", spoken.name),
+            f" {spoken.text}" if spoken.text else None,
+            type="button",
+            class_="chip",
+            data_event=spoken.broadcast,
+            aria_pressed="false",
+        )
+        for spoken in picture.messages
+    ]
+    label = tag("span", "What came before and after a message: ", class_="small")
+    return tag("div", label, *chips, class_="chips")
+
+
+def _story(picture: Picture) -> Html:
+    steps = [
+        tag(
+            "li",
+            tag("code", moment.where),
+            " ",
+            moment.words,
+            tag("b", " Here it is violated.") if moment.is_violation else None,
+            data_moment=number,
+            class_="wrong-here" if moment.is_violation else None,
+        )
+        for number, moment in enumerate(picture.moments)
+    ]
+    return tag(
+        "div",
+        tag("h4", "What happened"),
+        tag("ol", *steps, class_="story", tabindex="0", aria_label="What happened, step by step"),
+        class_="right",
+    )
+
+
+def _proof(picture: Picture) -> Html | None:
+    proof = (
+        joined(tag("h4", "The proof"), tag("pre", picture.proof, tabindex="0"))
+        if picture.proof
+        else None
+    )
+    replay = tag("p", "Play it again: ", tag("code", picture.replay), class_="how")
+    parts = joined(proof, replay if picture.replay else None)
+    return tag("div", parts, class_="proof") if parts else None
+
+
+def _reproduce(facts: Sequence[Fact]) -> Html:
+    pairs = [tag("div", tag("dt", fact.name), tag("dd", tag("code", fact.value))) for fact in facts]
+    return tag("dl", *pairs, class_="again")

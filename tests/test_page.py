@@ -1,0 +1,502 @@
+"""The page of a report: what must be in it, what must never be, and how much of it."""
+
+import re
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conftest import Tidings
+from example_pages import careless_run, example_page
+from tidings.report.causality import Causality, is_in
+from tidings.report.page import Page, page_of_trace, picture_of, render
+from tidings.report.page import measure as rows_say
+from tidings.report.page.figures import front
+from tidings.report.page.html import Html, data, tag
+from tidings.report.page.model import (
+    MOST_EVENTS,
+    MOST_LINES,
+    MOST_PICTURES,
+    MOST_POINTS,
+    Cell,
+    Dot,
+    Entry,
+    Growth,
+    Line,
+    Matrix,
+    Picture,
+    Point,
+    within_limits,
+)
+from tidings.report.page.numbers import Scale, figure, percent
+from tidings.simulator import Plan, walk
+from tidings.spec import Guarantee, Place, Value, broken, judge
+from tidings.spec.evidence import place
+from tidings.trace import Manifest, Row, Run, collect, write_runs
+
+HOSTILE = '</script><img src=x onerror="alert(1)">&amp;<!--\'"'
+VOID = ("meta", "br", "img")
+
+
+class Document(HTMLParser):
+    """A page, read back: its elements, its texts, and whether everything that opens closes."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(source)
+        self.close()
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, f"{tag} is closed where it is not open"
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(one["id"]) for _, one in self.elements if "id" in one]
+
+
+def plain_page(**parts: object) -> Page:
+    page = Page(title="A page", answer="It holds.", value=Value.HOLDS)
+    return msgspec.structs.replace(page, **parts)
+
+
+def careless_picture(**options: int) -> Picture:
+    run = careless_run()
+    violation = broken(run, Guarantee.CAUSAL_ORDER)
+    assert violation is not None
+    return picture_of(Causality(run), violation, key="careless", entry="flawed/careless", **options)
+
+
+# --- the whole
+
+
+def test_the_page_tells_everything_in_its_order() -> None:
+    page = Document(render(example_page()))
+    sections = [str(one["id"]) for one in page.all("section")]
+    assert sections == ["verdicts", "cost", "latency", "state", "pareto", "runs", "again"]
+    assert example_page().answer in page.text
+    links = [str(one["href"]) for one in page.all("a")]
+    assert {link.removeprefix("#") for link in links} <= set(page.ids)
+
+
+def test_sections_without_data_are_left_out() -> None:
+    page = Document(render(plain_page()))
+    assert page.all("section") == []
+    assert page.all("nav") == []
+    assert "It holds." in page.text
+
+
+def test_ids_are_unique_and_every_drawing_has_a_name() -> None:
+    page = Document(render(example_page()))
+    assert len(page.ids) == len(set(page.ids))
+    for one in page.all("svg"):
+        assert one.get("aria-label") or one.get("aria-hidden") == "true"
+
+
+def test_every_figure_has_its_numbers_and_the_command_that_makes_them() -> None:
+    page = render(example_page())
+    figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
+    assert len(figures) == 5
+    for one in figures:
+        assert "<details>" in one
+        assert 'class="how"' in one
+        assert "<code>tidings " in one
+
+
+def test_axes_have_labels_units_and_say_if_they_are_logarithmic() -> None:
+    text = Document(render(example_page())).text
+    assert "packets per broadcast, logarithmic" in text
+    assert "bytes per broadcast, logarithmic" in text
+    assert "processes, logarithmic" in text
+    assert "time from broadcast to delivery (ms)" in text
+
+
+def test_the_same_model_gives_the_same_page() -> None:
+    assert render(example_page()) == render(example_page())
+
+
+# --- nothing from elsewhere, nothing that was not written here
+
+
+def test_the_page_fetches_nothing_and_its_policy_would_not_let_it() -> None:
+    source = render(example_page())
+    assert set(re.findall(r"https?://[^\"'\s<)]+", source)) == {"http://www.w3.org/2000/svg"}
+    page = Document(source)
+    policy = next(str(one["content"]) for one in page.all("meta") if one.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not [one for _, one in page.elements if "style" in one or "src" in one]
+    assert not [name for _, one in page.elements for name in one if name.startswith("on")]
+
+
+def hostile_run() -> Run:
+    names = (HOSTILE, "p2")
+    common = {"run": HOSTILE, "time_ns": 0, "origin": HOSTILE, "seq": 1, "digest": "0" * 16}
+    rows = [
+        Row(process=HOSTILE, index=0, kind="broadcast", view=0, **common),
+        Row(process="p2", index=0, kind="deliver", **common),
+        Row(process="p2", index=1, kind="deliver", **common),
+    ]
+    manifest = Manifest(schema=1, run=HOSTILE, names=names, views=(names,), protocol=HOSTILE)
+    return collect(manifest, rows)
+
+
+def test_what_users_write_is_shown_and_never_markup() -> None:
+    run = hostile_run()
+    verdicts = {HOSTILE: judge(run)}
+    page = page_of_trace(HOSTILE, 3, {HOSTILE: run.manifest}, verdicts, [run], how=HOSTILE)
+    texts = {"0" * 16: HOSTILE.encode()}
+    violation = broken(run, Guarantee.NO_DUPLICATION)
+    picture = picture_of(
+        Causality(run), violation, key="hostile", entry=HOSTILE, title=HOSTILE, texts=texts
+    )
+    source = render(msgspec.structs.replace(page, pictures=(*page.pictures, picture)))
+    document = Document(source)
+    assert not document.all("img")
+    assert len(document.all("script")) == 1 + 2  # ours, and the data of two pictures
+    assert f"Audit of {HOSTILE}" in document.texts
+    assert "<!--" not in source
+
+
+def test_controls_and_direction_marks_are_spelt_out() -> None:
+    answer = "a\u202eb\x1b[31m"
+    text = Document(render(plain_page(answer=answer))).text
+    assert "a\\u202eb\\x1b[31m" in text
+
+
+@pytest.mark.parametrize("words", [HOSTILE, "<b>", 'a"b', "&lt;"])
+def test_an_element_escapes_whatever_is_not_markup_already(words: str) -> None:
+    document = Document(tag("p", words, tag("i", words), title=words))
+    assert [name for name, _ in document.elements] == ["p", "i"]
+    assert document.texts == [words, words]
+    assert document.all("p") == [{"title": words}]
+
+
+def test_data_for_the_script_cannot_end_its_element() -> None:
+    told = data(msgspec.json.encode({"name": HOSTILE}))
+    assert isinstance(told, Html)
+    inside = told.partition(">")[2].removesuffix("</script>")
+    assert "<" not in inside
+    assert msgspec.json.decode(inside) == {"name": HOSTILE}
+
+
+# --- verdicts
+
+
+def matrix_of(cell: Cell, **entry: object) -> Document:
+    row = Entry(name="an algorithm", cells={Guarantee.VALIDITY: cell}, **entry)
+    return Document(render(plain_page(matrix=Matrix(entries=(row,)))))
+
+
+def test_no_violation_in_so_many_runs_is_stated_as_the_bound_that_it_is() -> None:
+    text = matrix_of(Cell(value=Value.HOLDS, runs=1200, low=0.0, high=0.00307)).text
+    assert "✓ holds" in text
+    assert "0 of 1,200 runs" in text
+    assert "≤ 0.31%" in text
+    assert "exact 95% confidence intervals" in text
+
+
+def test_a_violated_cell_says_how_often_and_leads_to_its_counterexample() -> None:
+    cell = Cell(value=Value.VIOLATED, runs=200, violated=12, low=0.031, high=0.102, picture="x")
+    page = matrix_of(cell, flawed=True)
+    assert "✗ violated" in page.text
+    assert "12 of 200 runs" in page.text
+    assert "3.1% to 10%" in page.text
+    assert "flawed on purpose" in page.text
+    assert {"href": "#x"} in page.all("a")
+
+
+def test_an_unknown_cell_is_neither_and_says_why() -> None:
+    cell = Cell(value=Value.UNKNOWN, runs=3, unknown=2, note="p1 never settled")
+    text = matrix_of(cell).text
+    assert "? unknown" in text
+    assert "2 unknown" in text
+    assert "p1 never settled" in text
+
+
+def test_a_single_run_has_no_interval() -> None:
+    text = matrix_of(Cell(value=Value.HOLDS, runs=1, note="12 broadcasts")).text
+    assert "12 broadcasts" in text
+    assert "confidence" not in text
+    assert "0 of 1" not in text
+
+
+# --- pictures
+
+
+def test_pasts_on_the_page_are_the_pasts_of_the_run() -> None:
+    run = walk(Plan(processes=4, broadcasts=4, crashes=1, mid_broadcast=1.0), seed=3)
+    causality = Causality(run)
+    picture = picture_of(causality, key="k", entry="e")
+    assert picture.happenings
+    for one in picture.happenings:
+        here = Place(picture.processes[one.process], one.index)
+        past = causality.past([here])
+        assert all(
+            past.get(name, -1) == index
+            for name, index in zip(picture.processes, one.past, strict=True)
+        )
+
+
+def test_steps_go_from_left_to_right_and_causes_come_first() -> None:
+    picture = careless_picture()
+    xs = [moment.x for moment in picture.moments]
+    assert xs == sorted(set(xs))
+    at = {(one.process, one.index): one.moment for one in picture.happenings}
+    for one in picture.happenings:
+        for process, last in enumerate(one.past):
+            assert at.get((process, last), -1) <= one.moment
+
+
+def test_the_story_says_who_did_what_and_where_it_went_wrong() -> None:
+    picture = careless_picture()
+    words = [moment.words for moment in picture.moments]
+    assert words[0].startswith("p1 broadcasts p1#1 “who is there?”, and sends")
+    wrong = [moment.words for moment in picture.moments if moment.is_violation]
+    assert wrong == ["p3 delivers p2#1 “I am”."]
+    assert [one.name for one in picture.messages] == ["p1#1", "p2#1"]
+
+
+def test_a_step_tells_which_packets_are_lost_and_why() -> None:
+    run = walk(Plan(processes=3, broadcasts=2, crashes=1, mid_broadcast=1.0), seed=4)
+    words = " ".join(
+        moment.words for moment in picture_of(Causality(run), key="k", entry="e").moments
+    )
+    assert "crashed)" in words
+
+
+def test_a_picture_has_no_more_events_than_it_may_and_says_so() -> None:
+    plan = Plan(protocol="flawed/careless", processes=5, broadcasts=60, delay_ms_max=80.0)
+    run = walk(plan, seed=1)
+    violation = broken(run, Guarantee.CAUSAL_ORDER)
+    assert violation is not None
+    for most in (MOST_EVENTS, 30):
+        causality = Causality(run)
+        picture = picture_of(causality, violation, key="k", entry="e", most_events=most)
+        assert len(picture.happenings) <= most
+        assert picture.left_out
+        shown = {Place(picture.processes[one.process], one.index) for one in picture.happenings}
+        assert set(violation.witness) <= shown
+        assert any(moment.is_violation for moment in picture.moments)
+
+
+# --- a trace
+
+
+def page_of(run: Run) -> Page:
+    verdicts = {run.manifest.run: judge(run)}
+    rows = sum(1 for _ in run.rows)
+    return page_of_trace("runs/7", rows, {run.manifest.run: run.manifest}, verdicts, [run])
+
+
+def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation() -> None:
+    page = page_of(careless_run())
+    assert page.answer == "Causal order was violated."
+    assert page.value is Value.VIOLATED
+    assert page.matrix is not None
+    (entry,) = page.matrix.entries
+    assert entry.flawed
+    assert entry.cells[Guarantee.CAUSAL_ORDER].picture == "run-1-causal-order"
+    assert [picture.key for picture in page.pictures] == ["run-1-causal-order"]
+    assert page.pictures[0].replay == "tidings replay runs/7 --until p3:4"
+    assert page.cost_table is not None
+    sent = [row for row in careless_run().rows if row.kind == "send"]
+    assert sum(row.packets for row in page.cost_table.rows) == len(sent) / 2
+    assert [one.name for one in page.latencies[0].spreads] == ["at p1", "at p2", "at p3"]
+    Document(render(page))
+
+
+def test_a_small_run_that_holds_is_drawn_and_a_long_one_is_not_and_that_is_told() -> None:
+    small = page_of(walk(Plan(processes=3, broadcasts=1), seed=1))
+    assert small.answer == "All 5 guarantees hold."
+    assert [picture.is_violation for picture in small.pictures] == [False]
+    long = page_of(walk(Plan(processes=5, broadcasts=30), seed=1))
+    assert long.pictures == ()
+    assert "not drawn" in Document(render(long)).text
+
+
+def test_a_trace_too_long_to_read_is_judged_and_the_page_says_what_is_missing() -> None:
+    run = careless_run()
+    verdicts = {run.manifest.run: judge(run)}
+    page = page_of_trace("runs/7", 10**7, {run.manifest.run: run.manifest}, verdicts, [])
+    assert page.cost_table is None
+    assert page.pictures == ()
+    text = Document(render(page)).text
+    assert "Causal order was violated." in text
+    assert "10,000,000 rows; only up to 250,000 are measured and drawn" in text
+
+
+def test_a_run_cut_short_is_unknown() -> None:
+    run = careless_run()
+    histories = {name: rows[:1] for name, rows in run.histories.items()}
+    manifest = msgspec.structs.replace(run.manifest, fates={})
+    page = page_of(Run(manifest, histories))
+    assert page.value is Value.UNKNOWN
+    assert "cannot be judged" in page.answer
+
+
+def test_runs_of_many_protocols_are_gathered_by_protocol() -> None:
+    plans = [Plan(protocol=name, processes=3, broadcasts=3) for name in ("two-phase", "frontier")]
+    runs = [walk(plan, seed) for plan in plans for seed in (1, 2)]
+    manifests = {run.manifest.run: run.manifest for run in runs}
+    verdicts = {run.manifest.run: judge(run) for run in runs}
+    page = page_of_trace("runs/many", 100, manifests, verdicts, runs)
+    assert page.answer == "All 5 guarantees hold in 4 runs."
+    assert page.matrix is not None
+    assert [(one.name, one.note) for one in page.matrix.entries] == [
+        ("two-phase", "2 runs"),
+        ("frontier", "2 runs"),
+    ]
+    assert [one.name for one in page.latencies[0].spreads] == ["two-phase", "frontier"]
+
+
+def test_the_command_audits_a_trace_and_writes_its_page(tidings: Tidings) -> None:
+    write_runs(Path("runs/told"), [careless_run()])
+    answer = tidings("report", "runs/told", "--out", "pages/told.html")
+    assert answer.status == 1
+    assert "Causal order was violated." in answer.out
+    page = Document(Path("pages/told.html").read_text(encoding="utf-8"))
+    assert shlex.join(["tidings", "report", "runs/told", "--out", "pages/told.html"]) in page.text
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "line"),
+    [
+        (["nowhere"], 64, "nowhere: no such file or folder"),
+        ([".", "--out", "page.txt"], 64, "--out takes a .html file"),
+        (["."], 65, "no trace here"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    tidings: Tidings, words: list[str], status: int, line: str
+) -> None:
+    answer = tidings("report", *words)
+    assert answer.status == status
+    assert line in answer.err
+    assert not list(Path().glob("*.html"))
+
+
+# --- numbers, and how much of them
+
+
+def test_what_is_beyond_the_limits_is_cut_and_told() -> None:
+    chart = example_page().costs[0]
+    many = tuple(Line(f"line {number}", chart.lines[0].points) for number in range(MOST_LINES + 3))
+    page = plain_page(
+        costs=(msgspec.structs.replace(chart, lines=many),),
+        pictures=tuple(
+            msgspec.structs.replace(careless_picture(), key=f"k{number}")
+            for number in range(MOST_PICTURES + 1)
+        ),
+    )
+    cut = within_limits(page)
+    assert len(cut.costs[0].lines) == MOST_LINES
+    assert len(cut.pictures) == MOST_PICTURES
+    text = Document(render(page)).text
+    assert f"Only the first {MOST_LINES} of {MOST_LINES + 3} in “Packets per broadcast”" in text
+    assert f"Only the first {MOST_PICTURES} of {MOST_PICTURES + 1} pictures" in text
+
+
+def test_a_long_line_is_thinned_and_keeps_its_ends() -> None:
+    points = tuple(Point(number, number) for number in range(10 * MOST_POINTS))
+    chart = msgspec.structs.replace(example_page().costs[0], lines=(Line("long", points),))
+    (line,) = within_limits(plain_page(costs=(chart,))).costs[0].lines
+    assert len(line.points) == MOST_POINTS
+    assert (line.points[0], line.points[-1]) == (points[0], points[-1])
+
+
+@pytest.mark.parametrize(
+    ("heights", "growth"),
+    [
+        (range(10, 50), Growth.GROWING),
+        ([10.0] * 40, Growth.BOUNDED),
+        ([10.0, 14.0] * 20, Growth.BOUNDED),
+        ([*range(10), *[10.0] * 30], Growth.BOUNDED),
+        (range(7), Growth.UNCLEAR),
+    ],
+)
+def test_growth_is_what_goes_on_after_the_start(heights: list[float], growth: Growth) -> None:
+    assert rows_say.growth_of([Point(at, height) for at, height in enumerate(heights)]) is growth
+
+
+def test_histories_grow_and_vectors_do_not() -> None:
+    (states,) = example_page().states
+    growing = {line.name for line in states.lines if line.growth is Growth.GROWING}
+    assert growing == {"history-sets"}
+
+
+def test_quantiles_are_values_that_were_measured() -> None:
+    spread = rows_say.spread("x", [float(number) for number in range(100, 0, -1)])
+    assert (spread.least, spread.p50, spread.p99, spread.most) == (1.0, 51.0, 100.0, 100.0)
+    alone = rows_say.spread("y", [7.0])
+    assert (alone.least, alone.p25, alone.p99, alone.count) == (7.0, 7.0, 7.0, 1)
+
+
+def test_the_front_is_those_whom_nobody_beats_in_both() -> None:
+    dots = [Dot("a", 2, 10), Dot("b", 3, 5), Dot("c", 3, 7), Dot("d", 4, 5), Dot("e", 2, 12)]
+    assert [dot.name for dot in front(dots)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0, "0"), (0.25, "0.25"), (6.2, "6.2"), (380, "380"), (2450, "2,450"), (25200, "25.2k"),
+     (999_700, "1M"), (1_130_000, "1.13M")],
+)  # fmt: skip
+def test_numbers_have_as_many_digits_as_one_reads(value: float, words: str) -> None:
+    assert figure(value) == words
+
+
+@pytest.mark.parametrize(("share", "words"), [(0.0, "0%"), (0.0123, "1.2%"), (1.0, "100%")])
+def test_shares_are_percents(share: float, words: str) -> None:
+    assert percent(share) == words
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (3, 50), (200, 9000), (0.02, 0.9)])
+def test_ticks_lie_on_the_axis_and_are_few(least: float, most: float, logarithmic: bool) -> None:
+    scale = Scale(least, most, 0, 100, logarithmic=logarithmic)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 7
+    assert all(-0.01 <= scale(tick) <= 100.01 for tick in ticks)
+    assert ticks == sorted(ticks)
+
+
+def test_what_is_in_the_past_of_the_picture_is_in_the_past_of_the_run() -> None:
+    run = careless_run()
+    causality = Causality(run)
+    violation = broken(run, Guarantee.CAUSAL_ORDER)
+    assert violation is not None
+    past = causality.past([violation.witness[-1]])
+    picture = careless_picture()
+    end = next(
+        one
+        for one in picture.happenings
+        if (picture.processes[one.process], one.index)
+        == (violation.witness[-1].process, violation.witness[-1].index)
+    )
+    for row in causality.order:
+        number = picture.processes.index(row.process)
+        assert (row.index <= end.past[number]) == is_in(row, past), place(row)
