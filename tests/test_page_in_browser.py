@@ -1,0 +1,254 @@
+"""The page in a real browser: quiet, alone, whole at every width, and alive."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chromium import Chromium, chromium, require_chromium
+from example_pages import example_page
+from test_page import HOSTILE, careless_picture, hostile_run, page_of
+from tidings.report.page import render
+from tidings.report.page.model import Picture
+
+Place = tuple[str, int]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    require_chromium()
+    with chromium(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(render(example_page()), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def picture(browser: Chromium, tmp_path: Path) -> Picture:
+    """A page with one picture, open in the browser."""
+    drawn = careless_picture()
+    page = msgspec.structs.replace(example_page(), pictures=(drawn,), matrix=None)
+    file = tmp_path / "picture.html"
+    file.write_text(render(page), encoding="utf-8")
+    browser.look(1000)
+    browser.open(file)
+    return drawn
+
+
+def assert_quiet(browser: Chromium) -> None:
+    """Nothing in the console, and nothing asked for but the page itself."""
+    assert browser.complaints == []
+    assert len(browser.requests) == 1, browser.requests
+
+
+# --- at every size
+
+
+OUTSIDE = """[...document.querySelectorAll("svg.figure text, h1, h2, h3, p, td, th, li")]
+    .filter((one) => !one.closest(".scroll, .stage, .skip, details, thead"))
+    .filter((one) => {
+        const box = one.getBoundingClientRect();
+        return box.width && (box.left < -1 || box.right > innerWidth + 1);
+    }).map((one) => one.textContent)"""
+FIGURES = """[...document.querySelectorAll("svg.figure")].map((one) => {
+    const box = one.getBoundingClientRect();
+    return [one.getAttribute("aria-label"), box.width, box.height];
+})"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+def test_the_page_fits_any_screen_quietly(
+    browser: Chromium, page: Path, width: int, scheme: str
+) -> None:
+    browser.look(width, scheme=scheme)
+    browser.open(page)
+    assert_quiet(browser)
+    assert browser.ask("document.documentElement.classList.contains('js')")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask(OUTSIDE) == []
+    figures = browser.ask(FIGURES)
+    assert len(figures) == 4 + 9  # costs, latency and Pareto; a panel for each of nine
+    for name, wide, high in figures:
+        assert wide > 150, name
+        assert high > 60, name
+
+
+def test_light_and_dark_are_as_the_reader_wishes_and_paper_is_light(
+    browser: Chromium, page: Path
+) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    seen = []
+    for scheme in ("light", "dark"):
+        browser.look(1000, scheme=scheme)
+        browser.open(page)
+        seen.append(browser.ask(colour))
+    assert seen == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.send("Emulation.setEmulatedMedia", media="print", features=features)
+    assert browser.ask(colour) == "rgb(255, 255, 255)"
+    assert browser.ask("getComputedStyle(document.querySelector('.controls')).display") == "none"
+    browser.send("Emulation.setEmulatedMedia", media="")
+
+
+def test_what_users_wrote_is_only_text(browser: Chromium, tmp_path: Path) -> None:
+    file = tmp_path / "hostile.html"
+    file.write_text(render(page_of(hostile_run())), encoding="utf-8")
+    browser.look(1000)
+    browser.open(file)
+    assert_quiet(browser)
+    assert browser.ask("document.querySelectorAll('img').length") == 0
+    assert HOSTILE in browser.ask("document.querySelector('.picture').textContent")
+    browser.hover(".stage .event[data-index='1']")
+    assert "came before it" in browser.ask("document.querySelector('.status').textContent")
+
+
+def test_a_violated_cell_leads_to_its_counterexample(browser: Chromium, page: Path) -> None:
+    browser.look(1000)
+    browser.open(page)
+    browser.click("td.violated a")
+    key = browser.ask("location.hash.slice(1)")
+    assert key in {picture.key for picture in example_page().pictures}
+    top = browser.ask(f"document.getElementById('{key}').getBoundingClientRect().top")
+    assert 0 <= top < 900
+
+
+# --- light
+
+
+LIT = """Object.fromEntries(["is-self", "is-past", "is-future"].map((name) => [name,
+    [...document.querySelectorAll(`.stage .event.${name}`)]
+        .map((one) => [one.dataset.process, Number(one.dataset.index)])]))"""
+MARKS = """[...document.querySelectorAll(".stage .event")]
+    .map((one) => [one.dataset.process, Number(one.dataset.index)])"""
+
+
+def places(found: list[list[Any]]) -> set[Place]:
+    return {(process, index) for process, index in found}
+
+
+def cones(picture: Picture, marks: set[Place], event: Place) -> dict[str, set[Place]]:
+    """What must be lit, by the model."""
+    number = {name: position for position, name in enumerate(picture.processes)}
+    past = {(picture.processes[one.process], one.index): one.past for one in picture.happenings}
+
+    def is_before(one: Place, other: Place) -> bool:
+        return one != other and one[1] <= past[other][number[one[0]]]
+
+    return {
+        "is-self": {event},
+        "is-past": {one for one in marks if is_before(one, event)},
+        "is-future": {one for one in marks if is_before(event, one)},
+    }
+
+
+def test_resting_on_an_event_lights_its_causal_past_and_future(
+    browser: Chromium, picture: Picture
+) -> None:
+    marks = places(browser.ask(MARKS))
+    for process, index in [("p2", 4), ("p3", 4), ("p1", 0)]:
+        assert (process, index) in marks
+        browser.hover(f".stage .event[data-process={process}][data-index='{index}']")
+        lit = {name: places(found) for name, found in browser.ask(LIT).items()}
+        wanted = cones(picture, marks, (process, index))
+        assert lit == wanted
+    assert wanted["is-future"]
+    told = browser.ask("document.querySelector('.status').textContent")
+    assert "p1 broadcasts p1#1" in told
+    opacity = "getComputedStyle(document.querySelector('.stage .event.is-future')).opacity"
+    assert browser.ask(opacity) == "1"
+    browser.hover("h3")
+    assert browser.ask(LIT) == {"is-self": [], "is-past": [], "is-future": []}
+    assert_quiet(browser)
+
+
+def test_a_message_can_be_chosen_with_the_keyboard(browser: Chromium, picture: Picture) -> None:
+    browser.ask("document.querySelectorAll('.chip')[1].focus()")
+    marks = places(browser.ask(MARKS))
+    lit = {name: places(found) for name, found in browser.ask(LIT).items()}
+    assert lit == cones(picture, marks, ("p2", 5))
+    assert lit["is-past"]
+    assert lit["is-future"]
+    lanes = browser.ask("document.querySelectorAll('.cone.past, .cone.future').length")
+    assert lanes > 2
+
+
+# --- steps
+
+
+def step(browser: Chromium) -> str:
+    return str(browser.ask("document.querySelector('.count').textContent"))
+
+
+def test_buttons_step_through_the_run(browser: Chromium, picture: Picture) -> None:
+    most = len(picture.moments)
+    assert step(browser) == f"{most} steps"
+    browser.click("[data-go=on]")
+    assert step(browser) == f"step 1 of {most}"
+    shown = "[...document.querySelectorAll('.stage .event:not(.later)')].length"
+    assert browser.ask(shown) == 1
+    browser.click("[data-go=on]")
+    assert step(browser) == f"step 2 of {most}"
+    assert browser.ask(shown) == 2
+    told = browser.ask("document.querySelector('.story .now').textContent")
+    assert picture.moments[1].words in told
+    assert browser.ask("document.querySelector('.status').textContent") == told
+    browser.click("[data-go=back]")
+    assert step(browser) == f"step 1 of {most}"
+    browser.click("[data-go=last]")
+    assert browser.ask("document.querySelectorAll('.stage .later').length") == 0
+    assert browser.ask("document.querySelector('[data-go=on]').disabled")
+    browser.click("[data-go=all]")
+    assert step(browser) == f"{most} steps"
+    assert_quiet(browser)
+
+
+def test_arrow_keys_step_too_and_escape_shows_all(browser: Chromium, picture: Picture) -> None:
+    most = len(picture.moments)
+    browser.ask("document.querySelector('.stage').focus()")
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "Escape"):
+        browser.press(key)
+        seen.append(step(browser))
+    numbers = [1, 2, 3, 2, most, 1]
+    assert seen == [*(f"step {number} of {most}" for number in numbers), f"{most} steps"]
+
+
+def test_a_line_of_the_story_is_a_step(browser: Chromium, picture: Picture) -> None:
+    browser.click(".story li.wrong-here")
+    wrong = [moment.is_violation for moment in picture.moments].index(True)
+    assert step(browser) == f"step {wrong + 1} of {len(picture.moments)}"
+    assert browser.ask("document.querySelector('.violation').classList.contains('later')") is False
+    browser.click("[data-go=back]")
+    assert browser.ask("document.querySelector('.violation').classList.contains('later')") is True
+
+
+# --- the rest of the keyboard
+
+
+def test_the_first_tab_offers_to_skip_and_the_focus_is_seen(browser: Chromium, page: Path) -> None:
+    browser.look(1000)
+    browser.open(page)
+    browser.press("Tab")
+    assert browser.ask("document.activeElement.className") == "skip"
+    assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0
+    assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_a_name_in_a_legend_brings_its_lines_to_the_front(browser: Chromium, page: Path) -> None:
+    browser.look(1000)
+    browser.open(page)
+    browser.ask("document.querySelector('button.entry').focus()")
+    faded = """[...document.querySelectorAll("#cost .series")]
+        .filter((one) => !one.classList.contains("front-most")).length"""
+    assert browser.ask("document.documentElement.classList.contains('focused')")
+    assert browser.ask(faded) == 2 * 8
+    browser.ask("document.activeElement.blur()")
+    assert not browser.ask("document.documentElement.classList.contains('focused')")
