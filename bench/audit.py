@@ -35,7 +35,7 @@ from pyspark.sql import functions as F
 
 from rivals import generate
 from tidings import pipeline
-from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import Directory
 from tidings.pipeline.grouped import judge_grouped
 from tidings.pipeline.ingest import fill

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.ingest import fill
 from tidings.pipeline.manifests import manifests_of
 from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidings import pipeline
 from tidings.core import DataError, UsageError
-from tidings.pipeline.arrays.long import plainly
+from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, source_of
 from tidings.pipeline.faults import PROCESS, in_sequence
 from tidings.pipeline.ingest import STORED, placed, runs_table

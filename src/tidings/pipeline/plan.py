@@ -30,14 +30,15 @@ from tidings.pipeline.arrays.campaign import (
 )
 from tidings.pipeline.arrays.long import (
     Outline,
-    Perform,
     Piece,
     Stretch,
     judge_long,
     outlines,
     survey,
 )
+from tidings.pipeline.arrays.perform import Perform
 from tidings.pipeline.arrays.rows import Directory, Source, source_of
+from tidings.pipeline.progress import Progress
 from tidings.trace import Manifest
 
 FEW_LONG_RUNS = 64
@@ -46,6 +47,9 @@ FEW_LONG_RUNS = 64
 
 SURVEYS_A_SLICE = 4
 """Tasks enough to keep all workers busy to the end, and not one for each piece."""
+
+READINGS = 2
+"""How often each slice goes through a long run; one that is not so very long is read but once."""
 
 MOST_OF_A_BATCH = 0.25
 """Runs are not long while they take no more of a batch than this, on average."""
@@ -97,15 +101,27 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def judge_by_arrays(plan: Plan, perform: Perform, most: int | None) -> Judged | None:
-    """What is found on the planned way; None if the runs of a campaign are not whole anywhere."""
+def judge_by_arrays(
+    plan: Plan,
+    perform: Perform,
+    most: int | None,
+    *,
+    progress: Progress | None = None,
+    marks: Path | None = None,
+) -> Judged | None:
+    """What is found on the planned way; None if the runs of a campaign are not whole anywhere.
+
+    In the folder ``marks``, if given, tasks that take long tell how far they are.
+    """
+    progress = progress or Progress()
+    progress.expect(plan.rows)
     match plan.way:
         case "at once":
             return _at_once(plan, perform, most)
         case "batches":
             return _in_batches(plan, perform, most)
         case _:
-            return _in_pieces(plan, perform, most)
+            return _in_pieces(plan, perform, most, progress, marks)
 
 
 def _at_once(plan: Plan, perform: Perform, most: int | None) -> Judged:
@@ -141,7 +157,9 @@ def _shares(plan: Plan) -> list[Share]:
     return shares
 
 
-def _in_pieces(plan: Plan, perform: Perform, most: int | None) -> Judged:
+def _in_pieces(
+    plan: Plan, perform: Perform, most: int | None, progress: Progress, marks: Path | None
+) -> Judged:
     pieces = [
         Piece(number, source.path, group, source.columns)
         for number, source in enumerate(plan.sources)
@@ -155,9 +173,20 @@ def _in_pieces(plan: Plan, perform: Perform, most: int | None) -> Judged:
     if len(runs) > FEW_LONG_RUNS:
         raise NotByArraysError(f"{len(runs)} long runs")
     labels = list(plan.directory.numbers)
-    return Judged.joined(
-        [_one_long_run(outline, labels[run], plan, perform, most) for run, outline in runs.items()]
-    )
+    judged = []
+    for run, outline in runs.items():
+        progress(f"judging run {labels[run]} in pieces")
+        progress.expect(outline.rows)
+        if marks is not None:
+            outline = _marked(outline, plan, progress, marks / str(run))
+        judged.append(_one_long_run(outline, labels[run], plan, perform, most))
+    return Judged.joined(judged)
+
+
+def _marked(outline: Outline, plan: Plan, progress: Progress, marks: Path) -> Outline:
+    """The same run; the tasks that go through its pieces say how far they are."""
+    slices = min(plan.limits.slices, plan.directory.width)
+    return outline._replace(pieces=progress.told(outline.pieces, READINGS * slices, marks))
 
 
 def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[Stretch]]:

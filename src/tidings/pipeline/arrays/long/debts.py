@@ -1,0 +1,160 @@
+"""Validity and Uniform Agreement of a long run: what was owed, and who did not deliver it."""
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tidings.pipeline.arrays.long.found import Found
+from tidings.pipeline.arrays.long.outline import Outline, Piece
+from tidings.pipeline.arrays.long.reading import Names, read_events
+from tidings.pipeline.arrays.long.slice import SliceFindings
+from tidings.pipeline.arrays.perform import Perform
+from tidings.pipeline.arrays.rows import Directory
+
+Array = Any
+
+
+class Debts:
+    """From what each process says that it did not deliver."""
+
+    def __init__(
+        self,
+        outline: Outline,
+        directory: Directory,
+        parts: Sequence[SliceFindings],
+        most: int | None,
+        perform: Perform,
+    ) -> None:
+        self.outline = outline
+        self.known = outline.known
+        self.most = most
+        self.missing = {who: bits for part in parts for who, bits in part.missing.items()}
+        self.owing = {who: bits for part in parts for who, bits in part.owing.items()}
+        self.sent = self._bits(parts[0].sent) if parts[0].sent else None
+        self.validity_counts = self.agreement_counts = (0, 0, 0)
+        self.validity = self.agreement = Found.joined([])
+        if self.known.settled[0]:
+            lost, owed = self._lost(), self._owed()
+            look_up = partial(_look_up, outline=outline, directory=directory)
+            self.validity = self._witnessed(lost, look_up, perform, is_agreement=False)
+            self.agreement = self._witnessed(owed, look_up, perform, is_agreement=True)
+
+    def _bits(self, packed: bytes) -> Array:
+        """A flag for each message."""
+        bits = np.frombuffer(zlib.decompress(packed), np.uint8)
+        return np.unpackbits(bits, count=self.outline.messages).view(bool)
+
+    def _lost(self) -> tuple[Array, Array]:
+        """Messages that their own correct origin did not deliver, and the origin."""
+        found = []
+        due = 0
+        for origin in np.flatnonzero(self.known.correct[0]).tolist():
+            begin = int(self.outline.base[origin])
+            mine = slice(begin, begin + int(self.outline.size[origin]))
+            sent = np.ones(mine.stop - begin, bool) if self.sent is None else self.sent[mine]
+            due += int(sent.sum())
+            lost = begin + np.flatnonzero(self._bits(self.missing[origin])[mine] & sent)
+            found.append((lost, np.full(len(lost), origin)))
+        message, process = _joined(found)
+        self.validity_counts = self._counts(due, len(message))
+        return self._shown(message, process)
+
+    def _owed(self) -> tuple[Array, Array]:
+        """Messages that somebody delivered and a correct addressee did not, and who did not."""
+        nowhere = np.ones(self.outline.messages, bool)
+        for bits in self.missing.values():
+            nowhere &= self._bits(bits)
+        delivered = ~nowhere if self.sent is None else self.sent & ~nowhere
+        found = []
+        for process in np.flatnonzero(self.known.correct[0]).tolist():
+            if self.owing:
+                owing = self._bits(self.owing[process])
+            elif self.known.survivors[0, process]:
+                owing = self._bits(self.missing[process])
+            else:
+                continue
+            owed = np.flatnonzero(owing & delivered)
+            found.append((owed, np.full(len(owed), process)))
+        message, process_ = _joined(found)
+        self.agreement_counts = self._counts(int(delivered.sum()), len(message))
+        return self._shown(message, process_)
+
+    def _counts(self, due: int, violated: int) -> tuple[int, int, int]:
+        """If the list has no majority left, nothing is owed: there is but one list then."""
+        return (0, due, 0) if self.known.forsaken.any() else (due, 0, violated)
+
+    def _shown(self, message: Array, process: Array) -> tuple[Array, Array]:
+        """Those among which the first few are, by the order of broadcasts."""
+        if self.known.forsaken.any():
+            return message[:0], process[:0]
+        if self.most is None or not self.outline.is_rising:
+            return message, process
+        among = np.isin(message, np.unique(message)[: self.most])
+        return message[among], process[among]
+
+    def _witnessed(
+        self,
+        missed: tuple[Array, Array],
+        look_up: Callable[..., Any],
+        perform: Perform,
+        is_agreement: bool,
+    ) -> Found:
+        message, process = missed
+        if not len(message):
+            return Found.joined([])
+        wanted = np.unique(message)
+        pieces = list(
+            zip(self.outline.pieces, self.outline.owners, self.outline.is_alone, strict=True)
+        )
+        heard = perform(partial(look_up, wanted=wanted), pieces)
+        who, index, is_broadcast, about, view = _joined([one for some in heard for one in some], 5)
+        order = np.lexsort((index, who, ~is_broadcast.astype(bool), about))
+        who, index, about, view = who[order], index[order], about[order], view[order]
+        is_delivery = ~is_broadcast.astype(bool)[order]
+        # Of each message the broadcast comes first, then its first delivery at the first process.
+        sent = np.searchsorted(about, message, side="left")
+        is_first = is_delivery.copy()
+        is_first[1:] &= ~is_delivery[:-1] | (about[1:] != about[:-1])
+        firsts = np.flatnonzero(is_first)
+        witness = [(who[sent], index[sent])]
+        if is_agreement:
+            seen = firsts[np.searchsorted(about[firsts], message, side="left")]
+            witness.append((who[seen], index[seen]))
+        names = Names(self.outline).of(message)
+        rank = self.known.rank[view[sent], process]
+        found = Found.of(process, index[sent], *names, witness)
+        told = np.lexsort((rank, index[sent], names[0]))
+        return found.taken(told).first(self.most)
+
+
+def _look_up(
+    item: tuple[Piece, tuple[int, ...], bool],
+    wanted: Array,
+    outline: Outline,
+    directory: Directory,
+) -> list[tuple[Array, ...]]:
+    """Every event of a piece about these messages: process, index, is_broadcast, message, view."""
+    names = Names(outline)
+    found = []
+    columns = {"kind", "origin", "seq", "index", "view"}
+    for process, events in read_events(*item, columns, outline, directory):
+        message, is_named = names.places(events)
+        is_wanted = wanted.take(np.searchsorted(wanted, message), mode="clip") == message
+        if is_named is not None:
+            is_wanted &= is_named
+        places = np.flatnonzero(is_wanted)
+        if len(places):
+            columns_ = (events.index, events.is_broadcast, message, events.view)
+            whose = np.full(len(places), process)
+            found.append((whose, *(column[places].astype(np.int64) for column in columns_)))
+    return found
+
+
+def _joined(parts: Sequence[tuple[Array, ...]], columns: int = 2) -> tuple[Array, ...]:
+    nothing = np.zeros(0, np.int64)
+    return tuple(
+        np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(columns)
+    )

@@ -1,0 +1,136 @@
+"""The second reading of a long run: whether the causes of each message came first.
+
+The history of every origin is gone through, and each reader is asked for the causes; the running
+maximum is carried from piece to piece. What is unusual on the way is noted.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidings.pipeline.arrays.batch import Events
+from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.long.found import Found
+from tidings.pipeline.arrays.long.tables import Tables
+
+Array = Any
+
+
+class Strays(NamedTuple):
+    """Deliveries of one reader, in one piece, of what nobody broadcast."""
+
+    reader: int
+    index: Array
+    origin: Array
+    seq: Array
+    is_named: Array
+    """Whether it has a place in the table all the same."""
+
+
+class Texts(NamedTuple):
+    """Events of one process, in one piece, about messages whose text is in question."""
+
+    process: int
+    is_broadcast: Array
+    message: Array
+    index: Array
+    digest: Array
+
+    def of(self, which: Array) -> tuple[list[int], list[int], list[int]]:
+        columns = (self.message, self.index, self.digest)
+        return tuple(column[which].tolist() for column in columns)
+
+
+class Early(NamedTuple):
+    """Messages of one origin that a reader delivered before one of their causes, and where."""
+
+    reader: int
+    origin: int
+    message: Array
+    at: Array
+
+
+class Order:
+    def __init__(self, mine: Sequence[int], tables: Tables, suspects: Array) -> None:
+        self.tables = tables
+        self.suspects = suspects
+        """Messages whose text is in question, in order."""
+        is_whole = (tables.known.present & ~tables.known.holed)[0]
+        self.readers = [reader for reader in mine if is_whole[reader]]
+        self.largest: dict[tuple[int, int], int] = {}
+        self.judged = 0
+        self.early: list[Early] = []
+        self.strays: list[Strays] = []
+        self.renamed: list[Found] = []
+        self.texts: list[Texts] = []
+
+    def read(self, process: int, events: Events, message: Array, is_named: Array | None) -> None:
+        tables = self.tables
+        sent_at = tables.sent_at
+        if process in tables.delivered:
+            self._note_strays(process, events, message, is_named)
+        if len(self.suspects):
+            self._note_texts(process, events, message, is_named)
+        broadcasts = np.flatnonzero(events.is_broadcast)
+        if sent_at is not None:
+            is_first = sent_at[message[broadcasts]] == events.index[broadcasts]
+            if process in tables.delivered:
+                self._note_renamed(process, events, message, broadcasts[~is_first])
+            broadcasts = broadcasts[is_first]
+        self.ask(process, message, is_named, broadcasts)
+
+    def ask(self, process: int, message: Array, is_named: Array | None, broadcasts: Array) -> None:
+        """Go through some of an origin's history, with every reader of ours."""
+        tables = self.tables
+        if not len(message):
+            return
+        for reader in self.readers:
+            before = self.largest.get((reader, process), NOTHING)
+            so_far = tables.so_far(reader, message, is_named, before)
+            self.largest[reader, process] = int(so_far[-1])
+            at = tables.delivered[reader][message[broadcasts]]
+            asked = so_far[broadcasts - 1]
+            if len(broadcasts) and broadcasts[0] == 0:
+                asked[0] = before
+            is_judged = at != tables.never
+            self.judged += int(is_judged.sum())
+            early = np.flatnonzero(is_judged & (asked >= at))
+            if len(early):
+                found = message[broadcasts[early]]
+                self.early.append(Early(reader, process, found, at[early].astype(np.int64)))
+
+    def _note_strays(
+        self, reader: int, events: Events, message: Array, is_named: Array | None
+    ) -> None:
+        if is_named is None:
+            is_named = np.ones(len(message), bool)
+            if self.tables.sent_at is None:
+                return
+        is_stray = ~is_named
+        if self.tables.sent_at is not None:
+            is_stray |= self.tables.sent_at[message] == NOTHING
+        strays = np.flatnonzero(is_stray & ~events.is_broadcast)
+        if len(strays):
+            columns = (events.index, events.origin, events.seq, is_named)
+            self.strays.append(Strays(reader, *(column[strays] for column in columns)))
+
+    def _note_renamed(self, origin: int, events: Events, message: Array, again: Array) -> None:
+        assert self.tables.sent_at is not None
+        if len(again):
+            first, index = self.tables.sent_at[message[again]], events.index[again]
+            witness = [(origin, first), (origin, index)]
+            self.renamed.append(
+                Found.of(origin, index, events.origin[again], events.seq[again], witness)
+            )
+
+    def _note_texts(
+        self, process: int, events: Events, message: Array, is_named: Array | None
+    ) -> None:
+        place = np.searchsorted(self.suspects, message)
+        is_suspect = self.suspects.take(place, mode="clip") == message
+        if is_named is not None:
+            is_suspect &= is_named
+        if is_suspect.any():
+            columns = (events.is_broadcast, message, events.index, events.digest)
+            self.texts.append(Texts(process, *(column[is_suspect] for column in columns)))

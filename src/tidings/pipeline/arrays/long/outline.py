@@ -1,0 +1,210 @@
+"""A long run as it looks from outside: every piece surveyed by itself, and how they fit together.
+
+A piece is one group of rows of one file. After the surveys it is known who was correct, and which
+sequence numbers each origin used.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.known import ABSENT, Endings, Known, Lives
+from tidings.pipeline.arrays.rows import (
+    BEGINS_AGAIN,
+    BROADCAST,
+    OVER,
+    BadRowsError,
+    Directory,
+    checked,
+    in_line,
+    read,
+)
+
+Array = Any
+
+SPARSE = 4
+"""The table of messages may have this many places for each broadcast."""
+
+
+class Piece(NamedTuple):
+    """One group of rows of one file."""
+
+    file: int
+    """The place of the file in reading order."""
+    path: str
+    group: int
+    columns: tuple[str, ...]
+
+
+class Stretch(NamedTuple):
+    """What a survey tells of one history in one piece."""
+
+    run: int
+    process: int
+    rows: int
+    first: tuple[int, int, int]
+    """Index, kind and incarnation of its first row."""
+    last: tuple[int, int, int]
+    broadcasts: int
+    lowest: int
+    highest: int
+    first_seq: int
+    last_seq: int
+    is_rising: bool
+    """The sequence numbers of its broadcasts grow from each to the next."""
+
+
+def survey(piece: Piece, directory: Directory) -> list[Stretch]:
+    """Check a piece, and tell what is in it."""
+    rows = checked(read(piece.path, piece.columns, [piece.group]), directory)
+    if not len(rows.run):
+        return []
+    files = np.zeros(len(rows.run), np.int8)
+    line = in_line(rows, files, directory.width, len(directory.shape))
+    rows = line.rows
+    stretches = []
+    for start, end in zip(line.starts.tolist(), line.ends.tolist(), strict=True):
+        mine = slice(start, end + 1)
+        sent = rows.seq[mine][rows.kind[mine] == BROADCAST]
+        first, last = (
+            (int(rows.index[at]), int(rows.kind[at]), int(rows.incarnation[at]))
+            for at in (start, end)
+        )
+        stretches.append(
+            Stretch(
+                int(rows.run[start]),
+                int(rows.process[start]),
+                end + 1 - start,
+                first,
+                last,
+                len(sent),
+                int(sent.min()) if len(sent) else NOTHING,
+                int(sent.max()) if len(sent) else NOTHING,
+                int(sent[0]) if len(sent) else NOTHING,
+                int(sent[-1]) if len(sent) else NOTHING,
+                bool((sent[1:] > sent[:-1]).all()),
+            )
+        )
+    return stretches
+
+
+class Outline(NamedTuple):
+    """A long run as its surveys tell it."""
+
+    run: int
+    rows: int
+    known: Known
+    """About this one run."""
+    low: Array
+    """(process): the least sequence number it used."""
+    size: Array
+    """(process): how many places its sequence numbers take in the table of messages."""
+    is_rising: bool
+    """No name is used twice, and the order of names is that of broadcasts."""
+    is_full: bool
+    """Every place in the table is a message that was broadcast."""
+    last_index: int
+    pieces: tuple[Piece, ...]
+    owners: tuple[tuple[int, ...], ...]
+    """Whose rows are in each piece."""
+    is_alone: tuple[bool, ...]
+    """Whether a piece has rows of this run only."""
+
+    @property
+    def base(self) -> Array:
+        """(process): where its messages begin in the table."""
+        return np.cumsum(self.size) - self.size
+
+    @property
+    def messages(self) -> int:
+        return int(self.size.sum())
+
+    @property
+    def views(self) -> int:
+        return len(self.known.forsaken)
+
+    @property
+    def obstacle(self) -> str:
+        """Why the run cannot be judged in pieces, if so."""
+        if self.messages > SPARSE * max(self.rows, 1024):
+            return "its sequence numbers are too sparse"
+        if self.views > 1 and self.known.settled[0] and self.known.forsaken.any():
+            return "one of several lists lost its majority"
+        return ""
+
+
+def outlines(
+    pieces: Sequence[Piece], surveys: Sequence[Sequence[Stretch]], directory: Directory
+) -> dict[int, Outline]:
+    """Every run that has rows, put together from the surveys of all pieces, in reading order."""
+    of_run: dict[int, list[tuple[Piece, Stretch]]] = {}
+    runs_in: dict[Piece, set[int]] = {}
+    for piece, stretches in zip(pieces, surveys, strict=True):
+        runs_in[piece] = {stretch.run for stretch in stretches}
+        for stretch in stretches:
+            of_run.setdefault(stretch.run, []).append((piece, stretch))
+    endings = Endings(directory.shapes)
+    return {run: _outline(run, parts, runs_in, directory, endings) for run, parts in of_run.items()}
+
+
+def _outline(
+    run: int,
+    parts: Sequence[tuple[Piece, Stretch]],
+    runs_in: Mapping[Piece, set[int]],
+    directory: Directory,
+    endings: Endings,
+) -> Outline:
+    width = directory.width
+    last_kind, holed = np.full((1, width), ABSENT), np.zeros((1, width), bool)
+    low, high = np.full(width, np.iinfo(np.int64).max), np.full(width, NOTHING)
+    is_rising, sent, last_index = True, 0, 0
+    last: dict[int, tuple[Piece, Stretch]] = {}
+    last_seq: dict[int, int] = {}
+    owners: dict[Piece, list[int]] = {}
+    for piece, stretch in parts:
+        process = stretch.process
+        holed[0, process] |= _follows_a_hole(piece, stretch, last.get(process))
+        last[process] = piece, stretch
+        last_kind[0, process] = stretch.last[1]
+        last_index = max(last_index, stretch.last[0])
+        owners.setdefault(piece, []).append(process)
+        if stretch.broadcasts:
+            low[process] = min(low[process], stretch.lowest)
+            high[process] = max(high[process], stretch.highest)
+            follows = stretch.first_seq > last_seq.get(process, NOTHING)
+            is_rising &= stretch.is_rising and follows
+            last_seq[process] = stretch.last_seq
+            sent += stretch.broadcasts
+    low[high == NOTHING] = 0
+    size = high - low + 1
+    size[high == NOTHING] = 0
+    # What would not fit in 64 bits does not fit in any table either.
+    size = np.where((high.astype(float) - low) > 2**40, 2**40, size)
+    return Outline(
+        run,
+        sum(stretch.rows for _, stretch in parts),
+        endings.known(directory.shape[[run]], Lives(last_kind, holed)),
+        low,
+        size,
+        is_rising,
+        is_rising and int(size.sum()) == sent,
+        last_index,
+        tuple(owners),
+        tuple(tuple(whose) for whose in owners.values()),
+        tuple(runs_in[piece] == {run} for piece in owners),
+    )
+
+
+def _follows_a_hole(piece: Piece, stretch: Stretch, last: tuple[Piece, Stretch] | None) -> bool:
+    """Whether a file is missing before it; BadRowsError if it cannot follow the one before it."""
+    index, kind, incarnation = stretch.first
+    if last is None:
+        return index > 0
+    before, (last_index, last_kind, last_incarnation) = last[0], last[1].last
+    is_hole = before.file != piece.file and index > last_index + 1
+    acts = OVER[last_kind] and not BEGINS_AGAIN[kind]
+    if acts or incarnation < last_incarnation or not (is_hole or index == last_index + 1):
+        raise BadRowsError
+    return is_hole

@@ -1,0 +1,69 @@
+"""What the first reading of a long run notes, and the second asks.
+
+Some neighbouring processes are looked at, as readers and as origins. Four bytes for each message
+and reader, eight for each message of an origin: that is the memory it takes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tidings.pipeline.arrays.batch import Events
+from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.long.outline import Outline
+from tidings.pipeline.arrays.long.reading import Names
+
+Array = Any
+
+
+class Tables:
+    def __init__(self, mine: Sequence[int], outline: Outline) -> None:
+        self.known = outline.known
+        self.names = Names(outline)
+        kind = np.int32 if outline.last_index < np.iinfo(np.int32).max else np.int64
+        self.never = int(np.iinfo(kind).max)
+        places = max(1, outline.messages)
+        self.delivered = {reader: np.full(places, self.never, kind) for reader in mine}
+        """For each reader and message the index of its first delivery."""
+        self.sent_at = None if outline.is_full else np.full(places, NOTHING)
+        """For each message the index of its first broadcast; None if every place is one."""
+        self.view = None if outline.views == 1 else np.zeros(places, np.int16)
+
+    def note_broadcasts(self, message: Array, events: Events) -> None:
+        if self.sent_at is None and self.view is None:
+            return
+        broadcasts = np.flatnonzero(events.is_broadcast)
+        message = message[broadcasts]
+        if self.sent_at is None:
+            assert self.view is not None
+            self.view[message] = events.view[broadcasts]
+            return
+        is_new = self.sent_at[message] == NOTHING
+        message, broadcasts = message[is_new][::-1], broadcasts[is_new][::-1]
+        self.sent_at[message] = events.index[broadcasts]
+        if self.view is not None:
+            self.view[message] = events.view[broadcasts]
+
+    def so_far(self, reader: int, message: Array, is_named: Array | None, before: int) -> Array:
+        """The largest index in the reader's history that each event, or one before it, asks for."""
+        asked: Array = self.delivered[reader].take(message, mode="clip")
+        if not self.known.members[:, reader].all():
+            views = 0 if self.view is None else self.view[message]
+            asked[np.broadcast_to(~self.known.members[views, reader], len(asked))] = NOTHING
+        if self.sent_at is not None:
+            asked[self.sent_at[message] == NOTHING] = NOTHING
+        if is_named is not None:
+            asked[~is_named] = NOTHING
+        if len(asked):
+            asked[0] = max(asked[0], before)
+        return np.maximum.accumulate(asked, out=asked)
+
+    def missing(self, reader: int) -> Array:
+        return self.delivered[reader] == self.never
+
+    def owing(self, reader: int) -> Array | None:
+        """What is missing and addressed to this reader, where not all are addressed alike."""
+        if self.view is None:
+            return None
+        return self.missing(reader) & self.known.survivors[self.view, reader]
