@@ -48,6 +48,20 @@ def assert_quiet(browser: Chromium) -> None:
     assert len(browser.requests) == 1, browser.requests
 
 
+# --- what is lit
+
+
+LIT = """Object.fromEntries(["is-self", "is-past", "is-future"].map((name) => [name,
+    [...document.querySelectorAll(`.stage .event.${name}`)]
+        .map((one) => [one.dataset.process, Number(one.dataset.index)])]))"""
+MARKS = """[...document.querySelectorAll(".stage .event")]
+    .map((one) => [one.dataset.process, Number(one.dataset.index)])"""
+
+
+def places(found: list[list[Any]]) -> set[Place]:
+    return {(process, index) for process, index in found}
+
+
 # --- at every size
 
 
@@ -107,7 +121,7 @@ def test_what_users_wrote_is_only_text(browser: Chromium, tmp_path: Path) -> Non
     assert browser.ask("document.querySelectorAll('img').length") == 0
     assert HOSTILE in browser.ask("document.querySelector('.picture').textContent")
     browser.hover(".stage .event[data-index='1']")
-    assert "came before it" in browser.ask("document.querySelector('.status').textContent")
+    assert places(browser.ask(LIT)["is-past"]) == {(HOSTILE, 0), ("p2", 0)}
 
 
 def test_a_violated_cell_leads_to_its_counterexample(browser: Chromium, page: Path) -> None:
@@ -121,17 +135,6 @@ def test_a_violated_cell_leads_to_its_counterexample(browser: Chromium, page: Pa
 
 
 # --- light
-
-
-LIT = """Object.fromEntries(["is-self", "is-past", "is-future"].map((name) => [name,
-    [...document.querySelectorAll(`.stage .event.${name}`)]
-        .map((one) => [one.dataset.process, Number(one.dataset.index)])]))"""
-MARKS = """[...document.querySelectorAll(".stage .event")]
-    .map((one) => [one.dataset.process, Number(one.dataset.index)])"""
-
-
-def places(found: list[list[Any]]) -> set[Place]:
-    return {(process, index) for process, index in found}
 
 
 def cones(picture: Picture, marks: set[Place], event: Place) -> dict[str, set[Place]]:

@@ -33,6 +33,7 @@
   // --- runs
 
   const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const motion = isCalm ? "auto" : "smooth";
 
   function drawn(name, attributes, parent) {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -168,7 +169,10 @@
       chip.addEventListener("pointerleave", () => light(pinned));
       chip.addEventListener("focus", () => light(event));
       chip.addEventListener("blur", () => light(pinned));
-      chip.addEventListener("click", () => pin(event));
+      chip.addEventListener("click", () => {
+        pin(event);
+        if (pinned !== null) bringIntoView(events[event][2], motion);
+      });
     }
 
     // --- steps
@@ -209,7 +213,7 @@
           drawn("circle", { class: "around", r: 12, transform }, cursor);
         }
       }
-      bringIntoView(at, isCalm ? "auto" : "smooth");
+      bringIntoView(at, motion);
     }
 
     function bringIntoView(moment, behavior) {
