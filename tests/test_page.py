@@ -399,6 +399,18 @@ def test_bad_input_gets_one_line(
     assert not list(Path().glob("*.html"))
 
 
+def test_the_example_of_the_guide_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "report.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", guide, re.DOTALL)
+    assert found is not None
+    monkeypatch.chdir(tmp_path)
+    exec(found[1], {})
+    assert capsys.readouterr().out == found[2]
+    assert Document(Path("hasty.html").read_text(encoding="utf-8")).all("article")
+
+
 # --- numbers, and how much of them
 
 
