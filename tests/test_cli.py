@@ -62,6 +62,7 @@ def test_2_when_one_cannot_be_judged(tidings, tmp_path: Path) -> None:
         (["compare", "--protocol", "urb"], "unknown protocol 'urb'"),
         (["audit", "nowhere"], "nowhere: no such file or folder"),
         (["audit", "nowhere", "--examples", "-1"], "--examples takes 0 or more"),
+        (["audit", ".", "--master", "local", "--remote", "sc://here"], "not both"),
         (["shout"], "No such command 'shout'"),
     ],
 )

@@ -309,6 +309,15 @@ def write_drafts(folder: Path, drafts: Sequence[Draft]) -> None:
     write_trace(folder, manifests.values(), lines=lines, table=table)
 
 
+def known_violations(folder: Path) -> None:
+    """A run called ``known``: all is broken but Uniform Agreement, in lines and in tables."""
+    draft = correct_run("known", Random(12))
+    for fault in (repeat_a_delivery, alter_a_text, swap_two_deliveries):
+        fault(draft)
+    draft.split = 3
+    write_drafts(folder, [draft])
+
+
 def write_trace(
     folder: Path,
     manifests: Iterable[Manifest],

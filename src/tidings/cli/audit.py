@@ -22,6 +22,9 @@ from tidings.report import campaign_table
 from tidings.spec import exit_status
 from tidings.trace import layout
 
+EVERY_S = 5.0
+"""Where a line cannot be written over, a new one comes this often."""
+
 
 class Checker(StrEnum):
     """Two judges, which have to agree."""
@@ -40,13 +43,19 @@ def audit(
     violations: Annotated[
         Path | None, typer.Option(help="Write all violations into this Parquet file.")
     ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
+    ] = None,
+    remote: Annotated[
+        str | None, typer.Option(help="A Spark Connect server, sc://host:port.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the five guarantees on any trace, on Spark.
 
     Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
     """
-    audited = audit_on_spark(path, examples, checker, violations)
+    audited = audit_on_spark(path, examples, checker, violations, master=master, remote=remote)
     status = exit_status([verdict for run in audited.verdicts.values() for verdict in run])
     if as_json:
         print_json(
@@ -76,20 +85,29 @@ def audit_on_spark(
     examples: int,
     checker: Checker = Checker.ARRAYS,
     violations: Path | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
 ) -> Any:
     """The pipeline, imported late: everything else works without Spark."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
+    if master is not None and remote is not None:
+        raise UsageError("--master or --remote, not both")
     layout(path)  # what is not there at all is said before Spark starts
     with err.status("looking for Spark and Java") as status:
         from tidings import pipeline
 
-        def progress(stage: str) -> None:
-            status.update(stage)
+        def show(words: str) -> None:
+            status.update(words)
             if not err.is_terminal:
-                err.print(f"... {stage}")
+                err.print(f"... {words}", soft_wrap=True)
 
-        with pipeline.session(progress=progress) as spark:
+        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
+        with (
+            pipeline.session(master=master, remote=remote, progress=progress) as spark,
+            progress.following(spark),
+        ):
             return pipeline.audit(
                 spark,
                 path,

@@ -19,11 +19,13 @@ except ImportError as missing:
 
 from tidings.pipeline.audit import Audit, audit, judge, verdicts
 from tidings.pipeline.case import Case, examine, violations
+from tidings.pipeline.progress import Progress
 from tidings.pipeline.session import abandon, session
 
 __all__ = [
     "Audit",
     "Case",
+    "Progress",
     "abandon",
     "audit",
     "examine",

@@ -7,7 +7,6 @@ knows which row it is when any row is bad.
 
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +17,7 @@ from pyspark.sql import functions as F
 from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.campaign import Judged, TooLongError
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.case import Case, Progress, breaches, examine, silent
+from tidings.pipeline.case import Case, breaches, examine
 from tidings.pipeline.case import violations as every_violation
 from tidings.pipeline.checks import CHECKS, no_creation
 from tidings.pipeline.facts import Ending
@@ -26,8 +25,11 @@ from tidings.pipeline.grouped import judge_grouped
 from tidings.pipeline.ingest import corrupt, corrupt_files_named, fill, ingest
 from tidings.pipeline.manifests import manifests_of
 from tidings.pipeline.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
+from tidings.pipeline.progress import Progress, Telling, silent
+from tidings.pipeline.session import parallelism
+from tidings.pipeline.spool import spool_for, unseen
 from tidings.pipeline.told import told, violations_table, write_table
-from tidings.pipeline.workers import parallelism, performing
+from tidings.pipeline.workers import UnseenError, performing
 from tidings.spec import Guarantee, Place, Verdict, Violation
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest, layout
@@ -52,7 +54,7 @@ def audit(
     path: Path | str,
     *,
     examples: int | None = 3,
-    progress: Progress = silent,
+    progress: Telling = silent,
     checker: Checker = "arrays",
     violations: Path | None = None,
     limits: Limits | None = None,
@@ -80,24 +82,26 @@ def _audit_by_arrays(
     spark: SparkSession,
     path: Path,
     examples: int | None,
-    progress: Progress,
+    progress: Telling,
     violations: Path | None,
     limits: Limits | None,
 ) -> Audit:
     files = layout(path)
     progress("reading the manifest and the footers")
     manifests = manifests_of(files.manifests)
-    with TemporaryDirectory(prefix="tidings-") as spool:
-        sources = fill(Path(spool), files, manifests)
+    with spool_for(spark, path) as spool:
+        sources = fill(spool, files, manifests)
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
         plan = plan_of(paths, manifests, limits or Limits(slices=parallelism(spark)))
         progress(plan.why)
         most = None if examples is None or violations is not None else max(examples, 1)
         try:
             with corrupt_files_named(sources):
-                judged = judge_plan(spark, plan, Path(spool), most, progress)
+                judged = judge_plan(spark, plan, spool, most, progress)
         except UnreadableError as fault:
             raise corrupt(sources[paths.index(Path(fault.path))]) from None
+        except UnseenError as fault:
+            raise unseen(sources[paths.index(Path(fault.path))], str(fault)) from None
         except TooLongError:
             raise NotByArraysError("a long run among many") from None
         except BadRowsError:
@@ -118,9 +122,11 @@ def _audit_by_arrays(
 
 
 def judge_plan(
-    spark: SparkSession, plan: Plan, spool: Path, most: int | None, progress: Progress = silent
+    spark: SparkSession, plan: Plan, spool: Path, most: int | None, progress: Telling = silent
 ) -> Judged:
-    judged = judge_by_arrays(plan, performing(spark), most)
+    judged = judge_by_arrays(
+        plan, performing(spark), most, progress=Progress.of(progress), marks=spool / "_marks"
+    )
     if judged is None:
         progress("runs lie scattered: bringing each of them together")
         judged = judge_grouped(
@@ -135,10 +141,12 @@ def judge_plan(
 
 
 def judge(
-    case: Case, *, examples: int | None = 3, progress: Progress = silent
+    case: Case, *, examples: int | None = 3, progress: Telling = silent
 ) -> dict[str, tuple[Verdict, ...]]:
     """The five verdicts on each run of an open case."""
+    progress = Progress.of(progress)
     progress("judging the five guarantees")
+    progress.expect(case.rows)
     counts = {row.run: row for row in counted(case.events()).collect()}
     shown: dict[Key, list[Violation]] = {}
     violated = [(run, one) for run, row in counts.items() for one in Guarantee if row[one].violated]

@@ -1,10 +1,9 @@
 """A trace opened for judgement: every table that a notebook or the audit may ask for."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,13 +15,12 @@ from tidings.pipeline.evidence import known_events, with_messages
 from tidings.pipeline.facts import Ending, Facts, endings, facts_of
 from tidings.pipeline.ingest import Trace, ingest
 from tidings.pipeline.owed import first_forsaken
+from tidings.pipeline.progress import Telling
+from tidings.pipeline.progress import silent as silent
+from tidings.pipeline.spool import spool_for
 from tidings.spec import Guarantee
 
-Progress = Callable[[str], None]
-
-
-def silent(stage: str) -> None:
-    """The progress of those who do not want to know."""
+Progress = Telling
 
 
 class Case(NamedTuple):
@@ -51,9 +49,9 @@ def examine(
     spark: SparkSession, path: Path | str, *, progress: Progress = silent
 ) -> Iterator[Case]:
     """Open a trace, or refuse it; its tables live as long as the block."""
-    with TemporaryDirectory(prefix="tidings-") as spool:
+    with spool_for(spark, Path(path)) as spool:
         progress("reading the trace and checking every row")
-        trace = ingest(spark, Path(path), Path(spool))
+        trace = ingest(spark, Path(path), spool)
         ended = endings(trace)
         facts = facts_of(spark, ended, forsaken={})
         if any(ending.is_doomed for ending in ended):

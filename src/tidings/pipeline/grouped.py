@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tidings import __version__
 from tidings.pipeline.arrays.campaign import Judged, batches, judge_stored
 from tidings.pipeline.arrays.rows import Directory
-from tidings.pipeline.ingest import STORED
+from tidings.pipeline.spool import stored_rows
 from tidings.pipeline.workers import RESULT, packed, results
 
 
@@ -26,12 +27,13 @@ def judge_grouped(
 ) -> Judged:
     """Judge every run of the files in the spool, all its rows in one task."""
     task = partial(_judge_batch, directory=directory, most=most)
+    version = __version__
 
     def work(arriving: Iterator[Any]) -> Iterator[Any]:
         for table in batches(map(_table, arriving), batch_rows):
-            yield packed(0, task, table)
+            yield packed(0, task, table, version)
 
-    stored = spark.read.schema(STORED).parquet(str(spool))
+    stored = stored_rows(spark, spool)
     placed = stored.select(
         *stored.columns,
         F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),

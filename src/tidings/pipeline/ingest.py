@@ -25,16 +25,10 @@ from pyspark.sql import functions as F
 
 from tidings.core import DataError, Members, ordered
 from tidings.pipeline.faults import PROCESS, fault_in_row, in_sequence
+from tidings.pipeline.spool import stored_rows, unseen
 from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests, unpack
 from tidings.trace.histories import Histories
 from tidings.trace.layout import Layout
-
-STORED = (
-    "run string, process smallint, index bigint, kind string, time_ns bigint, incarnation bigint, "
-    "origin smallint, seq bigint, peer smallint, packet bigint, packet_kind string, bytes bigint, "
-    "digest bigint, view bigint, name string, value bigint, vector map<smallint, bigint>"
-)
-"""The columns of a Parquet trace, as Spark calls their types."""
 
 
 class Life(NamedTuple):
@@ -66,23 +60,30 @@ def ingest(spark: SparkSession, path: Path, spool: Path) -> Trace:
     files = layout(path)
     manifests = read_manifests(files.manifests)
     sources = fill(spool, files, manifests)
-    stored = spark.read.schema(STORED).parquet(str(spool))
     runs = runs_table(spark, manifests)
     names = [ordered(manifest.names) for manifest in manifests.values()]
     with corrupt_files_named(sources):
+        stored = stored_rows(spark, spool)
         lives = _lives(placed(stored, runs), sources, names)
     return Trace(numbered(stored, runs), tuple(manifests.values()), names, lives)
 
 
 @contextmanager
 def corrupt_files_named(sources: Sequence[Path]) -> Iterator[None]:
-    """A file whose footer is sound and whose rows are not is named as itself."""
+    """A file whose footer is sound and whose rows are not is named as itself.
+
+    So is one that Spark, elsewhere, does not find at all.
+    """
     try:
         yield
     except (PySparkException, Py4JJavaError) as fault:
+        if "PATH_NOT_FOUND" in str(fault):
+            raise unseen(sources[0].parent, "Spark does not find it") from None
         spooled = re.search(r"([0-9]{6})\.parquet", str(fault))
         if "FAILED_READ_FILE" not in str(fault) or spooled is None:
             raise
+        if "FILE_NOT_EXIST" in str(fault):
+            raise unseen(sources[int(spooled[1])], "a worker does not find it") from None
         raise corrupt(sources[int(spooled[1])]) from None
 
 

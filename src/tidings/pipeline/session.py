@@ -1,10 +1,11 @@
-"""A Spark session that starts fast, stays on this machine and keeps quiet.
+"""A Spark session that starts fast, keeps quiet, and stays on this machine unless told otherwise.
 
 ``with session() as spark:`` stops it at the end of the block.
 """
 
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,66 +13,147 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.java import find_java, launcher_home
 
 _GIB = 1 << 30
+REACHED_WITHIN_S = 10
+"""A cluster that does not even answer by then is not there. Spark itself asks for minutes."""
+
+HERE = "local[*]"
+_SHUFFLES = "spark.sql.shuffle.partitions"
+_UNDECIDED = "200"
+"""Spark's default, which is for clusters of a hundred cores."""
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
 
 
 def session(
-    master: str = "local[*]",
+    master: str | None = None,
     remote: str | None = None,
     memory_gib: int | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> SparkSession:
-    """A session on this machine, on a cluster (``master``), or on a Connect server (``remote``)."""
+    """A session on a cluster (``master``), or on a Connect server (``remote``).
+
+    Without either: where ``spark-submit`` says, if it started us; otherwise on this machine.
+    """
     if remote is not None:
         progress(f"connecting to Spark at {remote}")
         return _remote_session(remote)
-    builder = SparkSession.builder.appName("tidings").master(master)
-    for option, value in _options(master, memory_gib or _memory_gib()).items():
-        builder = builder.config(option, value)
+    if master is None and _is_submitted():
+        progress("joining the Spark that started us")
+        return _sized(_configured(_FOR_QUERIES).getOrCreate())
+    master = master or HERE
+    if not master.startswith(_MASTERS):
+        raise EnvironmentMissing(f"{master!r} is no Spark master; one is spark://host:port")
+    address = _address(master)
     progress("looking for Java")
     java = find_java()
     progress(f"starting Spark on Java {java.version}")
     try:
         with _environment(
             JAVA_HOME=str(launcher_home(java)),
-            SPARK_LOCAL_IP=_address(master),
+            SPARK_LOCAL_IP=address,
             PYSPARK_PYTHON=_python(master),
         ):
-            return builder.getOrCreate()
-    except PySparkException as fault:
-        raise EnvironmentMissing(f"Spark did not start on {java.program}: {fault}") from fault
+            options = _options(master, memory_gib or _memory_gib())
+            spark = _configured(options).master(master).getOrCreate()
+    except (PySparkException, Py4JError) as fault:
+        place = "" if _is_local(master) else f" with {master}"
+        raise EnvironmentMissing(
+            f"Spark did not start{place} on {java.program}: {_reason(fault)}"
+        ) from fault
+    if not _is_local(master):
+        progress("waiting for the workers of the cluster")
+        _sized(spark)
+    return spark
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at the same time, as far as Spark lets anybody know."""
+    spread = spark.range(1 << 12).select(F.spark_partition_id().alias("task"))
+    return int(spread.distinct().count())
+
+
+def _sized(spark: SparkSession) -> SparkSession:
+    """As many tasks for a shuffle as suit the cluster, unless somebody else has decided that."""
+    if spark.conf.get(_SHUFFLES) == _UNDECIDED:
+        spark.conf.set(_SHUFFLES, str(2 * parallelism(spark)))
+    return spark
+
+
+def is_here(spark: SparkSession) -> bool:
+    """Whether everybody who works for this session sees the files of this machine."""
+    return not is_remote(spark) and _is_local(spark.conf.get("spark.master") or "")
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether it is a session of Spark Connect, which has no class in common with the others."""
+    return not isinstance(spark, SparkSession)
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _configured(options: dict[str, str]) -> SparkSession.Builder:
+    builder = SparkSession.builder.appName("tidings")
+    for option, value in options.items():
+        builder = builder.config(option, value)
+    return builder
+
+
+def _reason(fault: Exception) -> str:
+    """What Java has to say, without its stack."""
+    return str(getattr(fault, "java_exception", fault)).splitlines()[0]
 
 
 def _remote_session(remote: str) -> SparkSession:
     # Without it pyspark takes the program for its own documentation test, and ends it.
     if find_spec("grpc") is None:
         raise EnvironmentMissing("Spark Connect needs: pip install 'pyspark[connect]'")
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
     try:
-        return SparkSession.builder.appName("tidings").remote(remote).getOrCreate()
-    except (ImportError, PySparkException) as fault:
-        raise EnvironmentMissing(f"no Spark Connect session at {remote}: {fault}") from fault
+        with DefaultChannelBuilder(remote).toChannel() as channel:
+            grpc.channel_ready_future(channel).result(timeout=REACHED_WITHIN_S)
+        return _sized(_configured(_FOR_QUERIES).remote(remote).getOrCreate())
+    except grpc.FutureTimeoutError as fault:
+        raise EnvironmentMissing(
+            f"no Spark Connect server answers at {remote} (tried for {REACHED_WITHIN_S} s)"
+        ) from fault
+    except (ImportError, PySparkException, grpc.RpcError) as fault:
+        raise EnvironmentMissing(
+            f"no Spark Connect session at {remote}: {_reason(fault)}"
+        ) from fault
+
+
+_FOR_QUERIES = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Arrow functions get whole batches; the default of 10,000 rows is mostly overhead.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 17),
+}
+"""What can be said to any Spark, wherever it runs."""
 
 
 def _options(master: str, memory_gib: int) -> dict[str, str]:
     log4j = Path(str(files("tidings.pipeline") / "log4j2.properties"))
-    options = {
+    options = _FOR_QUERIES | {
         "spark.driver.memory": f"{memory_gib}g",
         "spark.driver.extraJavaOptions": (
             f'-XX:+UseParallelGC "-Dlog4j2.configurationFile={log4j.as_uri()}"'
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Arrow functions get whole batches; the default of 10,000 rows is mostly overhead.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 17),
         # Noting the line of Python behind every expression costs more than small audits do.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "tidings-warehouse"),
@@ -80,8 +162,7 @@ def _options(master: str, memory_gib: int) -> dict[str, str]:
         options |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            # The default of 200 tasks for every shuffle is for clusters.
-            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            _SHUFFLES: str(2 * (os.cpu_count() or 1)),
         }
     return options
 
@@ -91,7 +172,28 @@ def _is_local(master: str) -> bool:
 
 
 def _address(master: str) -> str | None:
-    return "127.0.0.1" if _is_local(master) else None
+    """By which address the workers find this process: the one that looks towards the master."""
+    if _is_local(master):
+        return "127.0.0.1"
+    ours = _reached(master) if master.startswith("spark://") else None
+    return os.environ.get("SPARK_LOCAL_IP") or ours
+
+
+def _reached(master: str) -> str | None:
+    """Our end of a connection with the first of these masters that answers."""
+    reason: object = "no such place"
+    for place in master.removeprefix("spark://").split(","):
+        try:
+            parts = urlsplit(f"spark://{place}")
+            to = parts.hostname or "", parts.port or 0
+            with socket.create_connection(to, timeout=REACHED_WITHIN_S) as connection:
+                own = str(connection.getsockname()[0])
+                return None if ":" in own else own
+        except ValueError:
+            reason = "a port is a number"
+        except OSError as fault:
+            reason = fault.strerror or fault
+    raise EnvironmentMissing(f"no Spark master answers at {master}: {reason}")
 
 
 def _python(master: str) -> str | None:

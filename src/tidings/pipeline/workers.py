@@ -1,23 +1,42 @@
 """Spark as a pool of workers: run this function over these items, and give me the results.
 
 Nothing that Spark Connect lacks: a table with one row for each item, and an Arrow function over
-it. What the function needs travels with it.
+it. What the function needs travels with it, but for ``tidings`` itself: each worker has its own.
 """
 
 import pickle
+import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+from tidings import __version__
+from tidings.core import EnvironmentMissing
 from tidings.pipeline.arrays.campaign import TooLongError
-from tidings.pipeline.arrays.long import Perform
+from tidings.pipeline.arrays.perform import Perform
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
 
-EXPECTED = (BadRowsError, UnreadableError, TooLongError)
-"""What is wrong with the trace, and not with us: it travels back as a result."""
+
+class UnseenError(Exception):
+    """A worker cannot open a file that is there for us; ``path`` says which."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+EXPECTED = (BadRowsError, UnreadableError, TooLongError, UnseenError, EnvironmentMissing)
+"""What is wrong with the trace or with a worker, and not with us: it travels back as a result."""
 
 
 def performing(spark: SparkSession) -> Perform:
@@ -27,11 +46,12 @@ def performing(spark: SparkSession) -> Perform:
         if not items:
             return []
         items = list(items)
+        version = __version__
 
         def work(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in batches:
                 for number in batch.column("id").to_pylist():
-                    yield packed(number, task, items[number])
+                    yield packed(number, task, items[number], version)
 
         numbers = spark.range(0, len(items), 1, len(items))
         return results(numbers.mapInArrow(work, RESULT))
@@ -42,14 +62,33 @@ def performing(spark: SparkSession) -> Perform:
 RESULT = "number bigint, result binary"
 
 
-def packed(number: int, task: Callable[[Any], Any], item: Any) -> Any:
-    """What came of a task, or what is wrong with the trace, as a row of RESULT."""
+def packed(number: int, task: Callable[[Any], Any], item: Any, version: str) -> Any:
+    """What came of a task, or what is wrong with the trace, as a row of RESULT.
+
+    The version is that of whoever asks; a worker that has another may not know the task.
+    """
     try:
+        if version != __version__:
+            raise EnvironmentMissing(f"{_here()} has tidings {__version__}, and not {version}")
         result = task(item)
     except EXPECTED as fault:
-        result = fault
+        result = _if_unseen(fault) or fault
     columns = {"number": [number], "result": [pickle.dumps(result, protocol=5)]}
     return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
+
+
+def _if_unseen(fault: Exception) -> UnseenError | None:
+    """What cannot even be opened is not corrupt."""
+    cause = fault.__cause__
+    if isinstance(fault, UnreadableError) and isinstance(
+        cause, FileNotFoundError | PermissionError
+    ):
+        return UnseenError(fault.path, f"{_here()} says: {cause.strerror}")
+    return None
+
+
+def _here() -> str:
+    return f"the worker on {socket.gethostname()}"
 
 
 _SCHEMA = pa.schema({"number": pa.int64(), "result": pa.binary()})
@@ -57,7 +96,8 @@ _SCHEMA = pa.schema({"number": pa.int64(), "result": pa.binary()})
 
 def results(packed: DataFrame) -> list[Any]:
     """The results in the order of their numbers; the first thing that is wrong is raised."""
-    table = packed.toArrow().sort_by("number")
+    with _workers_faults_named():
+        table = packed.toArrow().sort_by("number")
     unpacked = [pickle.loads(result.as_buffer()) for result in table["result"]]
     for result in unpacked:
         if isinstance(result, EXPECTED):
@@ -65,7 +105,26 @@ def results(packed: DataFrame) -> list[Any]:
     return unpacked
 
 
-def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at the same time, as far as Spark lets anybody know."""
-    spread = spark.range(1 << 12).select(F.spark_partition_id().alias("task"))
-    return int(spread.distinct().count())
+@contextmanager
+def _workers_faults_named() -> Iterator[None]:
+    """A worker that cannot even begin has no way to say so but a stack trace."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as fault:
+        words = str(fault)
+        module = re.search(r"No module named '([^']+)'", words)
+        program = re.search(r'Cannot run program "([^"]+)"', words)
+        if "PYTHON_VERSION_MISMATCH" in words:
+            reason = "is another version of Python than ours"
+        elif module:
+            reason = f"has no {module[1].split('.')[0]}"
+        elif "Can't get attribute" in words or "cannot import name" in words:
+            reason = "has another version of tidings than ours"
+        elif program:
+            reason = f"cannot be started: {program[1]}"
+        else:
+            raise
+        raise EnvironmentMissing(
+            f"the Python of a worker {reason}; install the same there, and let PYSPARK_PYTHON "
+            "name it (see docs/cluster.md)"
+        ) from fault

@@ -1,0 +1,105 @@
+"""What a progress line says, and when; and that every kind of Spark is heard."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidings.pipeline.progress import Pace, Progress
+
+
+class Clock:
+    """Time as the test tells it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("pace", "words"),
+    [
+        (Pace("reading", 1.9, 0.5, 1000), "reading"),
+        (Pace("reading", 9.0), "reading"),
+        (Pace("reading", 10.0, 0.01, 500_000), "reading: 1 %, 500 events/s"),
+        (
+            Pace("reading", 10.0, 0.25, 400_000_123),
+            "reading: 25 %, 10,000,000 events/s, about 30 s left",
+        ),
+        (Pace("running", 10.0, 0.5, 84, "runs"), "running: 50 %, 4 runs/s, about 10 s left"),
+        (Pace("asking", 10.0, 0.5, is_sure=False), "asking: 50 %, at least 10 s left"),
+        (Pace("reading", 100.0, 0.1), "reading: 10 %, about 15 min left"),
+        (Pace("reading", 3600.0, 0.1), "reading: 10 %, about 9 h left"),
+        (Pace("reading", 10.0, 1.0), "reading: 99 %, about 0 s left"),
+    ],
+)
+def test_the_line_says_what_is_known_and_no_more(pace: Pace, words: str) -> None:
+    assert pace.words == words
+
+
+def test_a_stage_is_told_at_once_and_figures_only_after_two_seconds() -> None:
+    clock, said = Clock(), list[str]()
+    progress = Progress(said.append, every_s=5.0, clock=clock)
+    progress("reading")
+    progress.expect(1000, "runs")
+    for second in range(13):
+        clock.now = 100.0 + second
+        progress.done(second / 20)
+        progress.look()
+    assert said == [
+        "reading",
+        "reading: 25 %, 50 runs/s, about 15 s left",
+        "reading: 50 %, 50 runs/s, about 10 s left",
+    ]
+
+
+def test_what_is_done_is_not_undone_and_every_stage_begins_with_nothing() -> None:
+    clock, said = Clock(), list[str]()
+    progress = Progress(said.append, clock=clock)
+    progress("reading")
+    clock.now += 10
+    progress.done(0.5)
+    progress.done(0.2)
+    progress.look()
+    progress("judging")
+    clock.now += 10
+    progress.look()
+    assert said == ["reading", "reading: 50 %, about 10 s left", "judging", "judging"]
+
+
+def test_tasks_leave_a_mark_for_every_piece_they_have_read(tmp_path: Path) -> None:
+    clock, said = Clock(), list[str]()
+    progress = Progress(said.append, clock=clock)
+    progress("judging")
+    told = progress.told(("a", "b"), 2, tmp_path / "marks")
+    elsewhere = pickle.loads(pickle.dumps(told))
+    assert list(elsewhere) == ["a", "b"]
+    clock.now += 6
+    progress.look()
+    assert next(iter(elsewhere)) == "a"
+    assert list(zip(elsewhere, "xy", strict=True)) == [("a", "x"), ("b", "y")]
+    progress.look()
+    assert said[1:] == ["judging: 50 %, about 6 s left", "judging: 99 %, about 0 s left"]
+
+
+def test_a_worker_that_cannot_leave_marks_works_all_the_same(tmp_path: Path) -> None:
+    told = Progress().told(("a", "b"), 1, tmp_path / "marks")
+    (tmp_path / "marks").rmdir()
+    assert list(told) == ["a", "b"]
+
+
+def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:
+    clock, said = Clock(), list[str]()
+    progress = Progress(said.append, clock=clock)
+    spark.range(10).count()
+    with progress.following(spark):
+        progress("counting")
+        clock.now += 4
+        progress.look()
+        assert said[-1] == "counting", "what was done before does not count"
+        spark.range(0, 100, 1, 4).count()
+        progress.look()
+    assert said[-1] == "counting: 99 %, at least 0 s left"
