@@ -219,14 +219,22 @@ def test_no_violation_in_so_many_runs_is_stated_as_the_bound_that_it_is() -> Non
     assert "exact 95% confidence intervals" in text
 
 
-def test_a_violated_cell_says_how_often_and_leads_to_its_counterexample() -> None:
+def test_a_violated_cell_says_how_often_and_leads_nowhere_without_a_picture() -> None:
     cell = Cell(value=Value.VIOLATED, runs=200, violated=12, low=0.031, high=0.102, picture="x")
     page = matrix_of(cell, flawed=True)
     assert "✗ violated" in page.text
     assert "12 of 200 runs" in page.text
     assert "3.1% to 10%" in page.text
     assert "flawed on purpose" in page.text
-    assert {"href": "#x"} in page.all("a")
+    assert not [one for one in page.all("a") if one["href"] == "#x"]  # no such picture
+
+
+def test_every_violated_cell_with_a_picture_links_to_it() -> None:
+    page = Document(render(example_page()))
+    links = {str(one["href"]) for one in page.all("a")}
+    shown = {picture.key for picture in example_page().pictures if picture.is_violation}
+    assert len(shown) == 2
+    assert {f"#{key}" for key in shown} <= links
 
 
 def test_an_unknown_cell_is_neither_and_says_why() -> None:
@@ -347,6 +355,17 @@ def test_a_trace_too_long_to_read_is_judged_and_the_page_says_what_is_missing() 
     text = Document(render(page)).text
     assert "Causal order was violated." in text
     assert "10,000,000 rows; only up to 250,000 are measured and drawn" in text
+
+
+def test_who_is_killed_without_a_last_word_is_counted_as_crashed() -> None:
+    run = careless_run()
+    silent = {name: rows[:-1] if name == "p1" else rows for name, rows in run.histories.items()}
+    fates = {"p1": "crashed", "p2": "up", "p3": "up"}
+    manifest = msgspec.structs.replace(run.manifest, fates=fates)
+    facts = [picture_of(Causality(one), key="k", entry="e").facts
+             for one in (run, Run(manifest, silent))]  # fmt: skip
+    assert facts[0].endswith("no crash")
+    assert facts[1].endswith("1 crash")
 
 
 def test_a_run_cut_short_is_unknown() -> None:

@@ -7,7 +7,7 @@ command that makes its numbers again.
 A name (of an algorithm, mostly) has the same colour, shape and dash wherever it appears.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -276,7 +276,7 @@ MOST_POINTS = 200
 """Of one line."""
 MOST_FIGURES = 8
 """Of one section."""
-MOST_PICTURES = 12
+MOST_PICTURES = 32
 MOST_EVENTS = 200
 """Of one picture."""
 MOST_LANES = 24
@@ -293,27 +293,35 @@ def within_limits(page: Page) -> Page:
         return most
 
     changes: dict[str, object] = {}
+    pictures = page.pictures[: first(page.pictures, MOST_PICTURES, "pictures")]
+    changes["pictures"] = pictures
     if page.matrix is not None:
         entries = page.matrix.entries
         kept = entries[: first(entries, MOST_ENTRIES, "rows of the matrix")]
-        changes["matrix"] = msgspec.structs.replace(page.matrix, entries=kept)
+        keys = {picture.key for picture in pictures}
+        linked = tuple(_linked(entry, keys) for entry in kept)
+        changes["matrix"] = msgspec.structs.replace(page.matrix, entries=linked)
     for section, parts in _PARTS.items():
         charts = getattr(page, section)
         charts = charts[: first(charts, MOST_FIGURES, f"figures of {section}")]
         changes[section] = tuple(
-            msgspec.structs.replace(
-                chart,
-                **{
-                    parts: tuple(
-                        map(_thinned, shown[: first(shown, MOST_LINES, f"in “{chart.title}”")])
-                    )
-                },
-            )
+            msgspec.structs.replace(chart, **{parts: tuple(map(_thinned, shown[:most]))})
             for chart in charts
             for shown in [getattr(chart, parts)]
+            for most in [first(shown, MOST_LINES, f"in “{chart.title}”")]
         )
-    changes["pictures"] = page.pictures[: first(page.pictures, MOST_PICTURES, "pictures")]
     return msgspec.structs.replace(page, **changes, left_out=tuple(told))
+
+
+def _linked(entry: Entry, keys: Container[str]) -> Entry:
+    """An entry whose cells lead only to pictures that are there."""
+    cells = {
+        guarantee: cell
+        if cell.picture is None or cell.picture in keys
+        else msgspec.structs.replace(cell, picture=None)
+        for guarantee, cell in entry.cells.items()
+    }
+    return msgspec.structs.replace(entry, cells=cells)
 
 
 _PARTS = {"costs": "lines", "latencies": "spreads", "states": "lines", "pareto": "dots"}

@@ -106,7 +106,9 @@ def _window(view: Focus, violation: Violation | None, causality: Causality, most
 def _facts(causality: Causality) -> str:
     run = causality.run
     kinds = [row.kind for row in run.rows]
-    crashes = kinds.count("crash")
+    # Who was killed without a last word has no crash row.
+    killed = [name for name in causality.processes if _is_killed(name, causality)]
+    crashes = kinds.count("crash") + len(killed)
     parts = [
         f"run {run.manifest.run}",
         *([f"seed {run.manifest.seed}"] if run.manifest.seed is not None else []),
@@ -116,6 +118,11 @@ def _facts(causality: Causality) -> str:
         many(crashes, "crash") if crashes else "no crash",
     ]
     return ", ".join(parts)
+
+
+def _is_killed(process: str, causality: Causality) -> bool:
+    rows = causality.run.histories.get(process)
+    return causality.has_crashed(process) and not (rows and rows[-1].kind == "crash")
 
 
 def _messages(scene: Scene) -> tuple[Spoken, ...]:

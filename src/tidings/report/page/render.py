@@ -287,7 +287,7 @@ def _cost_table(table: CostTable) -> Html:
     size = sum(row.bytes for row in table.rows)
     rows = [[row.kind, figure(row.packets), figure(row.bytes)] for row in table.rows]
     rows.append(["altogether", figure(packets), figure(size)])
-    head = ["packets of kind", "packets per broadcast", "bytes per broadcast"]
+    head = ["kind of packet", "packets", "bytes"]
     of = f"{table.title}, on average of {many(table.broadcasts, 'broadcast')}"
     shown = tag("div", _table(head, rows, has_total=True), class_="scroll", tabindex="0")
     return tag("figure", tag("figcaption", of), shown, _note(table.note), _how(table.how))
