@@ -161,7 +161,7 @@ def _in_pieces(
     plan: Plan, perform: Perform, most: int | None, progress: Progress, marks: Path | None
 ) -> Judged:
     pieces = [
-        Piece(number, source.path, group, source.columns)
+        Piece(number, source.path, group, source.columns, source.is_digested)
         for number, source in enumerate(plan.sources)
         for group in range(len(source.groups))
     ]
@@ -186,7 +186,7 @@ def _in_pieces(
 def _marked(outline: Outline, plan: Plan, progress: Progress, marks: Path) -> Outline:
     """The same run; the tasks that go through its pieces say how far they are."""
     slices = min(plan.limits.slices, plan.directory.width)
-    return outline._replace(pieces=progress.told(outline.pieces, READINGS * slices, marks))
+    return outline._replace(parts=progress.told(outline.parts, READINGS * slices, marks))
 
 
 def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[Stretch]]:
@@ -201,7 +201,7 @@ def _one_long_run(
         if outline.rows > LONGEST_ROWS:
             raise NotByArraysError(outline.obstacle)
         task = partial(judge_run, label=label, directory=directory, most=most)
-        return Judged.joined(perform(task, [outline.pieces]))
+        return Judged.joined(perform(task, [[part.piece for part in outline.parts]]))
     slices = plan.limits.slices
     findings = judge_long(outline, directory, slices=slices, most=most, perform=perform)
     here = np.array([outline.run])

@@ -108,6 +108,8 @@ class Source(NamedTuple):
     """How many rows each group has."""
     columns: tuple[str, ...]
     """Those that have to be looked at."""
+    is_digested: bool
+    """No row is without a digest."""
 
     @property
     def rows(self) -> int:
@@ -129,18 +131,30 @@ def source_of(path: Path) -> Source:
             for name in schema.names
             if name not in JUDGED and not _is_innocent(name, schema.field(name), chunks[name])
         ]
-        return Source(str(path), tuple(group.num_rows for group in groups), (*JUDGED, *suspects))
+        return Source(
+            str(path),
+            tuple(group.num_rows for group in groups),
+            (*JUDGED, *suspects),
+            _has_no_null(chunks.get("digest", ())),
+        )
+
+
+def _has_no_null(chunks: Sequence[Any]) -> bool:
+    told = [chunk.statistics for chunk in chunks]
+    return bool(told) and all(
+        one is not None and one.has_null_count and one.null_count == 0 for one in told
+    )
 
 
 def _is_innocent(name: str, field: Any, chunks: Sequence[Any]) -> bool:
     """Whether the statistics rule out that anything is wrong with the column."""
     if name == "time_ns" and not field.nullable:
         return True
+    if name == "time_ns":
+        return _has_no_null(chunks)
     told = [chunk.statistics for chunk in chunks]
     if not all(one is not None and one.has_null_count for one in told):
         return False
-    if name == "time_ns":
-        return not any(one.null_count for one in told)
     is_empty = all(
         one.null_count == chunk.num_values for one, chunk in zip(told, chunks, strict=True)
     )
@@ -169,15 +183,19 @@ def _opened(path: str, written_ns: int, size: int) -> Any:
     return pq.ParquetFile(path, memory_map=True, read_dictionary=words)
 
 
-def checked(table: Any, directory: Directory) -> Rows:
-    """The columns of a table as arrays; BadRowsError if any row of it is wrong by itself."""
-    return _Checker(table, directory).rows()
+def checked(table: Any, directory: Directory, unread: Sequence[str] = ()) -> Rows:
+    """The columns of a table as arrays; BadRowsError if any row of it is wrong by itself.
+
+    ``unread`` columns are known to be full, and were left out.
+    """
+    return _Checker(table, directory, unread).rows()
 
 
 class _Checker:
-    def __init__(self, table: Any, directory: Directory) -> None:
+    def __init__(self, table: Any, directory: Directory, unread: Sequence[str] = ()) -> None:
         self.table = table
         self.directory = directory
+        self.unread = unread
         self.given = set(table.column_names)
 
     def rows(self) -> Rows:
@@ -230,10 +248,10 @@ class _Checker:
         return codes
 
     def _check_needs(self, kind: Array) -> None:
-        seen = np.bincount(kind, minlength=len(KINDS))
+        seen = np.array([(kind == one).any() for one in range(len(KINDS))])
         for column in _NEEDED_BY:
             in_need = _NEEDED_BY[column]
-            if not seen[in_need].any():
+            if column in self.unread or not seen[in_need].any():
                 continue
             _refuse(column not in self.given)
             if self.table[column].null_count:
@@ -345,6 +363,12 @@ def in_line(rows: Rows, files: Array, width: int, runs: int) -> Line:
     ``files`` says for each row which file it comes from: a gap within a file is a fault, a gap
     where a file begins is a hole, left by a file that is missing. ``runs`` is how many there are.
     """
+    if _is_one(rows.run) and _is_one(rows.process):
+        begins = np.zeros(len(rows.run), bool)
+        begins[0] = True
+        history = np.broadcast_to(rows.process[0], len(rows.run))
+        starts, ends = np.array([0]), np.array([len(history) - 1])
+        return Line(rows, rows.run[:1], history, starts, ends, _holes(rows, begins, files))
     is_here = np.zeros(runs, bool)
     is_here[rows.run] = True
     here = np.flatnonzero(is_here)
@@ -359,6 +383,10 @@ def in_line(rows: Rows, files: Array, width: int, runs: int) -> Line:
     return Line(rows, here, history, starts, ends, _holes(rows, begins, files))
 
 
+def _is_one(numbers: Array) -> bool:
+    return len(numbers) > 0 and bool((numbers == numbers[0]).all())
+
+
 def _holes(rows: Rows, begins: Array, files: Array) -> Array:
     """Which rows follow a missing file; BadRowsError where one cannot follow the one before it."""
     expected = np.zeros(len(begins), np.int64)
@@ -366,9 +394,11 @@ def _holes(rows: Rows, begins: Array, files: Array) -> Array:
     expected[begins] = 0
     follows = rows.index == expected
     is_hole = np.zeros(len(begins), bool)
-    acts = OVER[rows.kind[:-1]] & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]
+    is_over = OVER[rows.kind[:-1]]
+    if is_over.any():
+        _refuse(bool((is_over & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]).any()))
     falls = (rows.incarnation[1:] < rows.incarnation[:-1]) & ~begins[1:]
-    _refuse(bool(acts.any()) or bool(falls.any()))
+    _refuse(bool(falls.any()))
     if not follows.all():
         is_first = begins.copy()
         is_first[1:] |= files[1:] != files[:-1]
@@ -396,10 +426,17 @@ def _events(rows: Rows, history: Array, width: int) -> Events:
     )
 
 
-def events_of(table: Any, directory: Directory, run: int, process: int | None) -> Events:
+def events_of(
+    table: Any,
+    directory: Directory,
+    run: int,
+    process: int | None = None,
+    first_index: int | None = None,
+) -> Events:
     """The events of one run in a table that was checked before; absent columns are empty.
 
-    ``process`` is whose rows these are, if they are all of one.
+    ``process`` is whose rows these are, if they are all of one, and ``first_index`` the index of
+    the first of them, if the others follow it.
     """
     checker = _Checker(table, directory)
     slots = directory.slots[directory.shape[run]]
@@ -412,6 +449,8 @@ def events_of(table: Any, directory: Directory, run: int, process: int | None) -
         name: checker.values(name) if name in checker.given else unread
         for name in ("index", "seq", "digest", "view")
     }
+    if first_index is not None:
+        columns["index"] = np.arange(first_index, first_index + len(kind))
     columns |= {
         "run": unread,
         "process": unread if process is not None else slots[checker.values("process")],

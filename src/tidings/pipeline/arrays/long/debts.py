@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tidings.pipeline.arrays.long.found import Found
-from tidings.pipeline.arrays.long.outline import Outline, Piece
+from tidings.pipeline.arrays.long.outline import Outline, Part
 from tidings.pipeline.arrays.long.reading import Names, read_events
 from tidings.pipeline.arrays.long.slice import SliceFindings
 from tidings.pipeline.arrays.perform import Perform
@@ -106,10 +106,7 @@ class Debts:
         if not len(message):
             return Found.joined([])
         wanted = np.unique(message)
-        pieces = list(
-            zip(self.outline.pieces, self.outline.owners, self.outline.is_alone, strict=True)
-        )
-        heard = perform(partial(look_up, wanted=wanted), pieces)
+        heard = perform(partial(look_up, wanted=wanted), self.outline.parts)
         who, index, is_broadcast, about, view = _joined([one for some in heard for one in some], 5)
         order = np.lexsort((index, who, ~is_broadcast.astype(bool), about))
         who, index, about, view = who[order], index[order], about[order], view[order]
@@ -131,16 +128,13 @@ class Debts:
 
 
 def _look_up(
-    item: tuple[Piece, tuple[int, ...], bool],
-    wanted: Array,
-    outline: Outline,
-    directory: Directory,
+    part: Part, wanted: Array, outline: Outline, directory: Directory
 ) -> list[tuple[Array, ...]]:
     """Every event of a piece about these messages: process, index, is_broadcast, message, view."""
     names = Names(outline)
     found = []
     columns = {"kind", "origin", "seq", "index", "view"}
-    for process, events in read_events(*item, columns, outline, directory):
+    for process, events in read_events(part, columns, outline, directory):
         message, is_named = names.places(events)
         is_wanted = wanted.take(np.searchsorted(wanted, message), mode="clip") == message
         if is_named is not None:

@@ -36,6 +36,8 @@ class Piece(NamedTuple):
     path: str
     group: int
     columns: tuple[str, ...]
+    is_digested: bool
+    """No row is without a digest."""
 
 
 class Stretch(NamedTuple):
@@ -58,7 +60,9 @@ class Stretch(NamedTuple):
 
 def survey(piece: Piece, directory: Directory) -> list[Stretch]:
     """Check a piece, and tell what is in it."""
-    rows = checked(read(piece.path, piece.columns, [piece.group]), directory)
+    unread = ("digest",) if piece.is_digested else ()
+    columns = [column for column in piece.columns if column not in unread]
+    rows = checked(read(piece.path, columns, [piece.group]), directory, unread)
     if not len(rows.run):
         return []
     files = np.zeros(len(rows.run), np.int8)
@@ -106,11 +110,8 @@ class Outline(NamedTuple):
     is_full: bool
     """Every place in the table is a message that was broadcast."""
     last_index: int
-    pieces: tuple[Piece, ...]
-    owners: tuple[tuple[int, ...], ...]
-    """Whose rows are in each piece."""
-    is_alone: tuple[bool, ...]
-    """Whether a piece has rows of this run only."""
+    parts: tuple["Part", ...]
+    """In reading order."""
 
     @property
     def base(self) -> Array:
@@ -133,6 +134,18 @@ class Outline(NamedTuple):
         if self.views > 1 and self.known.settled[0] and self.known.forsaken.any():
             return "one of several lists lost its majority"
         return ""
+
+
+class Part(NamedTuple):
+    """What a piece has of a run."""
+
+    piece: Piece
+    owners: tuple[int, ...]
+    """Whose rows there are."""
+    is_alone: bool
+    """There are no rows of other runs."""
+    first_index: int
+    """The index of the first row; all others follow it, if there is but one owner."""
 
 
 def outlines(
@@ -162,14 +175,14 @@ def _outline(
     is_rising, sent, last_index = True, 0, 0
     last: dict[int, tuple[Piece, Stretch]] = {}
     last_seq: dict[int, int] = {}
-    owners: dict[Piece, list[int]] = {}
+    of_piece: dict[Piece, list[Stretch]] = {}
     for piece, stretch in parts:
         process = stretch.process
         holed[0, process] |= _follows_a_hole(piece, stretch, last.get(process))
         last[process] = piece, stretch
         last_kind[0, process] = stretch.last[1]
         last_index = max(last_index, stretch.last[0])
-        owners.setdefault(piece, []).append(process)
+        of_piece.setdefault(piece, []).append(stretch)
         if stretch.broadcasts:
             low[process] = min(low[process], stretch.lowest)
             high[process] = max(high[process], stretch.highest)
@@ -191,9 +204,15 @@ def _outline(
         is_rising,
         is_rising and int(size.sum()) == sent,
         last_index,
-        tuple(owners),
-        tuple(tuple(whose) for whose in owners.values()),
-        tuple(runs_in[piece] == {run} for piece in owners),
+        tuple(
+            Part(
+                piece,
+                tuple(stretch.process for stretch in stretches),
+                runs_in[piece] == {run},
+                stretches[0].first[0],
+            )
+            for piece, stretches in of_piece.items()
+        ),
     )
 
 

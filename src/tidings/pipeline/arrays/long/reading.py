@@ -6,32 +6,25 @@ from typing import Any
 import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
-from tidings.pipeline.arrays.long.outline import Outline, Piece
+from tidings.pipeline.arrays.long.outline import Outline, Part
 from tidings.pipeline.arrays.rows import Directory, events_of, read
 
 Array = Any
 
 
 def read_events(
-    piece: Piece,
-    owners: tuple[int, ...],
-    is_alone: bool,
-    columns: set[str],
-    outline: Outline,
-    directory: Directory,
+    part: Part, columns: set[str], outline: Outline, directory: Directory
 ) -> Iterator[tuple[int, Events]]:
     """The events of each process that has any in a piece."""
-    if not is_alone:
-        columns = columns | {"run"}
-    process = owners[0] if is_alone and len(owners) == 1 else None
-    if process is None:
-        columns = columns | {"process"}
-    events = events_of(
-        read(piece.path, sorted(columns), [piece.group]), directory, outline.run, process
-    )
-    if process is not None:
-        yield process, events
+    piece, owners, is_alone, first_index = part
+    if is_alone and len(owners) == 1:
+        # Checked before: the rows are all of one process, and their indices follow each other.
+        table = read(piece.path, sorted(columns - {"index"}), [piece.group])
+        yield owners[0], events_of(table, directory, outline.run, owners[0], first_index)
         return
+    columns = columns | {"process"} if is_alone else columns | {"process", "run"}
+    table = read(piece.path, sorted(columns), [piece.group])
+    events = events_of(table, directory, outline.run)
     for owner in owners:
         yield owner, where(events, events.process == owner)
 

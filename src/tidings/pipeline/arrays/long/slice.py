@@ -127,11 +127,15 @@ class _Slice:
             is_ours = (message >= self.begin) & (message < self.end)
             message, digest = message[is_ours], digest[is_ours]
         place = message - self.begin
-        is_new = heard[place] == 0
-        if is_new.any():
+        told = heard[place]
+        if (told == 0).any():
+            is_new = told == 0
             heard[place[is_new]] = digest[is_new]
-        # A text whose digest is 0 looks like one not heard yet: look at it more closely.
-        is_odd = (heard[place] != digest) | (digest == 0)
+            told = heard[place]
+        is_odd = told != digest
+        if not digest.all():
+            # A text whose digest is 0 looks like one not heard yet: look at it more closely.
+            is_odd |= digest == 0
         if is_odd.any():
             suspects.append(np.unique(message[is_odd]))
 
@@ -281,17 +285,15 @@ class _Slice:
         Always read is what says which message it is; ``own`` columns for our processes only.
         """
         ours = set(self.mine)
-        for piece, owners, is_alone in zip(
-            self.outline.pieces, self.outline.owners, self.outline.is_alone, strict=True
-        ):
-            if only is not None and only.isdisjoint(owners):
+        for part in self.outline.parts:
+            if only is not None and only.isdisjoint(part.owners):
                 continue
             wanted = {"kind", "origin", "seq", *columns}
-            if not ours.isdisjoint(owners) or self.tables.sent_at is not None:
+            if not ours.isdisjoint(part.owners) or self.tables.sent_at is not None:
                 wanted.update(own)
             if self.outline.views == 1:
                 wanted.discard("view")
-            yield from read_events(piece, owners, is_alone, wanted, self.outline, self.directory)
+            yield from read_events(part, wanted, self.outline, self.directory)
 
 
 class _Kept(NamedTuple):
