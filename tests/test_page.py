@@ -451,6 +451,30 @@ def test_what_is_beyond_the_limits_is_cut_and_told() -> None:
     assert f"Only the first {MOST_PICTURES} of {MOST_PICTURES + 1} pictures" in text
 
 
+def test_figures_without_points_are_left_out() -> None:
+    chart = msgspec.structs.replace(example_page().costs[0], lines=(Line("empty", ()),))
+    assert Document(render(plain_page(costs=(chart,)))).all("section") == []
+
+
+def test_a_lower_bound_looks_the_same_in_every_figure() -> None:
+    packets = example_page().costs[0]
+    some = msgspec.structs.replace(packets, title="Some", bounds=packets.bounds[2:])
+    source = render(plain_page(costs=(packets, some)))
+    name = f"lower bound, {packets.bounds[2].name}"
+    pattern = rf'class="bound" d="[^"]*" stroke-dasharray="([^"]*)"><title>{name}</title>'
+    dashes = re.findall(pattern, source)
+    assert len(dashes) == 2
+    assert len(set(dashes)) == 1
+
+
+def test_a_large_text_is_cut() -> None:
+    run = careless_run()
+    texts = {str(row.digest): b"long " * 10_000 for row in run.rows if row.kind == "broadcast"}
+    picture = picture_of(Causality(run), key="k", entry="e", texts=texts)
+    assert len(render(plain_page(pictures=(picture,)))) < 100_000
+    assert "long long…”" in picture.moments[0].words
+
+
 def test_a_long_line_is_thinned_and_keeps_its_ends() -> None:
     points = tuple(Point(number, number) for number in range(10 * MOST_POINTS))
     chart = msgspec.structs.replace(example_page().costs[0], lines=(Line("long", points),))

@@ -181,6 +181,9 @@ def test_a_message_can_be_chosen_with_the_keyboard(browser: Chromium, picture: P
     assert lit["is-future"]
     lanes = browser.ask("document.querySelectorAll('.cone.past, .cone.future').length")
     assert lanes > 2
+    browser.press("ArrowRight")
+    assert step(browser) == f"step 1 of {len(picture.moments)}"
+    assert browser.ask(LIT) == {"is-self": [], "is-past": [], "is-future": []}
 
 
 # --- steps

@@ -79,7 +79,8 @@ def with_unit(axis: Axis) -> str:
 # --- lines
 
 
-def lines(chart: LineChart, styles: Styles) -> Html:
+def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Html:
+    """The lines, and the lower bounds, which are numbered by themselves."""
     every = [point for line in (*chart.lines, *chart.bounds) for point in line.points]
     xs = sorted({point.x for point in every})
     x = _scale(chart.x, xs, _LEFT + 6, WIDTH - _RIGHT - 6, from_zero=False)
@@ -87,7 +88,7 @@ def lines(chart: LineChart, styles: Styles) -> Html:
     few = xs if len(xs) <= 7 else x.ticks(6)
     parts = [
         *_frame(x, y, chart.x, chart.y, few),
-        *(_bound(line, number, x, y) for number, line in enumerate(chart.bounds)),
+        *(_bound(line, bounds[line.name], x, y) for line in chart.bounds),
         *(_series(line, styles[line.name], x, y, chart) for line in chart.lines),
     ]
     told = f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}"

@@ -284,7 +284,7 @@ MOST_LANES = 24
 
 
 def within_limits(page: Page) -> Page:
-    """The page as it can be shown, and in ``left_out`` what cannot."""
+    """The page as it can be shown, without what is empty, and in ``left_out`` what is cut."""
     told = list(page.left_out)
 
     def first(parts: Sequence[object], most: int, what: str) -> int:
@@ -307,7 +307,7 @@ def within_limits(page: Page) -> Page:
         changes[section] = tuple(
             msgspec.structs.replace(chart, **{parts: tuple(map(_thinned, shown[:most]))})
             for chart in charts
-            for shown in [getattr(chart, parts)]
+            if (shown := [part for part in getattr(chart, parts) if getattr(part, "points", True)])
             for most in [first(shown, MOST_LINES, f"in “{chart.title}”")]
         )
     return msgspec.structs.replace(page, **changes, left_out=tuple(told))

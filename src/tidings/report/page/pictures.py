@@ -7,6 +7,7 @@ from tidings.report.causality import Causality
 from tidings.report.diagram.document import figure, symbols
 from tidings.report.diagram.scene import Scene
 from tidings.report.diagram.steps import steps
+from tidings.report.diagram.svg import shortened
 from tidings.report.explain import explain, however
 from tidings.report.focus import Focus, focus, marked
 from tidings.report.page.model import (
@@ -23,8 +24,10 @@ from tidings.spec import Place, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row
 
-LONGEST_TEXT = 40
-"""Of a message, in the list of messages."""
+LONGEST_TEXT = 200
+"""Of a message, in characters: a page is no place for large ones."""
+LONGEST_CHIP = 40
+"""Of a text in the list of messages."""
 
 
 def can_be_drawn(causality: Causality) -> bool:
@@ -45,6 +48,7 @@ def picture_of(
     """The run, or what matters to a violation of it, in at most so many events."""
     run = causality.run
     known = schedule.texts(run.manifest) if texts is None else texts
+    known = {digest: _cut(text) for digest, text in known.items()}
     view = _window(focus(causality, violation, most_events), violation, causality, most_events)
     scene = Scene(causality, violation, known, view, is_titled=False)
     columns = steps(scene)
@@ -99,8 +103,12 @@ def _window(view: Focus, violation: Violation | None, causality: Causality, most
     others = [row for row in view.rows if place(row) not in proof]
     kept = {place(row) for row in others[-spare:]} | proof
     rows = [row for row in view.rows if place(row) in kept]
-    told = f"Of what led to it, only what proves it and the last {spare:,} rows are shown."
+    told = f"Of {len(view.rows):,} rows about it only what proves it and the nearest are shown."
     return Focus(rows, view.bright, told)
+
+
+def _cut(text: bytes) -> bytes:
+    return shortened(text.decode("utf-8", "backslashreplace"), LONGEST_TEXT).encode()
 
 
 def _facts(causality: Causality) -> str:
@@ -127,7 +135,7 @@ def _is_killed(process: str, causality: Causality) -> bool:
 
 def _messages(scene: Scene) -> tuple[Spoken, ...]:
     return tuple(
-        Spoken(str(row.message), scene.text_of(row)[: LONGEST_TEXT + 2], number)
+        Spoken(str(row.message), shortened(scene.text_of(row), LONGEST_CHIP), number)
         for number, row in enumerate(scene.rows)
         if row.kind == "broadcast"
     )

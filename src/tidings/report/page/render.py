@@ -4,7 +4,7 @@ The content security policy allows the one style and the one script that are wri
 their hashes, and nothing else: no network, no frames, no forms.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 
 import msgspec
@@ -84,9 +84,10 @@ def _sections(page: Page) -> Iterator[Section]:
     """Their ids, titles and contents, in the order in which they are read."""
     styles = _styles(page)
     yield "verdicts", "Verdicts", [_matrix(page.matrix)] if page.matrix else []
-    costs = [_lines(chart, styles) for chart in page.costs]
+    bounds = _numbered(line.name for chart in page.costs for line in chart.bounds)
+    costs = [_lines(chart, styles, bounds) for chart in page.costs]
     table = [_cost_table(page.cost_table)] if page.cost_table else []
-    yield "cost", "Cost", [*_grid(costs, _legend(page.costs, styles)), *table]
+    yield "cost", "Cost", [*_grid(costs, _legend(page.costs, styles, bounds)), *table]
     yield "latency", "Latency", _grid([_spreads(chart, styles) for chart in page.latencies])
     yield "state", "State over time", [_states(chart, styles) for chart in page.states]
     dots = [(dot.name for dot in chart.dots) for chart in page.pareto]
@@ -114,6 +115,10 @@ def _styles(page: Page) -> dict[str, int]:
     names += [spread.name for chart in page.latencies for spread in chart.spreads]
     names += [line.name for chart in page.states for line in chart.lines]
     names += [dot.name for chart in page.pareto for dot in chart.dots]
+    return _numbered(names)
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
@@ -217,12 +222,11 @@ def _grid(shown: Sequence[Html], legend: Html | None = None) -> list[Html]:
     return [tag("div", *shown, class_="grid"), *([legend] if legend else [])]
 
 
-def _legend(charts: Sequence[LineChart], styles: Styles) -> Html | None:
+def _legend(charts: Sequence[LineChart], styles: Styles, bounds: Styles) -> Html:
     names = [line.name for chart in charts for line in chart.lines]
-    bounds = dict.fromkeys(line.name for chart in charts for line in chart.bounds)
     keys = [
         tag("li", tag("span", figures.bound_key(number), f"lower bound, {name}", class_="entry"))
-        for number, name in enumerate(bounds)
+        for name, number in bounds.items()
     ]
     return _keys(names, styles, keys)
 
@@ -251,7 +255,7 @@ def _figure(title: str, drawing: Html, *below: Html | None) -> Html:
     return tag("figure", tag("figcaption", title), drawing, *below)
 
 
-def _lines(chart: LineChart, styles: Styles) -> Html:
+def _lines(chart: LineChart, styles: Styles, bounds: Styles) -> Html:
     xs = sorted({point.x for line in chart.lines for point in line.points})
     head = [chart.x.label, *(figure(x) for x in xs)]
     named = [(line.name, line) for line in chart.lines]
@@ -262,7 +266,7 @@ def _lines(chart: LineChart, styles: Styles) -> Html:
         rows.append([name, *(at.get(x, "–") for x in xs)])
     table = _numbers(with_unit(chart.y), head, rows)
     note = _note(" ".join([*([chart.note] if chart.note else []), *_coinciding(chart)]))
-    return _figure(chart.title, figures.lines(chart, styles), note, table, _how(chart.how))
+    return _figure(chart.title, figures.lines(chart, styles, bounds), note, table, _how(chart.how))
 
 
 def _coinciding(chart: LineChart) -> Iterator[str]:
@@ -325,7 +329,6 @@ def _states(chart: StateChart, styles: Styles) -> Html:
             class_="panel",
         )
         for line in chart.lines
-        if line.points
     ]
     head = ["", "growth", f"at first ({chart.y.unit})", "largest", "at the end"]
     rows = [
@@ -337,7 +340,6 @@ def _states(chart: StateChart, styles: Styles) -> Html:
             figure(line.points[-1].y),
         ]
         for line in chart.lines
-        if line.points
     ]
     axes = f"{_capital(with_unit(chart.y))}, from 0, against {with_unit(chart.x)}."
     own = "Each panel has a scale of its own: compare shapes, and read sizes at the upper line."

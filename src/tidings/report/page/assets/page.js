@@ -157,6 +157,12 @@
       light(pinned);
     }
 
+    function unpin() {
+      pinned = null;
+      for (const chip of chips) chip.setAttribute("aria-pressed", "false");
+      light(null);
+    }
+
     for (const { element, begin } of marks) {
       drawn("circle", { class: "hit", r: 12 }, element);
       element.addEventListener("pointerenter", () => light(begin));
@@ -199,7 +205,7 @@
       buttons.last.disabled = buttons.on.disabled = at === moments.length - 1;
       buttons.all.disabled = at === null;
       cursor.replaceChildren();
-      if (pinned !== null) pin(pinned);
+      unpin();
       if (at !== null) show();
       tell();
     }
