@@ -1,0 +1,97 @@
+"""The same audit on a real cluster, whose executors die, and through Spark Connect."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from audit_elsewhere import auditing
+from pipeline_ways import specified_by
+from spark_cluster import connect_server, standalone, wait_for
+from tidings.spec import Guarantee, Value
+from traces import known_violations
+
+TIDINGS = Path(sys.executable).with_name("tidings")
+
+COUNTING = """
+import itertools, sys
+from tidings import pipeline
+
+progress = pipeline.Progress(print, clock=itertools.count(0, 10).__next__)
+with pipeline.session(remote=sys.argv[1]) as spark, progress.following(spark):
+    progress("counting")
+    spark.range(0, 1 << 21, 1, 8).selectExpr("sum(length(sha2(string(id), 256)))").collect()
+    progress.look()
+"""
+"""A job of some seconds, and a clock that runs faster."""
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shared") / "runs [1] {a}*"
+    known_violations(folder)
+    return folder
+
+
+def _specified(trace: Path) -> object:
+    verdicts = specified_by(trace)
+    broken = {one.guarantee for one in verdicts["known"] if one.value is Value.VIOLATED}
+    assert broken == set(Guarantee) - {Guarantee.UNIFORM_AGREEMENT}
+    return json.loads(msgspec.json.encode(verdicts))
+
+
+def _python_that_waits_once(folder: Path) -> Path:
+    """The first executor that starts it waits in vain, for as long as it lives."""
+    program = folder / "python"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"if mkdir {folder}/first 2>/dev/null; then\n"
+        f"  echo $PPID >{folder}/draft && mv {folder}/draft {folder}/waiting\n"
+        "  while kill -0 $PPID 2>/dev/null; do sleep 0.05; done\n"
+        "  exit 1\n"
+        "fi\n"
+        f'exec {sys.executable} "$@"\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_an_executor_dies_in_the_middle_and_the_verdicts_are_those_of_the_specification(
+    trace: Path, tmp_path: Path
+) -> None:
+    python = _python_that_waits_once(tmp_path)
+    with (
+        standalone(tmp_path) as cluster,
+        auditing(trace, "master", cluster.master, "pieces", python=python) as audit,
+    ):
+        waiting = tmp_path / "waiting"
+        wait_for(lambda: waiting.exists() or not audit.is_running(), "a task has begun")
+        executor = int(waiting.read_text())
+        assert executor in cluster.executors(), "it is one of the cluster's"
+        os.kill(executor, signal.SIGKILL)
+        assert audit.verdicts() == [_specified(trace)]
+        assert executor not in cluster.executors()
+    assert not [found for found in trace.iterdir() if found.is_dir()], "the spool is gone"
+
+
+def test_spark_connect_gives_the_verdicts_of_the_specification(trace: Path, tmp_path: Path) -> None:
+    with connect_server(tmp_path, "local[2]") as remote:
+        said = subprocess.run(
+            [TIDINGS, "audit", str(trace), "--remote", remote, "--examples", "1000", "--json"],
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", COUNTING, remote], capture_output=True, text=True, timeout=240
+        )
+    assert said.returncode == 1, said.stderr
+    (run,) = json.loads(said.stdout)["runs"]
+    assert {"known": list(run["verdicts"].values())} == _specified(trace)
+    assert re.search(r"^counting: \d+ %, at least", told.stdout, re.M), told
