@@ -21,6 +21,7 @@ from tidings.core import Exit, UsageError
 from tidings.report import campaign_table
 from tidings.spec import exit_status
 from tidings.trace import layout
+from tidings.trace.layout import refuse_to_overwrite
 
 EVERY_S = 5.0
 """Where a line cannot be written over, a new one comes this often."""
@@ -43,6 +44,10 @@ def audit(
     violations: Annotated[
         Path | None, typer.Option(help="Write all violations into this Parquet file.")
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Measure costs and latencies, too; write the tables into this folder."),
+    ] = None,
     master: Annotated[
         str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
     ] = None,
@@ -55,7 +60,9 @@ def audit(
 
     Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
     """
-    audited = audit_on_spark(path, examples, checker, violations, master=master, remote=remote)
+    audited = audit_on_spark(
+        path, examples, checker, violations, tables, master=master, remote=remote
+    )
     status = exit_status([verdict for run in audited.verdicts.values() for verdict in run])
     if as_json:
         print_json(
@@ -85,6 +92,7 @@ def audit_on_spark(
     examples: int,
     checker: Checker = Checker.ARRAYS,
     violations: Path | None = None,
+    tables: Path | None = None,
     *,
     master: str | None = None,
     remote: str | None = None,
@@ -95,6 +103,8 @@ def audit_on_spark(
     if master is not None and remote is not None:
         raise UsageError("--master or --remote, not both")
     layout(path)  # what is not there at all is said before Spark starts
+    if tables is not None:
+        refuse_to_overwrite(tables)
     with err.status("looking for Spark and Java") as status:
         from tidings import pipeline
 
@@ -108,7 +118,7 @@ def audit_on_spark(
             pipeline.session(master=master, remote=remote, progress=progress) as spark,
             progress.following(spark),
         ):
-            return pipeline.audit(
+            audited = pipeline.audit(
                 spark,
                 path,
                 examples=examples,
@@ -116,3 +126,6 @@ def audit_on_spark(
                 checker=checker.value,
                 violations=violations,
             )
+            if tables is not None:
+                pipeline.write_tables(spark, path, tables, progress=progress)
+            return audited

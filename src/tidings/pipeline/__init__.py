@@ -5,7 +5,7 @@ the same counts, the same witnesses, for traces of any size. There are two judge
 read ``plan`` (which way a trace is judged), ``arrays`` (the judgement, without any Spark),
 ``workers`` (Spark does it) and ``told`` (the verdicts). Its oracle: read ``ingest`` (rows become
 tables), ``evidence`` (what is known about each event) and ``checks`` (one guarantee per file).
-``audit`` has both.
+``audit`` has both. What it cost and how long it took is in ``measures``.
 """
 
 from tidings.core import EnvironmentMissing
@@ -19,6 +19,7 @@ except ImportError as missing:
 
 from tidings.pipeline.audit import Audit, audit, judge, verdicts
 from tidings.pipeline.case import Case, examine, violations
+from tidings.pipeline.measures import write_tables
 from tidings.pipeline.progress import Progress
 from tidings.pipeline.session import abandon, session
 
@@ -33,4 +34,5 @@ __all__ = [
     "session",
     "verdicts",
     "violations",
+    "write_tables",
 ]

@@ -1,0 +1,32 @@
+"""What it cost and how long it took: packets, latencies, hold-back and state, as tables.
+
+``record`` opens a trace, and each file here makes one kind of table of it. The audit asks whether
+the rows are sound; here they are taken as they are. What a trace does not tell stays null, or has
+no row: nothing is ever zero because nobody wrote it down. docs/tables.md has every column.
+"""
+
+from tidings.pipeline.measures.costs import costs, run_costs
+from tidings.pipeline.measures.hold_back import hold_back, hold_back_summary
+from tidings.pipeline.measures.latencies import latencies, latency_summary
+from tidings.pipeline.measures.ranks import percentiles
+from tidings.pipeline.measures.recording import Recording, record, recording_of
+from tidings.pipeline.measures.states import states, states_by_process, states_by_run
+from tidings.pipeline.measures.tables import TABLES, write_tables
+
+__all__ = [
+    "TABLES",
+    "Recording",
+    "costs",
+    "hold_back",
+    "hold_back_summary",
+    "latencies",
+    "latency_summary",
+    "percentiles",
+    "record",
+    "recording_of",
+    "run_costs",
+    "states",
+    "states_by_process",
+    "states_by_run",
+    "write_tables",
+]

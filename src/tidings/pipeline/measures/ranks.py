@@ -1,0 +1,40 @@
+"""Percentiles by nearest rank: always a value that was measured, never one in between.
+
+The p-th percentile of n values is the one at place ceil(n p / 100) in ascending order, from 1.
+This is numpy's ``percentile(..., method="inverted_cdf")``. Exact: the values are sorted, on disk if
+they have to be.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+PERCENTILES = (50, 90, 99)
+
+
+def percentiles(values: DataFrame, *by: str, value: str = "value_ns") -> DataFrame:
+    """For each group: count, p50, p90, p99 and max of the values that are not null, by unit.
+
+    ``value`` ends with its unit, and so do the columns: p50_ns, ..., max_ns.
+    """
+    unit = value.rpartition("_")[2]
+    group = Window.partitionBy(*by)
+    ranked = values.where(F.col(value).isNotNull()).select(
+        *by,
+        F.col(value).alias("value"),
+        F.row_number().over(group.orderBy(value)).alias("rank"),
+        F.count("*").over(group).alias("count"),
+    )
+    shares = {f"p{share}_{unit}": _rank(share) for share in PERCENTILES}
+    ranks = {**shares, f"max_{unit}": F.col("count")}
+    return ranked.groupBy(*by).agg(
+        F.max("count").alias("count"),
+        *(
+            F.max(F.when(F.col("rank") == rank, F.col("value"))).alias(name)
+            for name, rank in ranks.items()
+        ),
+    )
+
+
+def _rank(share: int) -> Column:
+    # Two whole numbers divided: the quotient is whole, or off by a hundredth at least.
+    return F.ceil(F.col("count") * share / 100)

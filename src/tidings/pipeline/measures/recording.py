@@ -1,0 +1,155 @@
+"""A trace opened to be measured: its rows as they are stored, and what became of each process.
+
+Names stay positions in the dictionary of their run until the end of each table: an event then
+needs no join, and a table of messages is joined once with the few rows that its runs are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidings.pipeline.ingest import corrupt_files_named, fill
+from tidings.pipeline.manifests import manifests_of
+from tidings.pipeline.spool import spool_for, stored_rows
+from tidings.trace import Manifest, layout
+
+
+class Recording(NamedTuple):
+    """The rows of a trace and two small tables about its runs."""
+
+    rows: DataFrame
+    """As they are stored: ``process``, ``origin`` and ``peer`` are positions in ``names``."""
+    runs: DataFrame
+    """run, clock, names, views (as positions), up, gone (positions: what the manifest tells)."""
+    lives: DataFrame
+    """run, process, last (its last index), settled, ended (where such a row stands), or null."""
+    width: int
+    """How many names the largest dictionary has."""
+    kinds: frozenset[str]
+    """Of held and state, those of which there is any row: what is not there need not be sought."""
+
+    def rows_of(self, *kinds: str) -> DataFrame:
+        return self.rows.where(F.col("kind").isin(*kinds))
+
+    def named(self, table: DataFrame, *positions: str) -> DataFrame:
+        """Names for positions, and no times of which nobody knows what clock they are from."""
+        runs = self.runs.select("run", "names", "clock")
+        names = {column: F.get("names", F.col(column)) for column in positions}
+        return table.join(F.broadcast(runs), "run", "inner").withColumns(names)
+
+
+@contextmanager
+def record(spark: SparkSession, path: Path | str) -> Iterator[Recording]:
+    """Open the trace at ``path``; its tables live as long as the block."""
+    files = layout(Path(path))
+    manifests = manifests_of(files.manifests)
+    with spool_for(spark, Path(path)) as spool:
+        sources = fill(spool, files, manifests)
+        with corrupt_files_named(sources):
+            recording = recording_of(spark, stored_rows(spark, spool), manifests)
+            try:
+                yield recording
+            finally:
+                recording.lives.unpersist()
+
+
+def recording_of(
+    spark: SparkSession, rows: DataFrame, manifests: Mapping[str, Manifest]
+) -> Recording:
+    """The same for rows that are a table already: the columns of a Parquet trace."""
+    ended = F.col("kind").isin("crash", "leave")
+    lives = (
+        rows.groupBy("run", "process")
+        .agg(
+            F.max("index").alias("last"),
+            F.max(F.when(F.col("kind") == "settle", F.col("index"))).alias("settled"),
+            F.max(F.when(ended, F.col("index"))).alias("ended"),
+            *(F.max(F.col("kind") == kind).alias(kind) for kind in _OPTIONAL),
+        )
+        .persist()
+    )
+    found = lives.agg(*(F.max(kind).alias(kind) for kind in _OPTIONAL)).collect()[0]
+    return Recording(
+        rows=rows,
+        runs=_runs_table(spark, manifests.values()),
+        lives=lives.drop(*_OPTIONAL),
+        width=max(len(manifest.names) for manifest in manifests.values()),
+        kinds=frozenset(kind for kind in _OPTIONAL if found[kind]),
+    )
+
+
+_OPTIONAL = ("held", "state")
+_POSITIONS = pa.list_(pa.int16())
+_RUNS = pa.schema(
+    {
+        "run": pa.string(),
+        "clock": pa.string(),
+        "names": pa.list_(pa.string()),
+        "views": pa.list_(_POSITIONS),
+        "up": _POSITIONS,
+        "gone": _POSITIONS,
+    }
+)
+
+
+def _runs_table(spark: SparkSession, manifests: Iterable[Manifest]) -> DataFrame:
+    runs = []
+    for manifest in manifests:
+        positions = {name: position for position, name in enumerate(manifest.names)}
+        fates = [(positions[name], fate) for name, fate in manifest.fates.items()]
+        runs.append(
+            {
+                "run": manifest.run,
+                "clock": manifest.clock,
+                "names": manifest.names,
+                "views": [[positions[name] for name in view] for view in manifest.views],
+                "up": [position for position, fate in fates if fate == "up"],
+                "gone": [position for position, fate in fates if fate != "up"],
+            }
+        )
+    return spark.createDataFrame(pa.Table.from_pylist(runs, schema=_RUNS))
+
+
+def audiences(recording: Recording) -> DataFrame:
+    """Who was addressed by each member list, and who of them owes a delivery.
+
+    - run, view, names, clock; members, owing: how many the list has, how many of them correct
+    - is_addressed, is_owing: for each position of the dictionary whether it is one of these
+    - settled: it is known of every member whether it is correct
+    """
+    is_correct = F.col("settled") == F.col("last")
+    has_ended = F.col("ended") == F.col("last")
+    ends = recording.lives.groupBy("run").agg(
+        F.collect_list(F.when(is_correct, F.col("process"))).alias("correct"),
+        F.collect_list(F.when(has_ended, F.col("process"))).alias("over"),
+    )
+    nobody = F.array().cast("array<smallint>")
+    known = recording.runs.join(ends, "run", "left").select(
+        *("run", "clock", "names", "up", F.posexplode("views").alias("view", "list")),
+        F.coalesce("correct", nobody).alias("correct"),
+        # Who is said to be up, and did not settle, came back from a crash to an unknown end.
+        F.array_union(F.array_except(F.coalesce("over", nobody), "up"), F.col("gone")).alias(
+            "gone"
+        ),
+    )
+    settled = F.array_union("correct", "gone")
+    owing = F.array_intersect("list", "correct")
+    return known.select(
+        *("run", F.col("view").cast("bigint").alias("view"), "names", "clock"),
+        *(F.size("list").alias("members"), F.size(owing).alias("owing")),
+        _positions_of(F.col("list")).alias("is_addressed"),
+        _positions_of(owing).alias("is_owing"),
+        (F.size(F.array_except("list", settled)) == 0).alias("settled"),
+    )
+
+
+def _positions_of(chosen: Column) -> Column:
+    """For every position of the dictionary whether it is one of the chosen."""
+    return F.transform(
+        "names", lambda _, position: F.array_contains(chosen, position.cast("smallint"))
+    )

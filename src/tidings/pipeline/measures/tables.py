@@ -1,0 +1,61 @@
+"""All tables of a trace, as Parquet: a folder for each, as Spark writes them."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidings.pipeline.measures.costs import costs, run_costs
+from tidings.pipeline.measures.hold_back import hold_back, hold_back_summary
+from tidings.pipeline.measures.latencies import latencies, latency_summary
+from tidings.pipeline.measures.recording import Recording, record
+from tidings.pipeline.measures.states import states, states_by_process, states_by_run
+from tidings.pipeline.progress import Telling, silent
+from tidings.trace.layout import refuse_to_overwrite
+
+_MEASURED: dict[str, Callable[[Recording], DataFrame]] = {
+    "costs": costs,
+    "run_costs": run_costs,
+    "latencies": latencies,
+    "hold_back": hold_back,
+    "states": states,
+}
+_SUMMED_UP: dict[str, tuple[str, Callable[[Recording, DataFrame], DataFrame]]] = {
+    "latency_summary": ("latencies", latency_summary),
+    "hold_back_summary": ("hold_back", hold_back_summary),
+    "states_by_process": ("states", states_by_process),
+    "states_by_run": ("states", states_by_run),
+}
+"""Each from a table that was written before: it is read again instead of made again."""
+
+TABLES = (*_MEASURED, *_SUMMED_UP)
+
+
+def write_tables(
+    spark: SparkSession,
+    path: Path | str,
+    folder: Path | str,
+    *,
+    progress: Telling = silent,
+) -> None:
+    """Measure the trace at ``path`` and write every table into the empty ``folder``."""
+    folder = Path(folder).absolute()
+    refuse_to_overwrite(folder)
+    progress("reading the trace to measure it")
+    with record(spark, path) as recording:
+        for name, measured in _MEASURED.items():
+            progress(f"measuring: {name.replace('_', ' ')}")
+            _write(measured(recording), folder / name)
+        for name, (source, summed_up) in _SUMMED_UP.items():
+            progress(f"summing up: {name.replace('_', ' ')}")
+            _write(summed_up(recording, _read(spark, folder / source)), folder / name)
+
+
+def _write(table: DataFrame, folder: Path) -> None:
+    table.write.option("compression", "zstd").parquet(str(folder))
+
+
+def _read(spark: SparkSession, folder: Path) -> DataFrame:
+    # A folder that a user named may look like one of Hadoop's patterns.
+    return spark.read.parquet(re.sub(r"([\\{}\[\]*?])", r"\\\1", str(folder)))
