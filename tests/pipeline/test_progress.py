@@ -23,7 +23,7 @@ class Clock:
     ("pace", "words"),
     [
         (Pace("reading", 1.9, 0.5, 1000), "reading"),
-        (Pace("reading", 9.0), "reading"),
+        (Pace("reading", 9.0), "reading: 9 s so far"),
         (Pace("reading", 10.0, 0.01, 500_000), "reading: 1 %, 500 events/s"),
         (
             Pace("reading", 10.0, 0.25, 400_000_123),
@@ -67,7 +67,7 @@ def test_what_is_done_is_not_undone_and_every_stage_begins_with_nothing() -> Non
     progress("judging")
     clock.now += 10
     progress.look()
-    assert said == ["reading", "reading: 50 %, about 10 s left", "judging", "judging"]
+    assert said == ["reading", "reading: 50 %, about 10 s left", "judging", "judging: 10 s so far"]
 
 
 def test_tasks_leave_a_mark_for_every_piece_they_have_read(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:
         progress("counting")
         clock.now += 4
         progress.look()
-        assert said[-1] == "counting", "what was done before does not count"
+        assert said[-1] == "counting: 4 s so far", "what was done before does not count"
         spark.range(0, 100, 1, 4).count()
         progress.look()
     assert said[-1] == "counting: 99 %, at least 0 s left"

@@ -57,8 +57,10 @@ class Pace(NamedTuple):
 
     @property
     def words(self) -> str:
-        if self.seconds < QUIET_S or not self.share:
+        if self.seconds < QUIET_S:
             return self.stage
+        if not self.share:
+            return f"{self.stage}: {math.floor(self.seconds)} s so far"
         # Rounded down: what is not done is not called 100 %.
         figures = [f"{math.floor(100 * min(self.share, 0.99))} %"]
         if self.total:
