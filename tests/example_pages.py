@@ -5,6 +5,7 @@ What a campaign fills from thousands of runs is filled here from a few; the numb
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from math import comb
 
 from tidings.core import quorum
 from tidings.lab.compare import BOUNDS, Contender, Cost, contender_of, measure
@@ -83,11 +84,33 @@ def runs_of(words: str, count: int = RUNS) -> list[tuple[Run, list[Verdict]]]:
     return [(run, list(judge(run))) for run in runs]
 
 
+def exact_interval(hits: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's: every share under which so many hits are not too rare."""
+    tail = (1 - confidence) / 2
+
+    def share_at_which(least: int, chance: float) -> float:
+        """The share of hits at which ``least`` or more of them have this chance."""
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            share = (low + high) / 2
+            reached = sum(
+                comb(runs, count) * share**count * (1 - share) ** (runs - count)
+                for count in range(least, runs + 1)
+            )
+            low, high = (share, high) if reached < chance else (low, share)
+        return low
+
+    low = share_at_which(hits, tail) if hits else 0.0
+    high = share_at_which(hits + 1, 1 - tail) if hits < runs else 1.0
+    return low, high
+
+
 def cells(algorithm: Contender) -> Iterator[tuple[Guarantee, Cell]]:
     judged = runs_of(str(algorithm))
     for number, guarantee in enumerate(Guarantee):
         values = [verdicts[number].value for _, verdicts in judged]
         violated = values.count(Value.VIOLATED)
+        low, high = exact_interval(violated, len(values))
         key = f"{algorithm.protocol.replace('/', '-')}-{'-'.join(guarantee.split())}"
         yield (
             guarantee,
@@ -95,8 +118,8 @@ def cells(algorithm: Contender) -> Iterator[tuple[Guarantee, Cell]]:
                 value=Value.VIOLATED if violated else Value.HOLDS,
                 runs=len(values),
                 violated=violated,
-                low=violated / len(values) / 2,
-                high=1 - 0.025 ** (1 / len(values)) if not violated else 0.9,
+                low=low,
+                high=high,
                 picture=key if violated else None,
             ),
         )

@@ -392,9 +392,14 @@ def test_runs_of_many_protocols_are_gathered_by_protocol() -> None:
     assert [one.name for one in page.latencies[0].spreads] == ["two-phase", "frontier"]
 
 
-def test_the_command_audits_a_trace_and_writes_its_page(tidings: Tidings) -> None:
+def test_the_command_audits_a_trace_and_writes_its_page(
+    tidings: Tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
     write_runs(Path("runs/told"), [careless_run()])
-    answer = tidings("report", "runs/told", "--out", "pages/told.html")
+    answer = tidings("report", "runs/told", "--out", "pages/told.html", "--open")
+    assert opened == [Path("pages/told.html").resolve().as_uri()]
     assert answer.status == 1
     assert "Causal order was violated." in answer.out
     page = Document(Path("pages/told.html").read_text(encoding="utf-8"))
