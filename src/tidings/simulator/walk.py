@@ -28,6 +28,9 @@ _MS = 1_000_000
 LOSSY_ROUNDS = 2
 """How many rounds of timers links go on losing packets after the load."""
 
+ANSWERS_A_MESSAGE = 2
+"""On average, in runs with answers."""
+
 MOST_PROCESSES = 1_000
 MOST_BROADCASTS = 1_000_000
 
@@ -43,9 +46,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the messages say, in turn; without any, each says its number."""
     gap_ms_mean: float = 5.0
     """Between one broadcast and the next, whoever makes it."""
+    burst: int = 1
+    """How many broadcasts come at once; the gap before a burst is as many times longer."""
+    replies: float = 0.0
+    """The share of the broadcasts that answer one that was delivered: people who chat."""
     links: Links = "retrying"
     delay_ms_min: float = 1.0
     delay_ms_max: float = 20.0
+    slow: int = 0
+    """How many members are slow: packets from and to them take ``slow_factor`` times as long."""
+    slow_factor: float = 10.0
     tail: float = 0.0
     """The exponent of a Pareto tail on the delays: below 1 they have no mean; 0 for none."""
     duplicated: float = 0.0
@@ -100,6 +110,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 "the share of crashes in mid-broadcast is from 0 to 1",
             ),
             (self.gap_ms_mean <= 0, "the mean gap between broadcasts is above 0"),
+            (self.burst < 1, "a burst has at least one broadcast"),
+            (not 0 <= self.replies < 1, "the share of answers is from 0 to less than 1"),
+            (
+                not 0 <= self.slow <= self.processes,
+                f"{self.slow} of {self.processes} processes cannot be slow",
+            ),
+            (self.slow_factor <= 0, "the factor by which a slow member is slower is above 0"),
             (not 0 <= self.duplicated <= 1, "the share of duplicated packets is from 0 to 1"),
             (self.partitions > 0 and self.processes < 2, "one process cannot be partitioned"),
             (
@@ -172,6 +189,8 @@ class _Walk:
         self.mortal: list[str] = []
         """Who crashes for good."""
         self.handed: dict[str, dict[str, int]] = {}
+        self.slow: list[str] = []
+        self.answers_left = int(plan.broadcasts * plan.replies)
         self.calm = False
         """Whether links that lose packets have stopped doing so."""
         identity = msgspec.json.encode((plan, seed), order="deterministic")
@@ -186,6 +205,8 @@ class _Walk:
         )
 
     def run(self) -> Run:
+        if self.plan.slow:
+            self.slow = self.random.sample(self.world.up, self.plan.slow)
         self._plan_load_and_crashes()
         for _ in range(self.plan.restarts):
             self._plan_restart()
@@ -259,8 +280,11 @@ class _Walk:
         for row in rows:
             if row.kind == "send":
                 self._plan_arrival(row)
-            elif row.kind == "deliver" and self.plan.take_ms:
-                self._plan_to_take(row)
+            elif row.kind == "deliver":
+                if self.plan.take_ms:
+                    self._plan_to_take(row)
+                if self.answers_left and row.process != row.origin:
+                    self._plan_answer(row.process)
 
     def _at(self, time_ns: int, pick: Pick) -> None:
         # Tickets keep what is due at the same time in the order of planning.
@@ -280,8 +304,10 @@ class _Walk:
         joins = self._plan_joins()
         time_ns = 0
         broadcasts = []
-        for number in range(1, self.plan.broadcasts + 1):
-            time_ns += round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
+        gap_ms_mean = self.plan.gap_ms_mean * self.plan.burst
+        for number in range(1, self.plan.broadcasts - self.answers_left + 1):
+            if number % self.plan.burst == 1 % self.plan.burst:
+                time_ns += round(self.random.expovariate(1 / gap_ms_mean) * _MS)
             present = (*members, *(who for who, when in joins.items() if when <= time_ns))
             broadcasts.append((time_ns, self.random.choice(present), self._text(number)))
         # The last words travel for a while: crashes strike then, too.
@@ -358,6 +384,15 @@ class _Walk:
         delay_ns = round(self.random.uniform(0, self.plan.take_ms) * _MS)
         self._at(self.world.now_ns + delay_ns, partial(self._take, row.process, upto))
 
+    def _plan_answer(self, process: str) -> None:
+        """Two members, on average, answer a message, each after some thought."""
+        if self.random.random() * (len(self.world.processes) - 1) >= ANSWERS_A_MESSAGE:
+            return
+        text = self._text(self.plan.broadcasts - self.answers_left + 1)
+        self.answers_left -= 1
+        thought_ns = round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
+        self._at(self.world.now_ns + thought_ns, partial(self._broadcast, process, text))
+
     def _plan_partition(self) -> None:
         time_ns = self.random.randint(0, self._load_ns)
         members = self.world.up
@@ -373,14 +408,16 @@ class _Walk:
         if losing and self.random.random() < self.plan.lost:
             self._at(self.world.now_ns, partial(self._arrive, choices.Drop, packet))
             return
-        arrival_ns = self._arrival_ns()
+        arrival_ns = self._arrival_ns(packet.link)
         if self.random.random() < self.plan.duplicated:
-            first_ns, arrival_ns = sorted((arrival_ns, self._arrival_ns()))
+            first_ns, arrival_ns = sorted((arrival_ns, self._arrival_ns(packet.link)))
             self._at(first_ns, partial(self._arrive, choices.Duplicate, packet))
         self._at(arrival_ns, partial(self._arrive, choices.Receive, packet))
 
-    def _arrival_ns(self) -> int:
+    def _arrival_ns(self, link: Link) -> int:
         delay_ms = self.random.uniform(self.plan.delay_ms_min, self.plan.delay_ms_max)
+        if self.slow and (link.sender in self.slow or link.receiver in self.slow):
+            delay_ms *= self.plan.slow_factor
         if self.plan.tail:
             delay_ms *= self.random.paretovariate(self.plan.tail)
         while self.plan.links == "retrying" and self.random.random() < self.plan.lost:
