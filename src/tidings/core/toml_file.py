@@ -28,11 +28,15 @@ class TomlFile:
         except tomllib.TOMLDecodeError as fault:
             words, line = _place(str(fault), self.text)
             raise DataError(f"{self.path}:{line}: {words}") from None
+        return self.converted(given, kind)
+
+    def converted(self, given: Mapping[str, Any], kind: type[T], within: Sequence[str] = ()) -> T:
+        """A table of the file, found under the keys ``within``, as a struct of this kind."""
         try:
             return msgspec.convert(given, kind)
         except msgspec.ValidationError as fault:
             words, _, where = str(fault).partition(" - at `$")
-            keys = _keys(where.rstrip("`"), given)
+            keys = [*within, *_keys(where.rstrip("`"), given)]
             if unknown := re.search(r"unknown field `(.*)`", words):
                 keys.append(unknown[1])
                 words = "there is no such setting"
