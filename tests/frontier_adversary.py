@@ -74,6 +74,7 @@ class Adversary:
             "mode": mode or dice.choice(["all", "origin"]),
             "confirmed": dice.random() < 0.4,
             "memory": dice.choice([0, 0, 1, 3]),
+            "memory_bytes": dice.choice([0, 0, 1, 8]),
             "window": dice.choice([1, 2, 10_000]),
             "batch_ms": dice.choice([0, -1]),
             "log_limit": dice.choice([10_000_000, 12]),

@@ -947,8 +947,11 @@ def test_a_log_that_waits_for_its_own_application_says_so() -> None:
     assert p1.why_not() == ""
 
 
-def test_what_is_done_with_here_can_be_left_to_the_disk_and_read_back() -> None:
-    p1 = process("p1", 3, memory=2)
+@pytest.mark.parametrize("limit", [{"memory": 2}, {"memory_bytes": 2}])
+def test_what_is_done_with_here_can_be_left_to_the_disk_and_read_back(
+    limit: dict[str, int],
+) -> None:
+    p1 = process("p1", 3, **limit)
     records = life(p1, Broadcast((b"a", b"b")), Broadcast((b"c",)))
     assert list(p1.texts["p1"]) == [1, 2, 3], "not yet delivered"
     records += life(p1, Receive("p2", Holding(some("p1#3"))))
@@ -966,7 +969,9 @@ def astuple(recall: Recall) -> tuple[str, MessageId, int]:
     return (recall.peer, recall.first, recall.last)
 
 
-@pytest.mark.parametrize("wrong", [{"window": 0}, {"log_limit": 0}, {"memory": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"window": 0}, {"log_limit": 0}, {"memory": -1}, {"memory_bytes": -1}]
+)
 def test_impossible_limits_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="1 or more"):
         process("p1", 3, **wrong)

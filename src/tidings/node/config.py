@@ -47,6 +47,7 @@ SET_ELSEWHERE = {
     "window": "limits.window",
     "confirmed": "durable",
     "memory": "limits.memory_messages",
+    "memory_bytes": "limits.memory_bytes",
     "log_limit": "limits.log_bytes",
 }
 """Options that follow from other settings."""
@@ -77,6 +78,8 @@ class Limits(_Section, frozen=True):
     memory_messages: Positive = 100_000
     """How many messages a durable member keeps in memory for those who may still ask for them;
     the others it reads back from its disk."""
+    memory_bytes: Positive = 64 * MIB
+    """The same, for how long their texts are."""
     log_bytes: Positive = 10 * GIB
     """How long the log may grow while a member is away; beyond, broadcasts are refused."""
     segment_bytes: Positive = 64 * MIB
@@ -165,7 +168,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ours = {"window": self.limits.window, "confirmed": self.durable}
         if self.durable:
             # What is kept is limited in bytes, on disk, and not by number.
-            ours |= {"memory": self.limits.memory_messages, "log_limit": NO_LIMIT}
+            limits = self.limits
+            ours |= {"memory": limits.memory_messages, "memory_bytes": limits.memory_bytes}
+            ours["log_limit"] = NO_LIMIT
         possible = signature(factory(self.protocol)).parameters
         given = {option: value for option, value in ours.items() if option in possible}
         return factory(self.protocol, self.options | given)(name, self.members, choose)

@@ -46,8 +46,9 @@ without its disk is refused.
 
 Options: ``batch_ms``, in mode all the time between two vectors (the first goes at once; -1: one
 millisecond per member); ``window``, how many of one's own messages may be unsafe; ``log_limit``,
-how many messages may be kept before broadcasts are refused; ``memory``, how many may be kept in
-memory before those that are delivered are left to the disk alone (0: any number).
+how many messages may be kept before broadcasts are refused; ``memory`` and ``memory_bytes``, how
+many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
+number).
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
@@ -134,17 +135,18 @@ class Frontier(Knowledge):
         window: int = 10_000,
         log_limit: int = 10_000_000,
         memory: int = 0,
+        memory_bytes: int = 0,
         confirmed: bool = False,
     ) -> None:
-        if window < 1 or log_limit < 1 or memory < 0:
-            raise UsageError("window and log_limit are 1 or more, memory is 0 or more")
+        if window < 1 or log_limit < 1 or memory < 0 or memory_bytes < 0:
+            raise UsageError("window and log_limit are 1 or more, memory limits are 0 or more")
         super().__init__(me, members, choose, confirmed=confirmed)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
         self.batch_ms = batch_ms if batch_ms >= 0 else size
         self.window = window
         self.log_limit = log_limit
-        self.memory = memory
+        self.memory, self.memory_bytes = memory, memory_bytes
         self.lossy = False
         nothing_of_others = dict.fromkeys(self.others, 0)
         self.stamped = dict(nothing_of_others)
@@ -289,7 +291,7 @@ class Frontier(Knowledge):
     def _forget(self, turn: Turn) -> None:
         if self._forget_up_to({origin: self._needless(origin) for origin in self.members}):
             turn.late_records.append(Forgotten(self._vector(self.forgotten)))
-        if self.memory and sum(map(len, self.texts.values())) > self.memory:
+        if self._is_crowded():
             self._spill_up_to(self.delivered)
 
     # --- telling, mode all

@@ -204,6 +204,8 @@ class Knowledge(Log):
             and self.pinned.get(name, one.incarnation) == one.incarnation
         }
         lost = len(self.members) - len(counts)
+        in_memory = (len(text) for texts in self.texts.values() for text in texts.values())
+        assert self.text_bytes == sum(in_memory), f"{self.me} counts its texts wrong"
         for origin in self.members:
             held, delivered = self.held[origin], self.delivered[origin]
             safe, stable = self.safe[origin], self.stable[origin]

@@ -58,8 +58,8 @@ class Log(Process):
     ) -> None:
         super().__init__(me, members, choose)
         self.confirmed = confirmed
-        self.memory = 0
-        """How many texts may be in memory; 0 for any number."""
+        self.memory = self.memory_bytes = 0
+        """How many texts may be in memory, and how long they may be together; 0 for any number."""
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
         self.taken = dict.fromkeys(members, 0) if confirmed else {}
@@ -67,6 +67,8 @@ class Log(Process):
         self.forgotten = dict.fromkeys(members, 0)
         self.spilled: dict[str, int] = {}
         self.texts: dict[str, dict[int, bytes]] = {member: {} for member in members}
+        self.text_bytes = 0
+        """How long all texts are together."""
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
         self.incarnation = 0
@@ -99,6 +101,7 @@ class Log(Process):
             if batch.causes:
                 self.causes[origin][held + 1] = batch.causes
             self.texts[origin].update(enumerate(batch.texts, held + 1))
+            self.text_bytes += sum(map(len, batch.texts))
             self.held[origin] = batch.last
             return [batch]
         if batch.id.seq > held + 1 and len(early) >= MOST_EARLY:
@@ -120,6 +123,7 @@ class Log(Process):
         while held + 1 in early:
             held += 1
             texts[held] = early.pop(held)
+            self.text_bytes += len(texts[held])
         self.held[origin] = held
 
     def _gap(self, origin: str) -> int:
@@ -197,6 +201,10 @@ class Log(Process):
             self.forgotten[origin] = upto
         return bool(needless)
 
+    def _is_crowded(self) -> bool:
+        too_many = 0 < self.memory < sum(map(len, self.texts.values()))
+        return too_many or 0 < self.memory_bytes < self.text_bytes
+
     def _spill_up_to(self, limit: dict[str, int]) -> None:
         """Keep in memory only what is above: the rest is on disk, should anybody ask for it."""
         for origin, upto in limit.items():
@@ -208,7 +216,7 @@ class Log(Process):
 
     def _drop(self, origin: str, upto: int) -> None:
         for seq in range(self._first_in_memory(origin), upto + 1):
-            del self.texts[origin][seq]
+            self.text_bytes -= len(self.texts[origin].pop(seq))
             self.causes[origin].pop(seq, None)
 
     # --- coming back
@@ -272,9 +280,9 @@ class Log(Process):
             self.held[origin] = forgotten
             if self.confirmed:
                 self.taken[origin] = max(self.taken[origin], forgotten)
-        memory, done = self.memory, self._done()
+        done = self._done()
         for record in records:
             if isinstance(record, Stored):
                 self._store(record.batch)
-                if memory and sum(map(len, self.texts.values())) > memory:
+                if self._is_crowded():
                     self._spill_up_to({one: min(done[one], self.held[one]) for one in done})
