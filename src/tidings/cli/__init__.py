@@ -25,6 +25,7 @@ from tidings.core import Exit, TidingsError
 from tidings.cli import simulate as simulate
 from tidings.cli import audit as audit
 from tidings.cli import report as report
+from tidings.cli import campaign as campaign
 from tidings.cli import ingest as ingest
 from tidings.cli import demo as demo
 from tidings.cli import node as node

@@ -19,7 +19,7 @@ from tidings.trace.layout import whole_file
 
 @app.command(epilog="Example: tidings report runs/7 --out report.html --open")
 def report(
-    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
+    path: Annotated[Path, typer.Argument(help="A trace, or the folder of a campaign.")],
     out: Annotated[Path, typer.Option(help="The page to write, a .html file.")] = Path(
         "report.html"
     ),
@@ -31,7 +31,8 @@ def report(
     """
     if out.suffix not in (".html", ".htm") or out.is_dir():
         raise UsageError(f"--out takes a .html file, not {out}")
-    told = trace_told(path, shlex.join(["tidings", "report", str(path), "--out", str(out)]))
+    how = shlex.join(["tidings", "report", str(path), "--out", str(out)])
+    told = campaign_told(path, how) if (path / CAMPAIGN).is_file() else trace_told(path, how)
     text = render(told.page)
     with whole_file(out) as draft:
         draft.write_text(text, encoding="utf-8", errors="replace")
@@ -47,6 +48,19 @@ class Told(NamedTuple):
 
     page: Page
     status: Exit
+
+
+CAMPAIGN = "campaign.json"
+"""What every folder of a campaign has."""
+
+
+def campaign_told(path: Path, how: str) -> Told:
+    """Of a campaign that is complete: all numbers are there, and nothing is run or judged again."""
+    from tidings.lab.campaign.folder import opened
+    from tidings.lab.campaign.page import page_of, status_of
+
+    folder = opened(path)
+    return Told(page_of(folder, how), status_of(folder))
 
 
 def trace_told(path: Path, how: str) -> Told:

@@ -1,0 +1,254 @@
+"""``tidings campaign``: thousands of runs, judged, measured and compared."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from tidings.cli.audit import EVERY_S
+from tidings.cli.common import (
+    AsJson,
+    app,
+    err,
+    many,
+    out,
+    print_json,
+    print_run,
+    print_verdicts,
+    result,
+    say,
+)
+from tidings.cli.own import faults_are_stored
+from tidings.core import Exit, TidingsError, UsageError
+from tidings.report import plain_table
+from tidings.spec import Guarantee, exit_status
+from tidings.spec import judge as judged
+from tidings.trace import write_runs
+from tidings.trace.layout import whole_file
+
+if TYPE_CHECKING:
+    from tidings.lab.campaign.conduct import Done
+    from tidings.lab.campaign.folder import Folder
+
+MOST_TOLD = 5
+"""Of runs that failed, and of regressions; the tables have them all."""
+
+
+@app.command(epilog="Example: tidings campaign plan.toml --out runs/mine --baseline runs/main")
+def campaign(
+    plan: Annotated[
+        Path | None,
+        typer.Argument(help="What is run, a .toml file; else every algorithm under every fault."),
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--out", help="A new folder, or that of a campaign to go on with.")
+    ] = Path("runs/campaign"),
+    seeds: Annotated[
+        int | None, typer.Option(help="How many runs of every cell, instead of the plan's number.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="How many cores of this machine; else all of them.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="A campaign to compare with: exits 1 if something is worse.")
+    ] = None,
+    again: Annotated[
+        str | None, typer.Option(help="Instead, one run of the campaign once more, by its name.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
+    ] = None,
+    remote: Annotated[
+        str | None, typer.Option(help="A Spark Connect server, sc://host:port.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a grid of simulations on Spark: algorithms, sizes, loads, faults; judge and measure them.
+
+    What was interrupted goes on where it was. Exits 0; 1 if an algorithm that is not marked as
+    flawed violates something, or is worse than the baseline; 2 if something is unknown.
+    """
+    given = [
+        name
+        for name, value in (("--jobs", jobs), ("--master", master), ("--remote", remote))
+        if value
+    ]
+    if len(given) > 1:
+        raise UsageError(f"{' or '.join(given)}, not both")
+    if jobs is not None and jobs < 1:
+        raise UsageError("--jobs takes 1 or more")
+    if again is not None:
+        raise typer.Exit(_once_more(folder, again, as_json))
+    chosen = _begun(plan, folder, seeds)
+    other = _opened(baseline) if baseline is not None else None
+    try:
+        done = _conducted(chosen, f"local[{jobs}]" if jobs else master, remote)
+    except KeyboardInterrupt:
+        if "tidings.pipeline" in sys.modules:
+            sys.modules["tidings.pipeline"].abandon()
+        on = shlex.join(["tidings", "campaign", "--out", str(folder)])
+        raise _InterruptedError(f"interrupted; what is done is kept, go on with: {on}") from None
+    raise typer.Exit(_tell(chosen, done, other, as_json))
+
+
+class _InterruptedError(TidingsError):
+    """By Ctrl-C."""
+
+    status = Exit.INTERRUPTED
+
+
+def _begun(plan: Path | None, folder: Path, seeds: int | None) -> "Folder":
+    """The campaign that is asked for: by the plan, by what the folder holds, or the usual one."""
+    from tidings.lab.campaign.folder import begun, is_campaign, opened
+    from tidings.lab.campaign.plan import default_plan, read_plan
+
+    if plan is None and is_campaign(folder):
+        wanted = opened(folder).campaign
+        if seeds is not None:
+            wanted = msgspec.structs.replace(wanted, seeds=seeds)
+    else:
+        wanted = read_plan(plan or default_plan(), seeds)
+    return begun(folder, wanted)
+
+
+def _opened(baseline: Path) -> "Folder":
+    from tidings.core import DataError
+    from tidings.lab.campaign.folder import opened
+
+    other = opened(baseline)
+    if not other.table("runs").exists():
+        raise DataError(f"{baseline}: the campaign is not complete; go on with it first")
+    return other
+
+
+def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Done":
+    """The pipeline, imported late: everything else works without Spark."""
+    with err.status("looking for Spark and Java") as status:
+        from tidings import pipeline
+        from tidings.lab.campaign.conduct import conduct
+
+        def show(words: str) -> None:
+            status.update(words)
+            if not err.is_terminal:
+                err.print(f"... {words}", soft_wrap=True)
+
+        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
+        with (
+            pipeline.session(master=master, remote=remote, progress=progress) as spark,
+            progress.following(spark),
+        ):
+            return conduct(spark, folder, progress)
+
+
+# --- what is said
+
+
+def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
+    from tidings.lab.campaign.baseline import compare, regressions
+    from tidings.lab.campaign.page import page_of, status_of
+    from tidings.lab.campaign.tables import read_table
+    from tidings.report.page import render
+
+    compared = compare(folder, other) if other is not None else []
+    worse = regressions(compared)
+    with whole_file(folder.page) as draft:
+        again = shlex.join(["tidings", "report", str(folder.shown)])
+        draft.write_text(render(page_of(folder, again)), encoding="utf-8", errors="replace")
+    verdicts = read_table(folder.table("verdicts"))
+    ended = [row for row in read_table(folder.table("runs")) if row["outcome"] != "ran"]
+    status = Exit.VIOLATED if worse else status_of(folder)
+    page = folder.shown / folder.page.name
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder.shown),
+                "cells": len(folder.cells),
+                "runs": done.runs + done.earlier,
+                "done_before": done.earlier,
+                "not_ended": ended,
+                "verdicts": verdicts,
+                "changes": [row for row in compared if row["verdict"] != "same"],
+                "page": str(page),
+            }
+        )
+        return status
+    say(f"runs   {done.runs + done.earlier:,} in {many(len(folder.cells), 'cell')}{_before(done)}")
+    for row in ended[:MOST_TOLD]:
+        say(f"{row['outcome']:<6} {row['run']} of {row['algorithm']}: {row['reason']}")
+        say(f"       {row['replay']}")
+    if len(ended) > MOST_TOLD:
+        say(f"       and {many(len(ended) - MOST_TOLD, 'more run')}: see runs.csv")
+    out.print()
+    out.print(plain_table(_matrix(verdicts)))
+    if other is not None:
+        _tell_changes(compared, other.shown)
+    say(f"\npage   {page}")
+    return status
+
+
+def _before(done: "Done") -> str:
+    return f", {done.earlier:,} of them done before" if done.earlier else ""
+
+
+def _matrix(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """One row for each algorithm: how many runs, and in how many each guarantee was violated."""
+    rows: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        name = verdict["algorithm"]
+        row = rows.setdefault(name, {"algorithm": name, "runs": f"{verdict['runs']:,}"})
+        row[verdict["guarantee"]] = _in_a_word(verdict)
+    assert all(len(row) == 2 + len(Guarantee) for row in rows.values()), "a guarantee is missing"
+    return list(rows.values())
+
+
+def _in_a_word(verdict: Mapping[str, Any]) -> str:
+    if verdict["violated"]:
+        return f"✗ {verdict['violated']:,}"
+    if verdict["unknown"]:
+        return f"? {verdict['unknown']:,}"
+    return f"✓ < {100 * verdict['share_high']:.2g} %"
+
+
+def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None:
+    for verdict in ("worse", "better"):
+        changed = [row for row in compared if row["verdict"] == verdict]
+        say(f"\n{verdict:<6} than {baseline}: {len(changed):,} of {len(compared):,} comparisons")
+        # What is so everywhere says more than any one cell.
+        changed.sort(key=lambda row: (row["cell"] is not None, row["p_adjusted"]))
+        for row in changed[:MOST_TOLD]:
+            say(
+                f"       {row['where']}: {row['measure']} {row['before']:.4g} to "
+                f"{row['after']:.4g}, p = {row['p_adjusted']:.2g}"
+            )
+
+
+# --- one run once more
+
+
+def _once_more(folder: Path, name: str, as_json: bool) -> Exit:
+    """Simulate one run again and store it with its schedule, so that it can be replayed."""
+    from tidings.lab.campaign.folder import opened
+    from tidings.lab.campaign.runs import simulated
+
+    campaign = opened(folder)
+    cell, seed = campaign.cell_of(name)
+    place = folder / "again" / name
+    with faults_are_stored(place, seed=seed, plan=cell.plan):
+        run = simulated(cell, seed)
+    rows = write_runs(place, [run], "jsonl")
+    verdicts = judged(run)
+    if as_json:
+        print_json(result(run.manifest, verdicts) | {"cell": cell.key, "trace": str(place)})
+    else:
+        say(f"cell   {cell.key}")
+        say(f"seed   {seed}")
+        print_run(run)
+        say(
+            f"trace  {place}: {rows:,} rows; step by step: tidings replay {shlex.quote(str(place))}"
+        )
+        print_verdicts(run.manifest, verdicts, run=run, folder=place)
+    return exit_status(verdicts)

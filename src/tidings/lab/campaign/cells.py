@@ -1,0 +1,150 @@
+"""The grid that a plan stands for, as a table of cells, and how its runs are dealt out.
+
+A cell is one algorithm in groups of one size under one load and one fault plan; it has a run for
+every seed. A task is some seeds of some cells, about as much work as any other task, and writes one
+file. Which task has which runs is decided by the plan alone: who goes on with a campaign, on
+whatever machine, finds the same tasks.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.core import UsageError
+from tidings.lab.campaign.plan import LARGEST_FLAWED, MOST_CELLS, Campaign
+from tidings.simulator import Plan
+
+TASK_COST = 60_000.0
+"""About two seconds of work: long beside what Spark takes for a task, and soon done again."""
+LEAST_TASKS = 16
+"""Of a small campaign, so that several workers have something to do."""
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    number: int
+    algorithm: str
+    """With its options, as on the command line."""
+    flawed: bool
+    processes: int
+    workload: str
+    faults: str
+    plan: Plan
+
+    @property
+    def expected_cost(self) -> float:
+        """Of one run, in packets or so: what it costs a process to exist is some packets, too."""
+        size = self.processes + self.plan.joiners
+        packets = self.plan.broadcasts * size * (size + 5)
+        return 50 + packets * (size / 2 if self.is_talkative else 1.0)
+
+    @property
+    def is_talkative(self) -> bool:
+        """Whether it tells all news to all."""
+        return "form=news" in self.algorithm or self.plan.protocol == "flawed/storm"
+
+    @property
+    def key(self) -> str:
+        """What it is compared by with a cell of another campaign."""
+        return ", ".join([self.algorithm, f"n={self.processes}", self.workload, self.faults])
+
+    def run_name(self, seed: int) -> str:
+        return f"{self.number:05}-{seed}"
+
+
+def cells_of(campaign: Campaign) -> list[Cell]:
+    """All cells, in the order of the plan."""
+    found: list[Cell] = []
+    for contender, flawed in campaign.entries:
+        for size in campaign.sizes:
+            if flawed and size > LARGEST_FLAWED:
+                continue
+            for workload in campaign.workloads:
+                for name, faults in campaign.faults.items():
+                    if faults.only and contender.protocol not in faults.only:
+                        continue
+                    found.append(
+                        Cell(
+                            number=len(found),
+                            algorithm=str(contender),
+                            flawed=flawed,
+                            processes=size,
+                            workload=workload,
+                            faults=name,
+                            plan=campaign.plan_for(contender, size, workload, name),
+                        )
+                    )
+    if not found or len(found) > MOST_CELLS:
+        raise UsageError(f"a campaign has 1 to {MOST_CELLS:,} cells, and not {len(found):,}")
+    return found
+
+
+def table_of(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
+    """The cells as rows; the plan of a run as it would stand in its manifest."""
+    return [
+        {
+            "cell": cell.number,
+            "algorithm": cell.algorithm,
+            "flawed": cell.flawed,
+            "processes": cell.processes,
+            "workload": cell.workload,
+            "faults": cell.faults,
+            "seeds": seeds,
+            "expected_cost": cell.expected_cost,
+            "plan": msgspec.json.encode(cell.plan).decode(),
+        }
+        for cell in cells
+    ]
+
+
+class Batch(NamedTuple):
+    """Some seeds of a cell."""
+
+    cell: Cell
+    seeds: range
+
+
+class Task(NamedTuple):
+    """What one worker does at once, and writes into one file."""
+
+    number: int
+    batches: tuple[Batch, ...]
+
+    @property
+    def name(self) -> str:
+        return f"task-{self.number:05}"
+
+    @property
+    def runs(self) -> Iterator[tuple[Cell, int]]:
+        return ((batch.cell, seed) for batch in self.batches for seed in batch.seeds)
+
+
+def tasks_of(cells: Sequence[Cell], seeds: int, task_cost: float | None = None) -> list[Task]:
+    """All runs, in the order of the cells, cut where about enough have come together."""
+    if task_cost is None:
+        total = seeds * sum(cell.expected_cost for cell in cells)
+        task_cost = min(TASK_COST, total / LEAST_TASKS)
+    tasks: list[Task] = []
+    batches: list[Batch] = []
+    cost = 0.0
+    for cell in cells:
+        begin = 0
+        for seed in range(seeds):
+            cost += cell.expected_cost
+            if cost >= task_cost:
+                batches.append(Batch(cell, range(begin, seed + 1)))
+                tasks.append(Task(len(tasks), tuple(batches)))
+                begin, batches, cost = seed + 1, [], 0.0
+        if begin < seeds:
+            batches.append(Batch(cell, range(begin, seeds)))
+    if batches:
+        tasks.append(Task(len(tasks), tuple(batches)))
+    return tasks
+
+
+def mixed(tasks: Sequence[Task]) -> list[Task]:
+    """In another order, always the same: small and large groups in turn, so that the pace so far
+    says something about the time that is left.
+    """
+    return random.Random(0).sample(tasks, len(tasks))

@@ -1,0 +1,125 @@
+"""The stages of a campaign: simulate, judge, measure, sum up, find counterexamples.
+
+Each leaves its results in the folder, and none is done again whose results are there. So a
+campaign that was interrupted, or killed, goes on where it was.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidings import pipeline
+from tidings.core import EnvironmentMissing, UsageError
+from tidings.lab.campaign import counterexamples, numbers, runs
+from tidings.lab.campaign.cells import mixed
+from tidings.lab.campaign.folder import Folder, opened
+from tidings.pipeline.progress import Progress, Told
+from tidings.pipeline.workers import performing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Done(NamedTuple):
+    """How much had to be done, and how much was there already."""
+
+    runs: int
+    earlier: int
+
+
+def conduct(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
+    """All tables, and the counterexamples; what is there already is left as it is."""
+    done = simulate(spark, folder, progress)
+    if not folder.table("runs").exists():
+        told = judge(spark, folder, progress)
+        measure(spark, folder, progress)
+        progress("summing up the runs")
+        numbers.write(folder, told)
+    counterexamples.find(folder, performing(spark), progress)
+    return done
+
+
+# --- simulating
+
+
+def simulate(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
+    """Run every task that is not done yet."""
+    missing = [task for task in folder.tasks if not folder.outcomes(task).exists()]
+    count = sum(1 for task in missing for _ in task.runs)
+    earlier = len(folder.cells) * folder.campaign.seeds - count
+    if missing:
+        progress(f"simulating, {earlier:,} runs being done" if earlier else "simulating")
+        progress.expect(count, "runs")
+        with _marks(folder, progress, count) as marks:
+            work = partial(_work, path=folder.path, marks=marks)
+            performing(spark)(work, [task.number for task in mixed(missing)])
+    for task in missing:
+        if not folder.outcomes(task).exists():
+            raise EnvironmentMissing(
+                f"{folder.outcomes(task)} is not here, though a worker has written it; {_SHARED}"
+            )
+    return Done(count, earlier)
+
+
+_SHARED = (
+    "the folder has to be one that all workers share, under the same path (see docs/cluster.md)"
+)
+
+
+@contextmanager
+def _marks(folder: Folder, progress: Progress, count: int) -> Iterator[str]:
+    """A folder in which each run that is done leaves a mark."""
+    place = folder.path / "marks"
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        yield progress.told(tuple(range(count)), 1, place).folder
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _work(number: int, path: Path, marks: str) -> int:
+    """A task, on whatever machine: the plan in the folder says what it is."""
+    try:
+        folder = _opened(path)
+    except UsageError as fault:
+        raise EnvironmentMissing(f"a worker does not see {path}: {fault}; {_SHARED}") from None
+    task = folder.tasks[number]
+    seconds = folder.campaign.budget.seconds
+    return runs.perform(task, folder.path, seconds, Told(task.runs, marks))
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path) -> Folder:
+    """A worker has many tasks of the same campaign."""
+    return opened(path)
+
+
+# --- judging and measuring
+
+
+def judge(spark: "SparkSession", folder: Folder, progress: Progress) -> dict[str, dict[str, str]]:
+    """The value of each guarantee in every run that has rows."""
+    if not has_rows(folder):
+        return {}
+    audited = pipeline.audit(spark, folder.trace, examples=0, progress=progress)
+    return {
+        run: {verdict.guarantee.value: verdict.value.value for verdict in verdicts}
+        for run, verdicts in audited.verdicts.items()
+    }
+
+
+def measure(spark: "SparkSession", folder: Folder, progress: Progress) -> None:
+    """Costs, latencies and state of every run, as tables."""
+    if folder.measures.exists() or not has_rows(folder):
+        return
+    draft = folder.path / "measures.open"
+    shutil.rmtree(draft, ignore_errors=True)
+    pipeline.write_tables(spark, folder.trace, draft, progress=progress)
+    draft.replace(folder.measures)
+
+
+def has_rows(folder: Folder) -> bool:
+    return any(folder.trace.glob("*.parquet"))

@@ -1,0 +1,124 @@
+"""For every algorithm and guarantee that it violated: a small run that shows it, with its story.
+
+The shortest of the runs that violate it is had again and shrunk, for some seconds; if that is not
+enough, it is shown as it was, and that is said.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidings.core import TidingsError
+from tidings.lab.campaign.folder import Folder
+from tidings.lab.campaign.numbers import column_of
+from tidings.lab.campaign.runs import simulated
+from tidings.lab.campaign.tables import read_table, write_table
+from tidings.lab.shrink import Charge, Pace, shrink
+from tidings.pipeline.arrays.perform import Perform
+from tidings.report import write_story
+from tidings.report.words import many
+from tidings.spec import Guarantee, Value
+from tidings.trace import Run, read_runs, write_runs
+
+SHRINK_S = 20.0
+"""For one run."""
+
+COUNTEREXAMPLES = {
+    "algorithm": "string",
+    "flawed": "bool",
+    "guarantee": "string",
+    "run": "string",
+    "folder": "string",
+    "shrunk": "bool",
+    "note": "string",
+}
+
+
+class Wanted(NamedTuple):
+    """A run that violates something, to be shown."""
+
+    algorithm: str
+    flawed: bool
+    guarantee: Guarantee
+    run: str
+
+    @property
+    def name(self) -> str:
+        """Of its folder: plain, and unlike any other."""
+        cell, _, _ = self.run.partition("-")
+        protocol = self.algorithm.split()[0].rpartition("/")[2]
+        plain = "".join(letter if letter.isalnum() else "-" for letter in protocol)
+        return "-".join([plain, cell, *self.guarantee.split()])
+
+
+def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> None:
+    """Shrink and store them all; those that are there stay as they are."""
+    if folder.table("counterexamples").exists():
+        return
+    wanted = list(wanted_of(folder))
+    if wanted:
+        progress(f"shrinking {many(len(wanted), 'counterexample')}")
+    told = perform(_Shrinking(folder), wanted)
+    rows = [
+        one._asdict()
+        | {"guarantee": one.guarantee.value, "folder": f"counterexamples/{one.name}"}
+        | {"shrunk": shrunk, "note": note}
+        for one, (shrunk, note) in zip(wanted, told, strict=True)
+    ]
+    write_table(folder.table("counterexamples"), rows, COUNTEREXAMPLES)
+
+
+def wanted_of(folder: Folder) -> Iterator[Wanted]:
+    """For each algorithm and guarantee the shortest run that violates it."""
+    shortest: dict[tuple[str, Guarantee], dict[str, Any]] = {}
+    for row in read_table(folder.table("runs")):
+        for guarantee in Guarantee:
+            if row[column_of(guarantee)] == Value.VIOLATED.value:
+                key = row["algorithm"], guarantee
+                if key not in shortest or row["rows"] < shortest[key]["rows"]:
+                    shortest[key] = row
+    for (algorithm, guarantee), row in shortest.items():
+        yield Wanted(algorithm, row["flawed"], guarantee, row["run"])
+
+
+class _Shrinking:
+    """What a worker does for each of them; it takes the plan along."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.path, self.shown = folder.path, folder.shown
+        self.campaign = folder.campaign
+
+    def __call__(self, wanted: Wanted) -> tuple[bool, str]:
+        folder = Folder(self.path, self.campaign)
+        source = simulated(*folder.cell_of(wanted.run))
+        small, note = _shrunk(source, wanted.guarantee, SHRINK_S)
+        run = source if small is None else small
+        place = Path("counterexamples", wanted.name)
+        write_runs(folder.path / place, [run], "jsonl")
+        (violation, *_) = Charge(wanted.guarantee).against(run)
+        write_story(folder.path / place, run, violation, trace=self.shown / place)
+        return small is not None, note
+
+
+def _shrunk(run: Run, guarantee: Guarantee, seconds: float) -> tuple[Run | None, str]:
+    """A smaller run that violates the same, or None, and what there is to say about it."""
+    end = time.monotonic() + seconds
+
+    def look(pace: Pace) -> None:
+        if time.monotonic() > end:
+            raise TimeoutError
+
+    try:
+        return shrink(run, guarantee, progress=look), f"Shrunk from run {run.manifest.run}."
+    except TimeoutError:
+        return None, f"Not shrunk: {seconds:g} seconds were not enough."
+    except (TidingsError, AssertionError) as fault:
+        return None, f"Not shrunk: {fault}."
+
+
+def stored(folder: Folder) -> Iterator[tuple[dict[str, Any], Run]]:
+    """What was found, with the runs that show it."""
+    for row in read_table(folder.table("counterexamples")):
+        (run,) = read_runs(folder.path / row["folder"])
+        yield row, run

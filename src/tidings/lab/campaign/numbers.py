@@ -1,0 +1,206 @@
+"""The tables of a campaign: every run, and what the runs of a cell say together.
+
+docs/campaign.md has every column.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tidings.lab.campaign import statistics
+from tidings.lab.campaign.cells import Cell
+from tidings.lab.campaign.folder import Folder, lines
+from tidings.lab.campaign.runs import Outcome
+from tidings.lab.campaign.tables import read_table, write_table
+from tidings.spec import Guarantee, Value
+
+_MS = 1_000_000
+
+MEASURES = ("packets", "bytes", "delays", "latency_ms", "state_bytes")
+"""What is measured in every run; of all of them less is better."""
+
+CELL = {
+    "cell": "int64",
+    "algorithm": "string",
+    "flawed": "bool",
+    "processes": "int64",
+    "workload": "string",
+    "faults": "string",
+}
+RUNS = {
+    **CELL,
+    "run": "string",
+    "seed": "int64",
+    "outcome": "string",
+    "reason": "string",
+    "replay": "string",
+    "rows": "int64",
+    "cpu_s": "float64",
+    **dict.fromkeys(MEASURES, "float64"),
+    **{guarantee.value.replace(" ", "_"): "string" for guarantee in Guarantee},
+}
+STATISTICS = {
+    **CELL,
+    "measure": "string",
+    "runs": "int64",
+    **{
+        f"{what}{end}": "float64"
+        for what in ("mean", "p50", "p99")
+        for end in ("", "_low", "_high")
+    },
+}
+COUNTS = {
+    "guarantee": "string",
+    "runs": "int64",
+    "violated": "int64",
+    "unknown": "int64",
+    "share": "float64",
+    "share_low": "float64",
+    "share_high": "float64",
+    "first_violated": "string",
+}
+SHARES = {**CELL, **COUNTS}
+VERDICTS = {"algorithm": "string", "flawed": "bool", **COUNTS}
+
+Rows = list[dict[str, Any]]
+Verdicts = Mapping[str, Mapping[str, str]]
+"""By run and guarantee."""
+
+
+def write(folder: Folder, verdicts: Verdicts) -> None:
+    """All tables; that of the runs last, since it tells that the others are there."""
+    found = list(_runs(folder, verdicts))
+    write_table(folder.table("statistics"), list(_statistics(folder.cells, found)), STATISTICS)
+    by_cell = _grouped(found, "cell")
+    shares = [
+        _about(cell) | counts for cell in folder.cells for counts in _shares(by_cell[cell.number])
+    ]
+    write_table(folder.table("shares"), shares, SHARES)
+    pooled = [
+        {"algorithm": name, "flawed": of_name[0]["flawed"]} | counts
+        for name, of_name in _grouped(found, "algorithm").items()
+        for counts in _shares(of_name)
+    ]
+    write_table(folder.table("verdicts"), pooled, VERDICTS)
+    write_table(folder.table("runs"), found, RUNS)
+
+
+def column_of(guarantee: Guarantee) -> str:
+    """What the guarantee is called in the table of runs."""
+    return guarantee.value.replace(" ", "_")
+
+
+def again(folder: Path, run: str) -> str:
+    """The command that has a run of a campaign once more."""
+    return shlex.join(["tidings", "campaign", "--out", str(folder), "--again", run])
+
+
+# --- runs
+
+
+def _runs(folder: Folder, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
+    measured = _measured(folder)
+    outcomes = [one for task in folder.tasks for one in lines(folder.outcomes(task), Outcome)]
+    unknown = {guarantee.value: Value.UNKNOWN.value for guarantee in Guarantee}
+    for outcome in sorted(outcomes, key=lambda one: (one.cell, one.seed)):
+        cell = folder.cells[outcome.cell]
+        values = verdicts.get(outcome.run, unknown)
+        yield {
+            **_about(cell),
+            "run": outcome.run,
+            "seed": outcome.seed,
+            "outcome": outcome.outcome,
+            "reason": outcome.reason or None,
+            "replay": again(folder.shown, outcome.run),
+            "rows": outcome.rows,
+            "cpu_s": outcome.cpu_s,
+            **{name: of_run.get(outcome.run) for name, of_run in measured(cell).items()},
+            **{column_of(guarantee): values[guarantee.value] for guarantee in Guarantee},
+        }
+
+
+def _about(cell: Cell) -> dict[str, Any]:
+    return {name: getattr(cell, {"cell": "number"}.get(name, name)) for name in CELL}
+
+
+def _measured(folder: Folder) -> Callable[[Cell], dict[str, dict[str, float]]]:
+    """The measures of every run, for a cell: delays are counted in those of its packets."""
+    if not folder.measures.exists():
+        return lambda cell: {name: {} for name in MEASURES}
+    costs = read_table(folder.measures / "run_costs")
+    waits: dict[str, list[float]] = {}
+    for row in read_table(folder.measures / "latencies"):
+        if row["last_ns"] is not None:
+            waits.setdefault(row["run"], []).append(row["last_ns"] / _MS)
+    kept = [row for row in read_table(folder.measures / "states_by_run") if row["name"] == "bytes"]
+    plain = {
+        "packets": {row["run"]: row["packets_per_broadcast"] for row in costs},
+        "bytes": {row["run"]: row["bytes_per_broadcast"] for row in costs},
+        "latency_ms": {run: fmean(of_run) for run, of_run in waits.items()},
+        "state_bytes": {row["run"]: row["last"] for row in kept},
+    }
+    middle = {run: _median(of_run) for run, of_run in waits.items()}
+
+    def of_cell(cell: Cell) -> dict[str, dict[str, float]]:
+        delay_ms = (cell.plan.delay_ms_min + cell.plan.delay_ms_max) / 2
+        names = [cell.run_name(seed) for seed in range(folder.campaign.seeds)]
+        delays = {run: middle[run] / delay_ms for run in names if run in middle}
+        return {name: plain.get(name, delays) for name in MEASURES}
+
+    return of_cell
+
+
+def _median(values: Sequence[float]) -> float:
+    """By nearest rank, as everywhere."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+# --- cells
+
+
+def _statistics(cells: Sequence[Cell], found: Rows) -> Iterator[dict[str, Any]]:
+    by_cell = _grouped(found, "cell")
+    for cell in cells:
+        for measure in MEASURES:
+            values = values_of(by_cell[cell.number], measure)
+            if not values:
+                continue
+            summed_up = statistics.summary(values)
+            row = {**_about(cell), "measure": measure, "runs": summed_up.runs}
+            for what in ("mean", "p50", "p99"):
+                value, low, high = getattr(summed_up, what)
+                row |= {what: value, f"{what}_low": low, f"{what}_high": high}
+            yield row
+
+
+def values_of(found: Iterable[Mapping[str, Any]], measure: str) -> list[float]:
+    """A measure in the runs that came to rest: of the others it would be a lower bound."""
+    return [row[measure] for row in found if row["outcome"] == "ran" and row[measure] is not None]
+
+
+def _shares(found: Rows) -> Iterator[dict[str, Any]]:
+    """Of some runs, in how many each guarantee was violated; what is unknown does not count."""
+    for guarantee in Guarantee:
+        values = [row[column_of(guarantee)] for row in found]
+        violated, unknown = values.count(Value.VIOLATED.value), values.count(Value.UNKNOWN.value)
+        share = statistics.exact_interval(violated, len(values) - unknown)
+        first = values.index(Value.VIOLATED.value) if violated else None
+        yield {
+            "guarantee": guarantee.value,
+            "runs": len(values),
+            "violated": violated,
+            "unknown": unknown,
+            "share": share.value if len(values) > unknown else None,
+            "share_low": share.low,
+            "share_high": share.high,
+            "first_violated": None if first is None else found[first]["run"],
+        }
+
+
+def _grouped(found: Rows, column: str) -> dict[Any, Rows]:
+    groups: dict[Any, Rows] = {}
+    for row in found:
+        groups.setdefault(row[column], []).append(row)
+    return groups

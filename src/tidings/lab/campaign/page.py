@@ -1,0 +1,372 @@
+"""The page of a campaign, from its tables: verdicts, prices, and the runs that show them.
+
+Costs are drawn for the first load and the first fault plan; latencies and state for the first load
+in which state is sampled, in groups of the size that is nearest to five.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import msgspec
+
+from tidings.core import Exit, quorum
+from tidings.lab.campaign import counterexamples
+from tidings.lab.campaign.cells import Cell
+from tidings.lab.campaign.folder import Folder
+from tidings.lab.campaign.numbers import again
+from tidings.lab.campaign.runs import simulated
+from tidings.lab.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
+from tidings.lab.campaign.tables import read_table
+from tidings.lab.compare import BOUNDS
+from tidings.lab.shrink import Charge
+from tidings.report.causality import Causality
+from tidings.report.explain import replay_command
+from tidings.report.page import Page, measure, picture_of
+from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
+from tidings.report.page.model import (
+    MOST_PICTURES,
+    Axis,
+    Dot,
+    Entry,
+    Fact,
+    Line,
+    LineChart,
+    Matrix,
+    ParetoChart,
+    Picture,
+    Point,
+    SpreadChart,
+    StateChart,
+    StateLine,
+)
+from tidings.report.page.model import Cell as MatrixCell
+from tidings.report.page.pictures import can_be_drawn
+from tidings.report.words import listed, many
+from tidings.spec import Guarantee, Value
+
+_MS = 1_000_000
+USUAL_SIZE = 5
+Rows = Sequence[Mapping[str, Any]]
+
+
+def status_of(folder: Folder) -> Exit:
+    """By those that are not meant to fail: violated, unknown, or all is well."""
+    sound = [row for row in read_table(folder.table("verdicts")) if not row["flawed"]]
+    if any(row["violated"] for row in sound):
+        return Exit.VIOLATED
+    return Exit.UNKNOWN if any(row["unknown"] for row in sound) else Exit.HOLDS
+
+
+def page_of(folder: Folder, how: str = "") -> Page:
+    """``how`` is the command that makes the page."""
+    return _Told(folder, how).page()
+
+
+class _Told:
+    def __init__(self, folder: Folder, how: str) -> None:
+        self.folder = folder
+        self.how = how
+        self.again = shlex.join(["tidings", "campaign", "--out", str(folder.shown)])
+        self.verdicts = read_table(folder.table("verdicts"))
+        self.runs = read_table(folder.table("runs"))
+        self.statistics = read_table(folder.table("statistics"))
+        campaign = folder.campaign
+        self.sound = list(dict.fromkeys(cell.algorithm for cell in folder.cells if not cell.flawed))
+        self.size = min(campaign.sizes, key=lambda size: abs(size - USUAL_SIZE))
+        self.calm = next(iter(campaign.faults))
+        self.quiet = next(iter(campaign.workloads))
+        sampled = [name for name, load in campaign.workloads.items() if load.sample_ms]
+        self.busy = sampled[0] if sampled else list(campaign.workloads)[-1]
+
+    def page(self) -> Page:
+        pictures = tuple(self.pictures())
+        cells = len(self.folder.cells)
+        return Page(
+            title=f"Campaign {self.folder.path.name}",
+            answer=self.answer(),
+            value={Exit.VIOLATED: Value.VIOLATED, Exit.UNKNOWN: Value.UNKNOWN}.get(
+                status_of(self.folder), Value.HOLDS
+            ),
+            about=f"{many(len(self.runs), 'simulated run')} in {many(cells, 'cell')}: every "
+            "algorithm in groups of every size, under every load and every fault plan, "
+            f"{many(self.folder.campaign.seeds, 'seed')} each. Every verdict comes from the "
+            "recorded events alone.",
+            facts=self.facts(),
+            matrix=self.matrix({picture.key for picture in pictures}),
+            costs=(self.cost_chart("packets"), self.cost_chart("bytes")),
+            latencies=tuple(self.latencies()),
+            states=tuple(self.states()),
+            pareto=(self.pareto(),),
+            pictures=pictures,
+            reproduce=self.reproduce(),
+            left_out=tuple(self.left_out()),
+        )
+
+    # --- words
+
+    def answer(self) -> str:
+        """One sentence about those that should hold, one about those that should not."""
+        broken = [name for name in self.sound if self._count("violated", name)]
+        unknown = [name for name in self.sound if self._count("unknown", name)]
+        runs = many(sum(not row["flawed"] for row in self.runs), "run")
+        if broken:
+            told = f"{listed(broken)} violated a guarantee in {runs}"
+        elif unknown:
+            told = f"Nothing was seen violated in {runs}, but some of {listed(unknown)} is unknown"
+        else:
+            told = f"All five guarantees held in {runs} of {many(len(self.sound), 'algorithm')}"
+        flawed = list(dict.fromkeys(row["algorithm"] for row in self.verdicts if row["flawed"]))
+        if not flawed:
+            return f"{told}."
+        caught = sum(bool(self._count("violated", name)) for name in flawed)
+        return f"{told}; {caught} of {many(len(flawed), 'flawed one')} were caught."
+
+    def _count(self, what: str, algorithm: str) -> int:
+        return sum(row[what] for row in self.verdicts if row["algorithm"] == algorithm)
+
+    def facts(self) -> tuple[Fact, ...]:
+        campaign = self.folder.campaign
+        outcomes = [row["outcome"] for row in self.runs]
+        rows = sum(row["rows"] for row in self.runs)
+        return (
+            Fact("runs", f"{len(self.runs):,}"),
+            Fact("events", f"{rows:,}"),
+            Fact("sizes", listed([str(size) for size in campaign.sizes])),
+            Fact("loads", listed(list(campaign.workloads))),
+            Fact("faults", listed(list(campaign.faults))),
+            Fact("seeds", f"0 to {campaign.seeds - 1}"),
+            *(
+                Fact(f"{word} runs", f"{outcomes.count(word):,}")
+                for word in ("cut", "failed")
+                if word in outcomes
+            ),
+        )
+
+    def reproduce(self) -> tuple[Fact, ...]:
+        return (
+            *([Fact("this page", self.how)] if self.how else []),
+            Fact("the numbers", self.again),
+            Fact("one run", again(self.folder.shown, "RUN")),
+        )
+
+    def left_out(self) -> Iterator[str]:
+        failed = [row for row in self.runs if row["outcome"] != "ran"]
+        for row in failed[:3]:
+            yield f"Run {row['run']} of {row['algorithm']}: {row['reason']} ({row['replay']})."
+        if len(failed) > 3:
+            yield f"{len(failed) - 3:,} more runs did not end by themselves: see runs.csv."
+
+    # --- verdicts
+
+    def matrix(self, pictures: set[str]) -> Matrix:
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for row in self.verdicts:
+            by_name.setdefault(row["algorithm"], []).append(row)
+        return Matrix(
+            entries=tuple(
+                Entry(
+                    name=name,
+                    flawed=of_name[0]["flawed"],
+                    note=many(of_name[0]["runs"], "run"),
+                    cells={
+                        Guarantee(row["guarantee"]): self._cell(row, pictures) for row in of_name
+                    },
+                )
+                for name, of_name in by_name.items()
+            ),
+            confidence=CONFIDENCE,
+            note="Over all sizes, loads and faults. The intervals of the share of violating runs "
+            "are Clopper and Pearson's; shares.csv has them for each cell.",
+            how=self.again,
+        )
+
+    def _cell(self, row: Mapping[str, Any], pictures: set[str]) -> MatrixCell:
+        value = Value.HOLDS
+        if row["violated"]:
+            value = Value.VIOLATED
+        elif row["unknown"]:
+            value = Value.UNKNOWN
+        key = _key(row["algorithm"], row["guarantee"])
+        return MatrixCell(
+            value=value,
+            runs=row["runs"],
+            violated=row["violated"],
+            unknown=row["unknown"],
+            low=row["share_low"],
+            high=row["share_high"],
+            note=f"first in run {row['first_violated']}" if row["violated"] else "",
+            picture=key if key in pictures else None,
+        )
+
+    # --- prices
+
+    def _figures(
+        self, measure: str, workload: str, faults: str
+    ) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+        """Of the sound ones: the algorithm, the size, and its statistics."""
+        for row in self.statistics:
+            asked = (row["measure"], row["workload"], row["faults"]) == (measure, workload, faults)
+            if asked and not row["flawed"]:
+                yield row["algorithm"], row["processes"], row
+
+    def cost_chart(self, measure: str) -> LineChart:
+        lines: dict[str, list[Point]] = {}
+        for name, size, row in self._figures(measure, self.quiet, self.calm):
+            point = Point(size, row["mean"], row["mean_low"], row["mean_high"])
+            lines.setdefault(name, []).append(point)
+        sizes = self.folder.campaign.sizes
+        bounds = [
+            Line(name, tuple(Point(size, bound(size, quorum(size) - 1)) for size in sizes))
+            for name, bound in BOUNDS.items()
+        ]
+        return LineChart(
+            title=f"{measure.capitalize()} per broadcast: {self.quiet}, faults: {self.calm}",
+            x=Axis("processes", logarithmic=True),
+            y=Axis(f"{measure} per broadcast", logarithmic=True),
+            lines=tuple(Line(name, tuple(points)) for name, points in lines.items()),
+            bounds=tuple(bounds) if measure == "packets" else (),
+            note=f"Means of {many(self.folder.campaign.seeds, 'run')}; bars: {_BOOTSTRAP}.",
+            how=self.again,
+        )
+
+    def pareto(self) -> ParetoChart:
+        price = {
+            what: {
+                name: row["mean"]
+                for name, size, row in self._figures(what, self.quiet, self.calm)
+                if size == self.size
+            }
+            for what in ("delays", "bytes")
+        }
+        return ParetoChart(
+            title=f"Bytes against delays: {self.size} processes, {self.quiet}, faults: {self.calm}",
+            x=Axis("delays until all have delivered, in mean delays of a packet"),
+            y=Axis("bytes per broadcast", logarithmic=True),
+            dots=tuple(
+                Dot(name, delays, price["bytes"][name])
+                for name, delays in price["delays"].items()
+                if name in price["bytes"]
+            ),
+            how=self.again,
+        )
+
+    def _cells(self, workload: str, faults: str) -> list[Cell]:
+        """Of the sound ones, in groups of the usual size."""
+        return [
+            cell
+            for cell in self.folder.cells
+            if not cell.flawed
+            and (cell.processes, cell.workload, cell.faults) == (self.size, workload, faults)
+        ]
+
+    def latencies(self) -> Iterator[SpreadChart]:
+        """One chart for each fault plan: from the broadcast to the last delivery it needs."""
+        waits: dict[int, list[float]] = {}
+        if self.folder.measures.exists():
+            for row in read_table(self.folder.measures / "latencies"):
+                if row["last_ns"] is not None:
+                    waits.setdefault(_cell_of(row), []).append(row["last_ns"] / _MS)
+        for faults in self.folder.campaign.faults:
+            spreads = [
+                measure.spread(cell.algorithm, waits[cell.number])
+                for cell in self._cells(self.busy, faults)
+                if waits.get(cell.number)
+            ]
+            if spreads:
+                yield SpreadChart(
+                    title=f"Time to the last delivery: {self.size} processes, {self.busy}, "
+                    f"faults: {faults}",
+                    x=Axis("from the broadcast until all correct ones have delivered", "ms"),
+                    spreads=tuple(spreads),
+                    note="Simulated time; all messages of all runs.",
+                    how=self.again,
+                )
+
+    def states(self) -> Iterator[StateChart]:
+        """What a process keeps, on average over processes and runs."""
+        cells = {cell.number: cell.algorithm for cell in self._cells(self.busy, self.calm)}
+        at: dict[str, dict[int, list[float]]] = {}
+        if self.folder.measures.exists():
+            for row in read_table(self.folder.measures / "states"):
+                name = cells.get(_cell_of(row))
+                if name is not None and row["name"] == "bytes":
+                    samples = at.setdefault(name, {})
+                    samples.setdefault(row["time_ns"], []).append(float(row["value"]))
+        load = self.folder.campaign.workloads[self.busy]
+        last_ns = load.broadcasts * load.gap_ms_mean * _MS
+        lines = []
+        for name in cells.values():
+            # The sample at the end is at another moment in every run.
+            moments = [time for time in sorted(at.get(name, {})) if time <= last_ns]
+            points = [Point(time / _MS, fmean(at[name][time])) for time in moments]
+            lines.append(StateLine(name, tuple(points), measure.growth_of(points)))
+        if any(line.points for line in lines):
+            yield StateChart(
+                title=f"What a process keeps: {self.size} processes, {self.busy}, "
+                f"faults: {self.calm}",
+                x=Axis("time since the start of the run", "ms"),
+                y=Axis("kept by a process", "bytes"),
+                lines=tuple(lines),
+                note="Means over processes and runs, while the load lasts.",
+                how=self.again,
+            )
+
+    # --- pictures
+
+    def pictures(self) -> Iterator[Picture]:
+        """Those of sound algorithms first, in case there are too many; one good run at the end."""
+        found = sorted(counterexamples.stored(self.folder), key=lambda one: bool(one[0]["flawed"]))
+        for row, run in found[: MOST_PICTURES - 1]:
+            causality = Causality(run)
+            violations = Charge(Guarantee(row["guarantee"])).against(run)
+            if violations and can_be_drawn(causality):
+                folder = self.folder.shown / row["folder"]
+                picture = picture_of(
+                    causality,
+                    violations[0],
+                    key=_key(row["algorithm"], row["guarantee"]),
+                    entry=row["algorithm"],
+                    replay=replay_command(violations[0], folder),
+                )
+                yield _with_note(picture, row["note"])
+        yield from self.good_run()
+
+    def good_run(self) -> Iterator[Picture]:
+        """The longest that can be drawn whole, of a sound algorithm, preferably with a crash."""
+        drawable = [
+            row
+            for row in self.runs
+            if not row["flawed"]
+            and row["outcome"] == "ran"
+            and row["rows"] <= MOST_ROWS_OF_A_WHOLE_RUN
+            and Value.VIOLATED.value not in row.values()
+        ]
+        crashing = [row for row in drawable if self.folder.cells[row["cell"]].plan.crashes]
+        chosen = max(crashing or drawable, key=lambda row: row["rows"], default=None)
+        if chosen is not None:
+            run = simulated(*self.folder.cell_of(chosen["run"]))
+            yield picture_of(
+                Causality(run),
+                key="good",
+                entry=chosen["algorithm"],
+                title=f"A good run: {chosen['workload']}, faults: {chosen['faults']}",
+                replay=chosen["replay"],
+            )
+
+
+_BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resamples, seed {SEED}"
+
+
+def _cell_of(row: Mapping[str, Any]) -> int:
+    return int(row["run"].partition("-")[0])
+
+
+def _key(algorithm: str, guarantee: str) -> str:
+    words = f"{algorithm} {guarantee}"
+    return "".join(letter if letter.isalnum() else "-" for letter in words)
+
+
+def _with_note(picture: Picture, note: str) -> Picture:
+    return msgspec.structs.replace(picture, left_out=" ".join([note, picture.left_out]).strip())

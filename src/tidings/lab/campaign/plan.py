@@ -1,0 +1,259 @@
+"""The plan of a campaign: a TOML file, each mistake in it named with its line.
+
+    seeds = 5
+    sizes = [3, 5]
+    algorithms = ["majority-relay", "frontier mode=origin"]
+    flawed = ["flawed/hasty"]
+
+    [workloads.steady]
+    broadcasts = 20
+
+    [faults.none]
+
+    [faults.crashes]
+    crashes = "minority"
+
+Every algorithm meets every size, every load and every fault, each with so many seeds. Those that
+are meant to fail are listed apart and run in small groups only: some of them never come to rest.
+The first load and the first fault plan are those whose costs are drawn.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from tidings.core import DataError, UsageError, quorum
+from tidings.core.toml_file import TomlFile, line_of
+from tidings.lab.compare import Contender, contender_of
+from tidings.protocols import PROTOCOLS
+from tidings.protocols.own import is_file
+from tidings.simulator import Links, Plan
+
+MOST_SEEDS = 100_000
+MOST_CELLS = 100_000
+LARGEST_FLAWED = 5
+"""Forms as written may send without end; larger groups only take longer to show it."""
+
+T = TypeVar("T")
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Load(_Table, frozen=True):
+    """Who says how much, and when; as in the ``Plan`` of a run."""
+
+    broadcasts: int
+    gap_ms_mean: float = 5.0
+    burst: int = 1
+    replies: float = 0.0
+    delay_ms_min: float = 1.0
+    delay_ms_max: float = 20.0
+    """Equal ones make the delays of a run whole numbers, to be compared with theory."""
+    sample_ms: float = 0.0
+    """How often it is noted how much each process keeps; 0: at the end only."""
+
+
+class Faults(_Table, frozen=True):
+    """What goes wrong; as in the ``Plan`` of a run."""
+
+    only: tuple[str, ...] = ()
+    """The protocols that can bear it; empty for all."""
+    crashes: int | Literal["minority"] = 0
+    mid_broadcast: float = 0.5
+    partitions: int = 0
+    partition_ms: float = 40.0
+    duplicated: float = 0.0
+    lost: float = 0.0
+    links: Links = "retrying"
+    slow: int = 0
+    slow_factor: float = 10.0
+    restarts: int = 0
+    joiners: int = 0
+
+
+class Budget(_Table, frozen=True):
+    """When a run is given up."""
+
+    packets: int = 200_000
+    """Or choices: whatever comes first."""
+    seconds: float = 60.0
+    """Of wall time."""
+
+
+class Campaign(_Table, frozen=True):
+    """A plan that has been checked."""
+
+    seeds: int
+    sizes: tuple[int, ...]
+    algorithms: tuple[str, ...]
+    workloads: dict[str, Load]
+    faults: dict[str, Faults]
+    flawed: tuple[str, ...] = ()
+    budget: Budget = Budget()
+
+    @property
+    def entries(self) -> Iterator[tuple[Contender, bool]]:
+        """Every algorithm with its options, and whether it is meant to fail."""
+        for words in self.algorithms:
+            yield contender_of(words), False
+        for words in self.flawed:
+            yield contender_of(words), True
+
+    def plan_for(self, contender: Contender, size: int, workload: str, faults: str) -> Plan:
+        """What a run of one cell is made of."""
+        load = msgspec.structs.asdict(self.workloads[workload])
+        wrong = msgspec.structs.asdict(self.faults[faults])
+        del wrong["only"]
+        if wrong["crashes"] == "minority":
+            wrong["crashes"] = quorum(size) - 1
+        return Plan(
+            protocol=contender.protocol,
+            options=contender.options,
+            processes=size,
+            budget=self.budget.packets,
+            **load,
+            **wrong,
+        )
+
+
+class _Given(_Table, frozen=True):
+    """A plan as it stands in the file: its tables are read one by one."""
+
+    seeds: int
+    sizes: tuple[int, ...]
+    algorithms: tuple[str, ...]
+    workloads: dict[str, dict[str, Any]]
+    faults: dict[str, dict[str, Any]]
+    flawed: tuple[str, ...] = ()
+    budget: Budget = Budget()
+
+
+def default_plan() -> Path:
+    """The plan that comes with the package."""
+    return Path(str(files("tidings.lab.campaign") / "default.toml"))
+
+
+def read_plan(path: Path, seeds: int | None = None) -> Campaign:
+    """The plan in a file, or DataError for the first mistake; ``seeds`` counts more than it."""
+    file = TomlFile(path)
+    given = file.as_a(_Given)
+    campaign = Campaign(
+        seeds=given.seeds if seeds is None else seeds,
+        sizes=given.sizes,
+        algorithms=given.algorithms,
+        flawed=given.flawed,
+        workloads=_tables(file, "workloads", given.workloads, Load),
+        faults=_tables(file, "faults", given.faults, Faults),
+        budget=given.budget,
+    )
+    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
+        raise UsageError(f"--seeds takes 1 to {MOST_SEEDS:,}")
+    for keys, item, fault in _mistakes(campaign):
+        raise _error(file, keys, item, fault)
+    return campaign
+
+
+def _tables(
+    file: TomlFile, name: str, given: dict[str, dict[str, Any]], kind: type[T]
+) -> dict[str, T]:
+    return {key: file.converted(table, kind, within=[name, key]) for key, table in given.items()}
+
+
+def _error(file: TomlFile, keys: Sequence[str], item: str, fault: str) -> DataError:
+    """A mistake in an item of a list is on the line of that item."""
+    line = line_of(file.text, keys)
+    lines = file.text.splitlines()
+    if item:
+        quoted = (f'"{item}"', f"'{item}'")
+        following = range(line, len(lines) + 1)
+        line = next((n for n in following if any(q in lines[n - 1] for q in quoted)), line)
+    return DataError(f"{file.path}:{line}: {'.'.join(keys)}: {fault}")
+
+
+Mistake = tuple[Sequence[str], str, str]
+"""Under which keys, in which item of a list if any, and what."""
+
+
+def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
+    if not 1 <= campaign.seeds <= MOST_SEEDS:
+        yield ["seeds"], "", f"1 to {MOST_SEEDS:,} seeds"
+    for what in ("sizes", "algorithms", "workloads", "faults"):
+        if not getattr(campaign, what):
+            yield [what], "", "at least one"
+    for what in ("sizes", "algorithms", "flawed"):
+        items = list(map(str, getattr(campaign, what)))
+        for item in items:
+            if items.count(item) > 1:
+                yield [what], item, f"{item} is there twice"
+    if campaign.budget.packets < 1 or campaign.budget.seconds <= 0:
+        yield ["budget"], "", "a run needs some packets and some seconds"
+    yield from _mistakes_in_algorithms(campaign)
+    yield from _mistakes_in_loads_and_faults(campaign)
+
+
+def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
+    for what in ("algorithms", "flawed"):
+        for words in getattr(campaign, what):
+            try:
+                contender = contender_of(words)
+            except UsageError as fault:
+                yield [what], words, str(fault)
+                continue
+            known = PROTOCOLS.get(contender.protocol)
+            if known is not None and bool(known.breaks) != (what == "flawed"):
+                right = "flawed" if known.breaks else "algorithms"
+                yield [what], words, f"{contender.protocol} belongs under {right}"
+            if is_file(contender.protocol) and not Path(contender.protocol).is_absolute():
+                yield [what], words, "workers need the whole path of the file, from / on"
+    if campaign.flawed and not any(size <= LARGEST_FLAWED for size in campaign.sizes):
+        yield ["sizes"], "", f"flawed ones need a size of at most {LARGEST_FLAWED}"
+
+
+def _mistakes_in_loads_and_faults(campaign: Campaign) -> Iterator[Mistake]:
+    protocols = {contender.protocol for contender, _ in campaign.entries}
+    for name, faults in campaign.faults.items():
+        for protocol in faults.only:
+            if protocol not in PROTOCOLS and protocol not in protocols:
+                yield ["faults", name, "only"], protocol, f"there is no protocol {protocol!r}"
+        for protocol in sorted(protocols):
+            if (faults.only and protocol not in faults.only) or protocol not in PROTOCOLS:
+                continue
+            kind = PROTOCOLS[protocol].kind
+            if (faults.restarts or faults.links == "lossy") and not kind.recovers:
+                key = "restarts" if faults.restarts else "links"
+                yield ["faults", name, key], "", f"{protocol} cannot bear that; see 'only'"
+            if faults.joiners and not kind.grows:
+                yield ["faults", name, "joiners"], "", f"{protocol} has a fixed group; see 'only'"
+    some = Contender("majority-relay")
+    for size in campaign.sizes:
+        for load in campaign.workloads:
+            for wrong in campaign.faults:
+                try:
+                    campaign.plan_for(some, size, load, wrong).check()
+                except UsageError as fault:
+                    yield _guilty(campaign, some, size, load, wrong), "", str(fault)
+
+
+def _guilty(
+    campaign: Campaign, contender: Contender, size: int, load: str, faults: str
+) -> Sequence[str]:
+    """Whether the size, the load or the faults are to blame for a plan that cannot be."""
+    plan = campaign.plan_for(contender, size, load, faults)
+    usual = Plan()
+
+    def is_sound(*names: str) -> bool:
+        changes = {name: getattr(plan, name) for name in names if hasattr(plan, name)}
+        try:
+            msgspec.structs.replace(usual, **changes).check()
+        except UsageError:
+            return False
+        return True
+
+    if not is_sound("processes"):
+        return ["sizes"]
+    return ["faults", faults] if is_sound(*Load.__struct_fields__) else ["workloads", load]

@@ -1,0 +1,118 @@
+"""What a worker does: simulate the runs of a task, and write them, and what became of each.
+
+A run that fails is a result like any other. One that raises has no rows; of one that exceeds its
+packets the rows up to there are kept, and it is judged as far as that goes; one that takes too many
+seconds is given up without rows, since how far it came depends on the machine.
+"""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tidings.lab.campaign.cells import Cell, Task
+from tidings.simulator import World, walk
+from tidings.simulator.choices import Choice
+from tidings.trace import Row, Run, parquet
+from tidings.trace.layout import MANIFEST, whole_file
+
+LONGEST_REASON = 300
+
+
+class OverTimeError(Exception):
+    """A run has taken all the seconds it has."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one run."""
+
+    cell: int
+    seed: int
+    run: str
+    outcome: Literal["ran", "cut", "failed"]
+    reason: str = ""
+    rows: int = 0
+    cpu_s: float = 0.0
+
+
+def world_named(run: str, seconds: float | None = None) -> type[World]:
+    """Worlds that call their run so, and last only so long.
+
+    By itself a run is named by a hash of its plan, which in a large campaign two might share.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+
+    class Named(World):
+        def __init__(self, **about: Any) -> None:
+            super().__init__(**about | {"run": run})
+
+        def apply(self, choice: Choice, time_ns: int | None = None) -> list[Row]:
+            if end is not None and time.monotonic() > end:
+                raise OverTimeError
+            return super().apply(choice, time_ns)
+
+    return Named
+
+
+def simulated(cell: Cell, seed: int, seconds: float | None = None) -> Run:
+    """A run of a cell, as often as one likes: it is decided by its seed."""
+    return walk(cell.plan, seed, world=world_named(cell.run_name(seed), seconds))
+
+
+def perform(
+    task: Task, folder: Path, seconds: float, runs: Iterable[tuple[Cell, int]] | None = None
+) -> int:
+    """Simulate a task and write its files, the outcomes last; how many runs that were.
+
+    ``runs`` are those of the task, for somebody who counts them as they are done.
+    """
+    outcomes = []
+    kept: list[Run] = []
+    for cell, seed in task.runs if runs is None else runs:
+        begin = time.process_time()
+        outcome, run = _tried(cell, seed, seconds)
+        outcomes.append(msgspec.structs.replace(outcome, cpu_s=time.process_time() - begin))
+        if run is not None:
+            kept.append(run)
+    if kept:
+        _write(folder / "trace", task.name, kept)
+    with whole_file(folder / "tasks" / f"{task.name}.jsonl") as draft:
+        draft.write_bytes(msgspec.json.Encoder().encode_lines(outcomes))
+    return len(outcomes)
+
+
+def _tried(cell: Cell, seed: int, seconds: float) -> tuple[Outcome, Run | None]:
+    told: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
+    try:
+        run = simulated(cell, seed, seconds)
+    except OverTimeError:
+        reason = f"it had not come to rest after {seconds:g} seconds"
+        return Outcome(**told, outcome="cut", reason=reason), None
+    except Exception as fault:
+        reason = " ".join(f"{type(fault).__name__}: {fault}".split())[:LONGEST_REASON]
+        return Outcome(**told, outcome="failed", reason=reason), None
+    rows = sum(map(len, run.histories.values()))
+    # At rest, or with nobody left who could be.
+    is_over = any(row.kind == "settle" for row in run.rows) or not _up(run)
+    if is_over:
+        return Outcome(**told, outcome="ran", rows=rows), run
+    reason = f"it had not come to rest after {cell.plan.budget:,} packets or choices"
+    return Outcome(**told, outcome="cut", reason=reason, rows=rows), run
+
+
+def _up(run: Run) -> bool:
+    return "up" in run.manifest.fates.values()
+
+
+def _write(folder: Path, name: str, runs: list[Run]) -> None:
+    """Whole runs, without their schedules, which would be as much again: the seed has it all."""
+    manifests = {
+        run.manifest.run: msgspec.structs.replace(run.manifest, schedule=msgspec.Raw(b"[]"))
+        for run in runs
+    }
+    rows = (row for run in runs for row in run.rows)
+    parquet.write_rows(folder / f"{name}.parquet", rows, manifests)
+    with whole_file(folder / f"{name}.{MANIFEST}") as draft:
+        draft.write_bytes(msgspec.json.Encoder().encode_lines(list(manifests.values())))

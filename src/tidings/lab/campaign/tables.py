@@ -1,0 +1,43 @@
+"""Tables on disk: each as Parquet for programs, and as CSV for everybody else."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidings.core import DataError, EnvironmentMissing
+from tidings.trace.layout import whole_file
+
+try:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+except ImportError as missing:  # pragma: no cover - exercised in an environment without it
+    raise EnvironmentMissing(
+        "a campaign runs on Spark; install it with: pip install 'tidings[spark]'"
+    ) from missing
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_table(path: Path, rows: Rows, kinds: Mapping[str, str] | None = None) -> None:
+    """Rows under a name that ends in .parquet, and beside it the same as .csv.
+
+    ``kinds`` names the type of every column, so that a table without rows has them, too.
+    """
+    schema = kinds and pa.schema([(name, pa.type_for_alias(kind)) for name, kind in kinds.items()])
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    with whole_file(path) as draft:
+        pq.write_table(table, draft, compression="zstd")
+    with whole_file(path.with_suffix(".csv")) as draft:
+        pyarrow.csv.write_csv(table, draft)
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table: a file, or a folder of them as Spark writes it."""
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return rows
+    except FileNotFoundError:
+        raise DataError(f"{path}: the campaign is not complete") from None
+    except (pa.ArrowInvalid, OSError) as fault:
+        raise DataError(f"{path}: {str(fault).splitlines()[0]}") from None
