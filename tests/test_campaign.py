@@ -1,13 +1,40 @@
 """Campaigns without Spark: loads and faults, plans and their mistakes, cells, runs, statistics."""
 
+import random
+import shutil
 from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
-from tidings.core import UsageError
-from tidings.simulator import Plan, walk
-from tidings.trace import Run
+from tidings.core import DataError, Exit, UsageError
+from tidings.lab.campaign import counterexamples, numbers
+from tidings.lab.campaign.baseline import compare, regressions
+from tidings.lab.campaign.cells import TASK_COST, cells_of, mixed, tasks_of
+from tidings.lab.campaign.folder import Folder, begun, lines, opened
+from tidings.lab.campaign.page import page_of, status_of
+from tidings.lab.campaign.plan import Campaign, default_plan, read_plan
+from tidings.lab.campaign.runs import Outcome, perform, simulated
+from tidings.lab.campaign.statistics import (
+    difference,
+    drift,
+    exact_interval,
+    holm,
+    shares_differ,
+    summary,
+)
+from tidings.lab.campaign.tables import read_table, write_table
+from tidings.lab.compare import CONTENDERS
+from tidings.pipeline.arrays.perform import plainly
+from tidings.report.page import render
+from tidings.simulator import Plan, Replay, walk
+from tidings.spec import Guarantee, Value, judge
+from tidings.trace import Run, read_runs
 
 CALM = Plan(processes=5, broadcasts=40)
 
@@ -25,13 +52,11 @@ def test_a_burst_is_many_broadcasts_at_one_moment() -> None:
 
 
 def test_bursts_take_as_long_as_the_same_load_without_them() -> None:
-    lasting = {
-        burst: sum(
-            spoken(walk(Plan(broadcasts=200, burst=burst), seed))[-1][0] for seed in range(9)
-        )
-        for burst in (1, 10)
-    }
-    assert lasting[10] == pytest.approx(lasting[1], rel=0.25)
+    lasting = {}
+    for burst in (1, 6):
+        plan = Plan(processes=2, broadcasts=60, burst=burst)
+        lasting[burst] = sum(spoken(walk(plan, seed))[-1][0] for seed in range(20))
+    assert lasting[6] == pytest.approx(lasting[1], rel=0.25)
 
 
 def test_an_answer_follows_a_delivery_at_the_one_who_gives_it() -> None:
@@ -71,3 +96,532 @@ def test_everything_sent_to_or_by_a_slow_member_takes_longer() -> None:
 def test_impossible_loads_are_refused(change: dict[str, float], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         walk(msgspec.structs.replace(CALM, **change), 1)
+
+
+# --- plans
+
+
+PLAN = """\
+seeds = 3
+sizes = [3, 5]
+algorithms = [
+    "majority-relay",
+    "frontier mode=origin",
+]
+flawed = ["flawed/hasty"]
+
+[workloads.one-shot]
+broadcasts = 1
+
+[workloads.steady]
+broadcasts = 6
+sample_ms = 5.0
+
+[faults.none]
+
+[faults.crashes]
+crashes = "minority"
+mid_broadcast = 1.0
+
+[faults.restarts]
+only = ["frontier"]
+restarts = 1
+
+[budget]
+seconds = 30.0
+"""
+
+
+def plan_in(folder: Path, text: str = PLAN) -> Path:
+    file = folder / "plan.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("seeds = 3", "seeds = 0", ":1: seeds: 1 to"),
+        ("seeds = 3", "seeds = ", ":1: "),
+        ("seeds = 3", "sedes = 3", ":1: sedes: there is no such setting"),
+        ("[3, 5]", "[3, 3]", ":2: sizes: 3 is there twice"),
+        ("[3, 5]", "[]", ":2: sizes: at least one"),
+        ("[3, 5]", "[3, 5000]", ":2: sizes: a group has 1 to 1,000 processes"),
+        ("[3, 5]", "[7]", ":2: sizes: flawed ones need a size of at most 5"),
+        ('"majority-relay"', '"majority-realy"', ":4: algorithms: unknown protocol"),
+        ("mode=origin", "mode=sideways", ":5: algorithms: mode is auto or all or origin"),
+        ('"majority-relay"', '"flawed/careless"', ":4: algorithms: flawed/careless belongs under"),
+        ('"flawed/hasty"', '"two-phase"', ":7: flawed: two-phase belongs under algorithms"),
+        ('"flawed/hasty"', '"my.py:Mine"', ":7: flawed: my.py"),
+        ("broadcasts = 1\n", "broadcast = 1\n", ":10: workloads.one-shot.broadcast: there is no"),
+        ("broadcasts = 1\n", "", ":9: workloads.one-shot: missing: broadcasts"),
+        ("broadcasts = 6", 'broadcasts = "six"', ":13: workloads.steady.broadcasts: expected int"),
+        ("broadcasts = 6", "broadcasts = -1", ":12: workloads.steady: a run has 0 to"),
+        ('"minority"', '"most"', ":19: faults.crashes.crashes: there is no"),
+        ('"minority"', "2", ":18: faults.crashes: only a minority may crash"),
+        ("mid_broadcast = 1.0", "mid_broadcast = 2.0", ":18: faults.crashes: the share of crashes"),
+        ('only = ["frontier"]', 'only = ["fontier"]', ":23: faults.restarts.only: there is no"),
+        ('only = ["frontier"]\n', "", ":23: faults.restarts.restarts: flawed/hasty cannot bear"),
+        ("restarts = 1", "joiners = 1", ":24: faults.restarts.joiners: frontier has a fixed"),
+        ("seconds = 30.0", "seconds = 0.0", ":26: budget: a run needs some"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_named_with_its_line(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    assert old in PLAN
+    file = plan_in(tmp_path, PLAN.replace(old, new))
+    with pytest.raises(DataError) as refusal:
+        read_plan(file)
+    assert f"{file}{complaint}" in str(refusal.value)
+
+
+def test_the_grid_has_every_algorithm_under_everything_it_can_bear(tmp_path: Path) -> None:
+    cells = cells_of(read_plan(plan_in(tmp_path)))
+    assert len(cells) == len({cell.key for cell in cells}) == 2 * 2 * (2 + 3 + 2)
+    assert {cell.algorithm for cell in cells if cell.faults == "restarts"} == {
+        "frontier mode=origin"
+    }
+    assert {(cell.processes, cell.plan.crashes) for cell in cells if cell.faults == "crashes"} == {
+        (3, 1),
+        (5, 2),
+    }
+    assert [cell.number for cell in cells] == list(range(len(cells)))
+
+
+def test_the_default_plan_has_everything_that_was_promised() -> None:
+    campaign = read_plan(default_plan())
+    cells = cells_of(campaign)
+    assert len(cells) * campaign.seeds >= 5_000
+    assert max(campaign.sizes) == 20
+    assert {str(contender) for contender in CONTENDERS} == set(campaign.algorithms)
+    assert {cell.faults for cell in cells} == set(campaign.faults)
+    assert max(cell.processes for cell in cells if cell.flawed) == 5
+    fault_of = {cell.faults: cell.plan for cell in cells if cell.processes == 5}
+    assert fault_of["crash-mid-broadcast"].mid_broadcast == 1.0
+    assert fault_of["loss"].links == "lossy"
+    load_of = {cell.workload: cell.plan for cell in cells}
+    assert load_of["one-shot"].broadcasts == 1
+    assert load_of["bursty"].burst > 1
+    assert load_of["chat"].replies > 0.5
+
+
+@pytest.mark.parametrize("task_cost", [None, 1.0, 5_000.0, 1e12])
+def test_every_run_is_in_exactly_one_task_however_they_are_cut(
+    tmp_path: Path, task_cost: float | None
+) -> None:
+    cells = cells_of(read_plan(plan_in(tmp_path)))
+    tasks = tasks_of(cells, 3, task_cost)
+    runs = [cell.run_name(seed) for task in tasks for cell, seed in task.runs]
+    assert runs == [cell.run_name(seed) for cell in cells for seed in range(3)]
+    assert [task.number for task in tasks] == list(range(len(tasks)))
+    assert sorted(task.number for task in mixed(tasks)) == list(range(len(tasks)))
+
+
+def test_tasks_of_the_default_plan_cost_about_the_same() -> None:
+    cells = cells_of(read_plan(default_plan()))
+    dearest = max(cell.expected_cost for cell in cells)
+    costs = [
+        sum(cell.expected_cost for cell, _ in task.runs) for task in tasks_of(cells, seeds=5)[:-1]
+    ]
+    assert max(costs) < TASK_COST + dearest
+    assert min(costs) >= TASK_COST
+
+
+# --- runs
+
+
+def performed(folder: Path, campaign: Campaign, task_cost: float | None = None) -> list[Outcome]:
+    tasks = tasks_of(cells_of(campaign), campaign.seeds, task_cost)
+    for task in tasks:
+        perform(task, folder, campaign.budget.seconds)
+    return [
+        one for task in tasks for one in lines(folder / "tasks" / f"{task.name}.jsonl", Outcome)
+    ]
+
+
+def test_the_same_plan_gives_the_same_rows_however_it_is_dealt_out(tmp_path: Path) -> None:
+    campaign = read_plan(plan_in(tmp_path))
+    found = []
+    for name, task_cost in (("few", 1e12), ("many", 500.0)):
+        outcomes = performed(tmp_path / name, campaign, task_cost)
+        runs = {run.manifest.run: run for run in read_runs(tmp_path / name / "trace")}
+        told = [msgspec.structs.replace(outcome, cpu_s=0.0) for outcome in outcomes]
+        rows = {run: list(runs[run].rows) for run in sorted(runs)}
+        found.append((told, rows))
+    few, many = (
+        len(list((tmp_path / name / "trace").glob("*.parquet"))) for name in ("few", "many")
+    )
+    assert (few, many > 8) == (1, True)
+    assert found[0] == found[1]
+
+
+def test_a_run_of_a_campaign_is_the_walk_of_its_cell_under_another_name(tmp_path: Path) -> None:
+    cell = cells_of(read_plan(plan_in(tmp_path)))[3]
+    run, alone = simulated(cell, 2), walk(cell.plan, 2)
+    assert run.manifest.run == "00003-2"
+    assert run.manifest.schedule == alone.manifest.schedule
+    renamed = [msgspec.structs.replace(row, run="00003-2") for row in alone.rows]
+    assert list(run.rows) == renamed
+
+
+BAD = """
+from tidings.core import Accept, Broadcast, MessageId, Packet, Process, Receive, Send
+
+class Word(Packet, frozen=True, tag="word"):
+    number: int
+
+class Raising(Process):
+    def step(self, event):
+        match event:
+            case Broadcast((text,)):
+                return [Accept((MessageId(self.me, 1),)), Send(self.others, Word(1))]
+            case Receive():
+                raise ValueError("no\\nidea")
+        return []
+
+class Endless(Process):
+    def step(self, event):
+        match event:
+            case Broadcast((text,)):
+                return [Accept((MessageId(self.me, 1),)), Send(self.others, Word(1))]
+            case Receive(sender, word):
+                return [Send((sender,), word)]
+        return []
+"""
+
+BAD_PLAN = """
+seeds = 2
+sizes = [3]
+algorithms = ["majority-relay", "{file}:Raising", "{file}:Endless"]
+
+[workloads.one-shot]
+broadcasts = 1
+
+[faults.none]
+
+[budget]
+packets = 500
+seconds = {seconds}
+"""
+
+
+def bad_plan(folder: Path, seconds: float = 30.0) -> Campaign:
+    (folder / "bad.py").write_text(BAD)
+    text = BAD_PLAN.format(file=folder / "bad.py", seconds=seconds)
+    return read_plan(plan_in(folder, text))
+
+
+def test_what_raises_and_what_never_ends_become_rows_with_reasons(tmp_path: Path) -> None:
+    outcomes = performed(tmp_path / "out", bad_plan(tmp_path))
+    assert [outcome.outcome for outcome in outcomes] == ["ran"] * 2 + ["failed"] * 2 + ["cut"] * 2
+    failed, cut = outcomes[2], outcomes[4]
+    assert "ValueError: no idea" in failed.reason
+    assert cut.reason == "it had not come to rest after 500 packets or choices"
+    stored = {run.manifest.run for run in read_runs(tmp_path / "out" / "trace")}
+    assert stored == {outcome.run for outcome in outcomes if outcome.outcome != "failed"}
+
+
+def test_a_run_that_takes_too_many_seconds_is_given_up(tmp_path: Path) -> None:
+    campaign = bad_plan(tmp_path, seconds=1e-9)
+    outcomes = performed(tmp_path / "out", campaign)
+    assert {(one.outcome, one.rows) for one in outcomes} == {("cut", 0)}
+    assert outcomes[0].reason == "it had not come to rest after 1e-09 seconds"
+
+
+def test_a_folder_goes_on_with_its_own_plan_only(tmp_path: Path) -> None:
+    campaign = read_plan(plan_in(tmp_path))
+    begun(tmp_path / "out", campaign)
+    assert begun(tmp_path / "out", campaign).cells == opened(tmp_path / "out").cells
+    with pytest.raises(UsageError, match="holds a campaign with another plan; choose another"):
+        begun(tmp_path / "out", msgspec.structs.replace(campaign, seeds=4))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    with pytest.raises(UsageError, match="not an empty folder"):
+        begun(tmp_path / "full", campaign)
+    with pytest.raises(UsageError, match="is no campaign"):
+        opened(tmp_path)
+
+
+# --- statistics
+
+
+def test_a_summary_is_what_one_computes_by_hand() -> None:
+    found = summary([1.0, 2.0, 3.0, 10.0])
+    assert (found.runs, found.mean.value, found.p50.value, found.p99.value) == (4, 4.0, 2.0, 10.0)
+    assert found.mean.low < 4.0 < found.mean.high
+    assert 1.0 <= found.p50.low <= 2.0 <= found.p50.high <= 10.0
+    assert summary([1.0, 2.0, 3.0, 10.0]) == found, "the resamples are always the same"
+    assert summary([7.0]) == summary([7.0] * 9)._replace(runs=1)
+    assert summary([7.0]).p99 == (7.0, 7.0, 7.0)
+
+
+def test_intervals_of_means_agree_with_those_of_scipy() -> None:
+    sample = np.random.default_rng(3).exponential(5.0, 40)
+    theirs = stats.bootstrap(
+        (sample,), np.mean, method="percentile", n_resamples=9_999, rng=np.random.default_rng(0)
+    ).confidence_interval
+    ours = summary(list(sample)).mean
+    width = theirs.high - theirs.low
+    assert ours.low == pytest.approx(theirs.low, abs=0.1 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.1 * width)
+
+
+def test_intervals_of_means_contain_the_truth_about_as_often_as_they_say() -> None:
+    dice = np.random.default_rng(8)
+    intervals = [summary(list(dice.normal(10.0, 2.0, 30))).mean for _ in range(300)]
+    share = sum(one.low <= 10.0 <= one.high for one in intervals) / len(intervals)
+    assert 0.88 < share < 0.98
+
+
+@pytest.mark.parametrize(("hits", "runs"), [(0, 1), (0, 60), (60, 60), (3, 60), (59, 60)])
+def test_exact_intervals_are_those_of_scipy(hits: int, runs: int) -> None:
+    theirs = stats.binomtest(hits, runs).proportion_ci(0.95, method="exact")
+    ours = exact_interval(hits, runs)
+    assert ours == pytest.approx((hits / runs, theirs.low, theirs.high))
+
+
+def test_nothing_in_n_runs_is_an_upper_bound_and_all_of_them_a_lower_one() -> None:
+    assert exact_interval(0, 100) == pytest.approx((0.0, 0.0, 1 - 0.025 ** (1 / 100)))
+    assert exact_interval(100, 100) == pytest.approx((1.0, 0.025 ** (1 / 100), 1.0))
+    assert exact_interval(0, 0)[1:] == (0.0, 1.0)
+
+
+def test_holms_method_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert holm([]) == []
+
+
+def test_what_never_varies_differs_for_sure_or_not_at_all() -> None:
+    assert difference([6.0, 6.0], [6.0, 6.0]) == 1.0
+    assert difference([7.0, 7.0], [6.0, 6.0]) == 0.0
+    assert difference([7.0], [6.0]) == 1.0, "one run is no sample"
+    dice = np.random.default_rng(1)
+    ours, theirs = dice.normal(5, 1, 20), dice.normal(5, 2, 30)
+    expected = stats.ttest_ind(ours, theirs, equal_var=False).pvalue
+    assert difference(list(ours), list(theirs)) == pytest.approx(expected)
+    assert drift([0.0, 0.0]) == 1.0
+    assert drift([0.1, 0.1]) == 0.0
+    assert shares_differ((0, 50), (50, 50)) < 1e-9 < shares_differ((1, 50), (0, 50))
+
+
+# --- tables
+
+
+class Conducted(NamedTuple):
+    folder: Folder
+    runs: list[dict[str, Any]]
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        return read_table(self.folder.table(name))
+
+
+def verdicts_in(folder: Folder) -> dict[str, dict[str, str]]:
+    return {
+        run.manifest.run: {one.guarantee.value: one.value.value for one in judge(run)}
+        for run in read_runs(folder.trace)
+    }
+
+
+@pytest.fixture(scope="module")
+def conducted(tmp_path_factory: pytest.TempPathFactory) -> Conducted:
+    """A campaign simulated and judged in plain Python; what Spark would measure is left out."""
+    place = tmp_path_factory.mktemp("campaign")
+    campaign = msgspec.structs.replace(read_plan(plan_in(place)), seeds=4)
+    folder = begun(place / "out", campaign)
+    for task in folder.tasks:
+        perform(task, folder.path, 30.0)
+    numbers.write(folder, verdicts_in(folder))
+    counterexamples.find(folder, plainly, lambda words: None)
+    return Conducted(folder, read_table(folder.table("runs")))
+
+
+def test_every_run_has_a_row_with_its_verdicts_and_the_way_to_have_it_again(
+    conducted: Conducted,
+) -> None:
+    folder = conducted.folder
+    assert len(conducted.runs) == len(folder.cells) * 4
+    for row in conducted.runs[::17]:
+        run = simulated(*folder.cell_of(row["run"]))
+        values = [verdict.value.value for verdict in judge(run)]
+        assert [row[numbers.column_of(guarantee)] for guarantee in Guarantee] == values
+        assert row["replay"].endswith(f"--again {row['run']}")
+
+
+def test_shares_count_the_runs_of_a_cell_and_verdicts_those_of_an_algorithm(
+    conducted: Conducted,
+) -> None:
+    broken = [row for row in conducted.runs if row["uniform_agreement"] == "violated"]
+    assert broken
+    assert {row["algorithm"] for row in broken} == {"flawed/hasty"}
+    (pooled,) = (row for row in conducted.table("verdicts") if row["violated"])
+    assert (pooled["algorithm"], pooled["guarantee"]) == ("flawed/hasty", "uniform agreement")
+    assert (pooled["violated"], pooled["runs"]) == (len(broken), 2 * 2 * 2 * 4)
+    assert pooled["share"] == len(broken) / pooled["runs"]
+    assert pooled["first_violated"] == broken[0]["run"]
+    by_cell = Counter(row["cell"] for row in broken)
+    shares = [row for row in conducted.table("shares") if row["guarantee"] == "uniform agreement"]
+    assert {row["cell"]: row["violated"] for row in shares if row["violated"]} == by_cell
+    for row in shares:
+        assert row["share_low"] <= row["share"] <= row["share_high"]
+        assert row["runs"] == 4
+
+
+def test_tables_are_csv_too(conducted: Conducted) -> None:
+    for name in ("cells", "runs", "statistics", "shares", "verdicts", "counterexamples"):
+        header = (conducted.folder.path / f"{name}.csv").read_text().splitlines()[0]
+        columns = pq.read_schema(conducted.folder.table(name)).names
+        assert header == ",".join(f'"{column}"' for column in columns)
+
+
+def test_each_violation_has_a_small_run_that_shows_it_and_can_be_replayed(
+    conducted: Conducted,
+) -> None:
+    ((row, run),) = counterexamples.stored(conducted.folder)
+    assert (row["algorithm"], row["shrunk"]) == ("flawed/hasty", True)
+    assert row["note"] == f"Shrunk from run {row['run']}."
+    assert len(list(run.rows)) < 30
+    assert [one.guarantee for one in judge(run) if one.value is Value.VIOLATED] == [
+        Guarantee.UNIFORM_AGREEMENT
+    ]
+    assert list(Replay(run)), "a replay compares every row"
+    assert (conducted.folder.path / row["folder"] / "story.md").exists()
+
+
+def test_a_run_that_cannot_be_shrunk_in_time_is_shown_as_it_was(
+    conducted: Conducted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counterexamples, "SHRINK_S", 0.0)
+    shutil.copytree(conducted.folder.path, tmp_path / "copy")
+    (tmp_path / "copy" / "counterexamples.parquet").unlink()
+    copy = opened(tmp_path / "copy")
+    counterexamples.find(copy, plainly, lambda words: None)
+    ((row, run),) = counterexamples.stored(copy)
+    assert (row["shrunk"], row["note"]) == (False, "Not shrunk: 0 seconds were not enough.")
+    assert run.manifest.run == row["run"]
+
+
+def test_the_page_leads_from_a_violated_cell_to_its_counterexample(conducted: Conducted) -> None:
+    page = page_of(conducted.folder, "tidings report out")
+    assert page.value is Value.HOLDS, "flawed ones are meant to fail"
+    assert page.answer == (
+        "All five guarantees held in 80 runs of 2 algorithms; caught: 1 of 1 flawed form."
+    )
+    assert page.matrix is not None
+    entries = {entry.name: entry for entry in page.matrix.entries}
+    cell = entries["flawed/hasty"].cells[Guarantee.UNIFORM_AGREEMENT]
+    picture = next(picture for picture in page.pictures if picture.key == cell.picture)
+    assert picture.is_violation
+    assert picture.replay.startswith(f"tidings replay {conducted.folder.shown}/counterexamples/")
+    held = entries["majority-relay"].cells[Guarantee.VALIDITY]
+    assert (held.value, held.low, held.picture) == (Value.HOLDS, 0.0, None)
+    assert held.high == pytest.approx(1 - 0.025 ** (1 / held.runs))
+    assert page.pictures[-1].key == "good"
+    assert not page.pictures[-1].is_violation
+    assert "good" in render(page)
+
+
+def test_only_those_that_are_not_meant_to_fail_decide_the_status(
+    conducted: Conducted, tmp_path: Path
+) -> None:
+    assert status_of(conducted.folder) is Exit.HOLDS
+    shutil.copytree(conducted.folder.path, tmp_path / "copy")
+    copy = opened(tmp_path / "copy")
+    for value, status in (("unknown", Exit.UNKNOWN), ("violated", Exit.VIOLATED)):
+        rows = [dict(row) for row in conducted.table("verdicts")]
+        rows[0][value] = 1
+        write_table(copy.table("verdicts"), rows, numbers.VERDICTS)
+        assert status_of(copy) is status
+    assert page_of(copy).value is Value.VIOLATED
+
+
+# --- baselines
+
+
+def with_costs(rows: list[dict[str, Any]], factor: float = 1.0, noise: float = 0.05) -> Any:
+    """Costs for runs that nobody measured: about 10 times the size of the group."""
+    dice = random.Random(4)
+    for row in rows:
+        is_dear = row["algorithm"] == "majority-relay"
+        scatter = dice.uniform(1 - noise, 1 + noise)
+        yield row | {"packets": 10 * row["processes"] * scatter * (factor if is_dear else 1.0)}
+
+
+@pytest.fixture
+def pair(conducted: Conducted, tmp_path: Path) -> tuple[Folder, Folder]:
+    """Two campaigns that are the same, with costs."""
+    found = []
+    for name in ("before", "after"):
+        shutil.copytree(conducted.folder.path, tmp_path / name)
+        folder = opened(tmp_path / name)
+        write_table(folder.table("runs"), list(with_costs(conducted.runs)), numbers.RUNS)
+        found.append(folder)
+    return found[0], found[1]
+
+
+def test_a_campaign_is_not_worse_than_itself(pair: tuple[Folder, Folder]) -> None:
+    before, after = pair
+    rows = compare(after, before)
+    assert {row["verdict"] for row in rows} == {"same"}
+    assert not regressions(rows)
+    assert len(read_table(after.table("comparison"))) == len(rows) > 30
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.2, "worse"), (0.8, "better")])
+def test_what_costs_more_everywhere_is_worse(
+    pair: tuple[Folder, Folder], conducted: Conducted, factor: float, verdict: str
+) -> None:
+    before, after = pair
+    write_table(after.table("runs"), list(with_costs(conducted.runs, factor)), numbers.RUNS)
+    rows = compare(after, before)
+    changed = [row for row in rows if row["verdict"] != "same"]
+    assert {(row["algorithm"], row["measure"], row["verdict"]) for row in changed} == {
+        ("majority-relay", "packets", verdict)
+    }
+    everywhere = next(row for row in changed if row["cell"] is None)
+    assert everywhere["change"] == pytest.approx(factor - 1)
+    assert bool(regressions(rows)) == (verdict == "worse")
+
+
+def test_noise_is_no_change_and_neither_is_a_trifle(
+    pair: tuple[Folder, Folder], conducted: Conducted
+) -> None:
+    before, after = pair
+    dice = random.Random(9)
+    noisy = [
+        row | {"packets": row["packets"] * dice.uniform(0.95, 1.05)}
+        for row in with_costs(conducted.runs)
+    ]
+    write_table(after.table("runs"), noisy, numbers.RUNS)
+    assert {row["verdict"] for row in compare(after, before)} == {"same"}
+    write_table(after.table("runs"), list(with_costs(conducted.runs, 1.005)), numbers.RUNS)
+    assert {row["verdict"] for row in compare(after, before)} == {"same"}
+
+
+def test_more_violations_are_worse_and_those_of_flawed_ones_do_not_count(
+    pair: tuple[Folder, Folder], conducted: Conducted
+) -> None:
+    before, after = pair
+    for algorithm, count in (("majority-relay", 1), ("flawed/hasty", 0)):
+        spoilt = [
+            row | ({"validity": "violated"} if row["algorithm"] == algorithm else {})
+            for row in with_costs(conducted.runs)
+        ]
+        write_table(after.table("runs"), spoilt, numbers.RUNS)
+        rows = compare(after, before)
+        changed = [(r["algorithm"], r["measure"]) for r in rows if r["verdict"] == "worse"]
+        assert changed == [(algorithm, "validity violated")]
+        assert len(regressions(rows)) == count
+
+
+def test_campaigns_without_a_common_cell_cannot_be_compared(
+    pair: tuple[Folder, Folder], tmp_path: Path
+) -> None:
+    text = PLAN.replace("broadcasts = 6", "broadcasts = 7").replace(
+        "broadcasts = 1\n", "broadcasts = 2\n"
+    )
+    other = begun(tmp_path / "other", read_plan(plan_in(tmp_path, text)))
+    write_table(other.table("runs"), [], numbers.RUNS)
+    with pytest.raises(UsageError, match="no cell in common"):
+        compare(pair[0], other)

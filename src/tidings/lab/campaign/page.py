@@ -121,7 +121,7 @@ class _Told:
         if not flawed:
             return f"{told}."
         caught = sum(bool(self._count("violated", name)) for name in flawed)
-        return f"{told}; {caught} of {many(len(flawed), 'flawed one')} were caught."
+        return f"{told}; caught: {caught} of {many(len(flawed), 'flawed form')}."
 
     def _count(self, what: str, algorithm: str) -> int:
         return sum(row[what] for row in self.verdicts if row["algorithm"] == algorithm)

@@ -26,6 +26,8 @@ except ImportError as missing:  # pragma: no cover - exercised in an environment
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
 SEED = 1
+ROUNDING = 1e-12
+"""Numbers that differ by less, relatively, are the same, added up in another order."""
 _TAILS = (100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2)
 
 
@@ -92,17 +94,21 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Welch's t-test: how likely means differ so much by chance; of what never varies, never."""
     if len(ours) < 2 or len(theirs) < 2:
         return 1.0
-    if np.ptp(ours) == 0 and np.ptp(theirs) == 0:
-        return 0.0 if ours[0] != theirs[0] else 1.0
+    if _never_varies(ours) and _never_varies(theirs):
+        return 1.0 if _never_varies([*ours, *theirs]) else 0.0
     return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+
+
+def _never_varies(values: Sequence[float]) -> bool:
+    return bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
 
 
 def drift(log_ratios: Sequence[float]) -> float:
     """One-sample t-test: how likely the mean of these is that far from 0 by chance."""
     if len(log_ratios) < 2:
         return 1.0
-    if np.ptp(log_ratios) == 0:
-        return 0.0 if log_ratios[0] else 1.0
+    if _never_varies(log_ratios):
+        return 0.0 if abs(log_ratios[0]) > ROUNDING else 1.0
     return float(stats.ttest_1samp(log_ratios, 0.0).pvalue)
 
 
