@@ -1,6 +1,7 @@
 """Campaigns without Spark: loads and faults, plans and their mistakes, cells, runs, statistics."""
 
 import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,14 @@ from tidings.lab.campaign.baseline import compare, regressions
 from tidings.lab.campaign.cells import TASK_COST, cells_of, mixed, tasks_of
 from tidings.lab.campaign.folder import Folder, begun, lines, opened
 from tidings.lab.campaign.page import page_of, status_of
-from tidings.lab.campaign.plan import Campaign, default_plan, read_plan
+from tidings.lab.campaign.plan import (
+    Budget,
+    Campaign,
+    Faults,
+    Load,
+    default_plan,
+    read_plan,
+)
 from tidings.lab.campaign.runs import Outcome, perform, simulated
 from tidings.lab.campaign.statistics import (
     difference,
@@ -36,6 +44,7 @@ from tidings.simulator import Plan, Replay, walk
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs
 
+DOCS = Path(__file__).parents[1] / "docs" / "campaign.md"
 CALM = Plan(processes=5, broadcasts=40)
 
 
@@ -625,3 +634,38 @@ def test_campaigns_without_a_common_cell_cannot_be_compared(
     write_table(other.table("runs"), [], numbers.RUNS)
     with pytest.raises(UsageError, match="no cell in common"):
         compare(pair[0], other)
+
+
+# --- documents
+
+
+def test_the_documented_columns_are_those_that_are_written(pair: tuple[Folder, Folder]) -> None:
+    before, after = pair
+    compare(after, before)
+    sections = DOCS.read_text().split("\n### ")[1:]
+    documented = {
+        section.split("`")[1]: {
+            column: kind.strip()
+            for columns, kind in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", section, re.MULTILINE)
+            for column in re.findall(r"`(\w+)`", columns)
+        }
+        for section in sections
+    }
+    stored = {
+        name: {field.name: str(field.type) for field in pq.read_schema(after.table(name))}
+        for name in documented
+    }
+    assert documented == stored
+    assert sorted(stored) == sorted(path.stem for path in after.path.glob("*.parquet"))
+
+
+def test_the_documented_plan_is_one_and_knows_every_field(tmp_path: Path) -> None:
+    text = re.search(r"```toml\n(.+?)```", DOCS.read_text(), re.DOTALL)
+    assert text is not None
+    campaign = read_plan(
+        plan_in(tmp_path, text[1].replace(', "/home/me/mine.py:Mine"', "")), seeds=2
+    )
+    assert len(cells_of(campaign)) == 2 * 3 * 2 * 2 + 3 * 2 + 2 * 2 * 2
+    fields = set(re.findall(r"`(\w+)`", DOCS.read_text()))
+    for table in (Campaign, Load, Faults, Budget):
+        assert set(table.__struct_fields__) <= fields | {"workloads", "faults", "budget"}

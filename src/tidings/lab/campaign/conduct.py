@@ -51,7 +51,7 @@ def simulate(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
     count = sum(1 for task in missing for _ in task.runs)
     earlier = len(folder.cells) * folder.campaign.seeds - count
     if missing:
-        progress(f"simulating, {earlier:,} runs being done" if earlier else "simulating")
+        progress(f"simulating ({earlier:,} runs are done)" if earlier else "simulating")
         progress.expect(count, "runs")
         with _marks(folder, progress, count) as marks:
             work = partial(_work, path=folder.path, marks=marks)
