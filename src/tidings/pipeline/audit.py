@@ -129,14 +129,7 @@ def judge_plan(
     )
     if judged is None:
         progress("runs lie scattered: bringing each of them together")
-        judged = judge_grouped(
-            spark,
-            spool,
-            plan.directory,
-            rows=plan.rows,
-            batch_rows=plan.limits.batch_rows,
-            most=most,
-        )
+        judged = judge_grouped(spark, plan, spool, most)
     return judged
 
 

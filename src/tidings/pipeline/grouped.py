@@ -12,43 +12,41 @@ from pyspark.sql import functions as F
 from tidings import __version__
 from tidings.pipeline.arrays.campaign import Judged, batches, judge_stored
 from tidings.pipeline.arrays.rows import Directory
+from tidings.pipeline.plan import Plan
 from tidings.pipeline.spool import stored_rows
 from tidings.pipeline.workers import RESULT, packed, results
 
 
-def judge_grouped(
-    spark: SparkSession,
-    spool: Path,
-    directory: Directory,
-    *,
-    rows: int,
-    batch_rows: int,
-    most: int | None,
-) -> Judged:
+def judge_grouped(spark: SparkSession, plan: Plan, spool: Path, most: int | None) -> Judged:
     """Judge every run of the files in the spool, all its rows in one task."""
-    task = partial(_judge_batch, directory=directory, most=most)
-    version = __version__
+    task = partial(_judge_batch, directory=plan.directory, most=most)
+    batch_rows, version = plan.limits.batch_rows, __version__
 
     def work(arriving: Iterator[Any]) -> Iterator[Any]:
         for table in batches(map(_table, arriving), batch_rows):
             yield packed(0, task, table, version)
 
-    stored = stored_rows(spark, spool)
-    placed = stored.select(
-        *stored.columns,
+    needed = {column for source in plan.sources for column in source.columns}
+    placed = stored_rows(spark, spool).select(
+        *sorted(needed),
         F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
         F.col("_metadata.row_index").alias("row"),
     )
-    in_order = placed.repartition(1 + rows // batch_rows, "run").sortWithinPartitions(
+    in_order = placed.repartition(1 + plan.rows // batch_rows, "run").sortWithinPartitions(
         "run", "file", "row"
     )
     return Judged.joined(results(in_order.mapInArrow(work, RESULT)))
 
 
 def _table(batch: Any) -> Any:
-    return pa.Table.from_batches([batch])
+    """A batch as it came; the words that stand in every row become numbers at once."""
+    table = pa.Table.from_batches([batch]).drop_columns(["row"])
+    for word in ("run", "kind"):
+        place = table.column_names.index(word)
+        table = table.set_column(place, word, table[word].dictionary_encode())
+    return table
 
 
 def _judge_batch(table: Any, directory: Directory, most: int | None) -> Judged:
     files = table["file"].to_numpy()
-    return judge_stored(table.drop_columns(["file", "row"]), files, directory, most)
+    return judge_stored(table.drop_columns(["file"]), files, directory, most)

@@ -172,13 +172,13 @@ def _leading(table: Any, run: Any) -> int:
 def batches(tables: Iterable[Any], batch_rows: int) -> Iterator[Any]:
     """The same rows in tables of about so many, cut only between two runs."""
     waiting: list[Any] = []
-    rows = 0
+    rows, enough = 0, batch_rows
     for table in tables:
         waiting.append(table)
         rows += len(table)
-        if rows < batch_rows:
+        if rows < enough:
             continue
-        whole = pa.concat_tables(waiting, promote_options="default")
+        whole = pa.concat_tables(waiting, promote_options="default").unify_dictionaries()
         is_other = pc.not_equal(whole["run"], _last(whole)).fill_null(True).to_numpy()
         border = len(whole) - int(is_other[::-1].argmax()) if is_other.any() else 0
         if border:
@@ -187,5 +187,6 @@ def batches(tables: Iterable[Any], batch_rows: int) -> Iterator[Any]:
         elif rows > LONGEST_ROWS:
             raise TooLongError
         waiting, rows = [whole], len(whole)
+        enough = max(batch_rows, 2 * rows)  # a long run is not looked at again and again
     if rows:
-        yield pa.concat_tables(waiting, promote_options="default")
+        yield pa.concat_tables(waiting, promote_options="default").unify_dictionaries()
