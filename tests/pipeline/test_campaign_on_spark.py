@@ -145,6 +145,21 @@ def stopping_after(tasks: int, how: type[BaseException]) -> Callable[[Any], Any]
     return performing
 
 
+def cancelled_after(tasks: int) -> Callable[[Any], Any]:
+    """As Spark does it: the interruption is lost in what it says about its jobs."""
+
+    def performing(spark: Any) -> Any:
+        def perform(task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+            try:
+                stopping_after(tasks, KeyboardInterrupt)(spark)(task, items)
+            finally:
+                raise StoppedError("all jobs are cancelled")
+
+        return perform
+
+    return performing
+
+
 def test_what_was_stopped_goes_on_and_nothing_is_done_twice(
     spark: SparkSession, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,14 +188,15 @@ def test_what_was_stopped_goes_on_and_nothing_is_done_twice(
     assert not (tmp_path / "out" / "marks").exists()
 
 
+@pytest.mark.parametrize("interrupted", [stopping_after(2, KeyboardInterrupt), cancelled_after(2)])
 def test_ctrl_c_ends_in_one_line_that_says_how_to_go_on(
-    tidings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tidings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Any
 ) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     monkeypatch.setattr("tidings.pipeline.abandon", lambda: None)
-    monkeypatch.setattr(conduct, "performing", stopping_after(2, KeyboardInterrupt))
+    monkeypatch.setattr(conduct, "performing", interrupted)
     answer = tidings("campaign", "plan.toml", "--out", "out")
-    assert (answer.status, answer.out) == (130, "")
+    assert (answer.status, answer.out) == (130, "UNKNOWN\n")
     assert answer.err.endswith(
         "tidings: interrupted; what is done is kept, go on with: tidings campaign --out out\n"
     )

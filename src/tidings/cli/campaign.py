@@ -87,12 +87,23 @@ def campaign(
     other = _opened(baseline) if baseline is not None else None
     try:
         done = _conducted(chosen, f"local[{jobs}]" if jobs else master, remote)
-    except KeyboardInterrupt:
+    except BaseException as fault:
+        if not _is_interruption(fault):
+            raise
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
+        if not as_json:
+            out.print("UNKNOWN")
         on = shlex.join(["tidings", "campaign", "--out", str(folder)])
         raise _InterruptedError(f"interrupted; what is done is kept, go on with: {on}") from None
     raise typer.Exit(_tell(chosen, done, other, as_json))
+
+
+def _is_interruption(fault: BaseException | None) -> bool:
+    """Ctrl-C, or what Spark says while it is being interrupted: that its jobs were cancelled."""
+    while fault is not None and not isinstance(fault, KeyboardInterrupt):
+        fault = fault.__context__
+    return fault is not None
 
 
 class _InterruptedError(TidingsError):

@@ -131,10 +131,10 @@ def _measured(folder: Folder) -> Callable[[Cell], dict[str, dict[str, float]]]:
         return lambda cell: {name: {} for name in MEASURES}
     costs = read_table(folder.measures / "run_costs")
     waits: dict[str, list[float]] = {}
-    for row in read_table(folder.measures / "latencies"):
+    for row in read_table(folder.measures / "latencies", ["run", "last_ns"]):
         if row["last_ns"] is not None:
             waits.setdefault(row["run"], []).append(row["last_ns"] / _MS)
-    kept = [row for row in read_table(folder.measures / "states_by_run") if row["name"] == "bytes"]
+    kept = read_table(folder.measures / "states_by_run", only={"name": ["bytes"]})
     plain = {
         "packets": {row["run"]: row["packets_per_broadcast"] for row in costs},
         "bytes": {row["run"]: row["bytes_per_broadcast"] for row in costs},

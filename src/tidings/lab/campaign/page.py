@@ -265,7 +265,7 @@ class _Told:
         """One chart for each fault plan: from the broadcast to the last delivery it needs."""
         waits: dict[int, list[float]] = {}
         if self.folder.measures.exists():
-            for row in read_table(self.folder.measures / "latencies"):
+            for row in read_table(self.folder.measures / "latencies", ["run", "last_ns"]):
                 if row["last_ns"] is not None:
                     waits.setdefault(_cell_of(row), []).append(row["last_ns"] / _MS)
         for faults in self.folder.campaign.faults:
@@ -286,18 +286,25 @@ class _Told:
 
     def states(self) -> Iterator[StateChart]:
         """What a process keeps, on average over processes and runs."""
-        cells = {cell.number: cell.algorithm for cell in self._cells(self.busy, self.calm)}
+        cells = self._cells(self.busy, self.calm)
+        algorithm = {
+            cell.run_name(seed): cell.algorithm
+            for cell in cells
+            for seed in range(self.folder.campaign.seeds)
+        }
         at: dict[str, dict[int, list[float]]] = {}
         if self.folder.measures.exists():
-            for row in read_table(self.folder.measures / "states"):
-                name = cells.get(_cell_of(row))
-                if name is not None and row["name"] == "bytes":
-                    samples = at.setdefault(name, {})
-                    samples.setdefault(row["time_ns"], []).append(float(row["value"]))
+            for row in read_table(
+                self.folder.measures / "states",
+                ["run", "time_ns", "value"],
+                only={"run": list(algorithm), "name": ["bytes"]},
+            ):
+                samples = at.setdefault(algorithm[row["run"]], {})
+                samples.setdefault(row["time_ns"], []).append(float(row["value"]))
         load = self.folder.campaign.workloads[self.busy]
         last_ns = load.broadcasts * load.gap_ms_mean * _MS
         lines = []
-        for name in cells.values():
+        for name in dict.fromkeys(algorithm.values()):
             # The sample at the end is at another moment in every run.
             moments = [time for time in sorted(at.get(name, {})) if time <= last_ns]
             points = [Point(time / _MS, fmean(at[name][time])) for time in moments]

@@ -32,10 +32,20 @@ def write_table(path: Path, rows: Rows, kinds: Mapping[str, str] | None = None) 
         pyarrow.csv.write_csv(table, draft)
 
 
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table: a file, or a folder of them as Spark writes it."""
+def read_table(
+    path: Path,
+    columns: Sequence[str] | None = None,
+    only: Mapping[str, Sequence[Any]] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of a table: a file, or a folder of them as Spark writes it.
+
+    ``only`` says which values a column may have.
+    """
+    filters = [(column, "in", list(values)) for column, values in (only or {}).items()]
     try:
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(
+            path, columns=columns and list(columns), filters=filters or None
+        ).to_pylist()
         return rows
     except FileNotFoundError:
         raise DataError(f"{path}: the campaign is not complete") from None
