@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EVENTS ?= 10e6
 
 .PHONY: help demo test soak bench lint system-deps clean
 
@@ -19,7 +20,7 @@ test: $(READY) ## every test that fits in a coffee break
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
 
-bench: $(READY) ## what a broadcast costs, ranges of a history, how fast we explore, nodes, commits
+bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the audit; EVENTS=50e6 for a longer one
 	@mkdir -p runs
 	@$(BIN)/tidings compare --chart runs/costs.svg
 	@$(BIN)/python bench/ranges.py --out runs/ranges.svg
@@ -30,6 +31,9 @@ bench: $(READY) ## what a broadcast costs, ranges of a history, how fast we expl
 	@$(BIN)/python bench/node.py --count 50000 --durable
 	@echo
 	@$(BIN)/python bench/log.py
+	@echo; echo "the audit of one long run, and of a campaign"
+	@$(BIN)/python bench/audit.py --events $(EVENTS)
+	@$(BIN)/python bench/audit.py --runs 20000
 
 lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check
@@ -57,4 +61,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[spark,charts,dev]'
+	@touch $@
+
+$(VENV)/.rivals: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[bench]'
 	@touch $@

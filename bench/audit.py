@@ -6,9 +6,8 @@ Makes valid traces, one long run or a campaign of many small ones, and has them 
 - the audit, which reads Parquet inside its tasks;
 - nobody: Spark's own reader brings the rows to Python, which is the least an audit would cost that
   does not read Parquet itself;
-- the audit with Spark's own reader, which brings each run together (``--by-spark``; up to 16M rows
-  a run);
-- the queries, its oracle (up to ``--sql`` events);
+- the audit with Spark's own reader, which brings each run together (up to 10M events a run);
+- the queries, its oracle (up to 1M events);
 - the same arrays on one core, without Spark;
 - DuckDB and Polars, by our own best queries (bench/rivals; ``pip install 'tidings[bench]'``).
 
@@ -17,8 +16,9 @@ take turns, the best one of each counts. CPU seconds and peak memory are of all 
 Java and its Python workers included.
 
     python bench/audit.py --events 50e6
-    python bench/audit.py --runs 200000
-    python bench/audit.py --events 10e6 --processes 20 --json
+    python bench/audit.py --events 1e6,10e6,50e6,250e6,1000e6 --alone    how it grows
+    python bench/audit.py --events 10e6 --processes 5,20,50 --json
+    python bench/audit.py --runs 20000,200000
 """
 
 import argparse
@@ -207,24 +207,71 @@ def _expect_nothing(breaches: dict[str, int]) -> None:
 # --- the race
 
 
-def contestants(options: argparse.Namespace) -> dict[str, Callable[[SparkSession, Path], None]]:
+class Track(NamedTuple):
+    """One trace to be judged."""
+
+    size: int
+    """Events, or runs of a campaign."""
+    processes: int
+    is_campaign: bool
+
+    @property
+    def small(self) -> "Track":
+        """To warm up with."""
+        return self._replace(size=min(self.size, 10_000 if self.is_campaign else 3_000_000))
+
+    def trace(self, root: Path) -> Path:
+        kind = "campaign" if self.is_campaign else "long"
+        folder = root / f"{kind}-{self.size}-{self.processes}"
+        if not folder.exists():
+            say(f"making {folder.name}")
+            make = generate.campaign if self.is_campaign else generate.long_run
+            with TemporaryDirectory(prefix="making-", dir=root) as making:
+                make(Path(making, folder.name), self.size, self.processes)
+                Path(making, folder.name).rename(folder)
+        return folder
+
+    def __str__(self) -> str:
+        runs = f"{self.size:,} runs" if self.is_campaign else "one run"
+        return f"{self.processes} processes, {runs}"
+
+
+class Result(NamedTuple):
+    track: Track
+    events: int
+    load: float
+    costs: list[Cost]
+
+    def per_event_ns(self, name: str) -> float | None:
+        return next(
+            (cost.wall_s / self.events * 1e9 for cost in self.costs if cost.name == name), None
+        )
+
+
+def contestants(
+    track: Track, options: argparse.Namespace
+) -> dict[str, Callable[[SparkSession, Path], None]]:
     chosen = {"floor": floor, "audit": audit}
-    if not options.alone:
-        chosen["Spark's reader"] = rows_by_spark
-    if options.by_spark:
+    if options.alone:
+        return chosen
+    chosen["Spark's reader"] = rows_by_spark
+    if track.is_campaign or track.size <= options.by_spark:
         chosen["audit, Spark's reader"] = audit_by_spark
-    if options.events <= options.sql and not options.runs:
+    if not track.is_campaign and track.size <= options.sql:
         chosen["queries"] = queries
-    if not options.alone:
-        chosen["one core"] = one_core
-        for name, rival in (("duckdb", in_duckdb), ("polars", in_polars)):
-            if not options.runs and find_spec(name):
-                chosen[name] = rival
+    chosen["one core"] = one_core
+    for name, rival in (("duckdb", in_duckdb), ("polars", in_polars)):
+        if not track.is_campaign and track.size <= options.rivals and find_spec(name):
+            chosen[name] = rival
     return chosen
 
 
-def race(spark: SparkSession, folder: Path, small: Path, options: argparse.Namespace) -> list[Cost]:
-    chosen = contestants(options)
+def race(spark: SparkSession, track: Track, root: Path, options: argparse.Namespace) -> Result:
+    folder, small = track.trace(root), track.small.trace(root)
+    events = plan_of(
+        sorted(folder.glob("*.parquet")), manifests_of(layout(folder).manifests), Limits()
+    ).rows
+    chosen = contestants(track, options)
     best: dict[str, Cost] = {}
     for name, act in chosen.items():
         say(f"warming up: {name}")
@@ -236,69 +283,80 @@ def race(spark: SparkSession, folder: Path, small: Path, options: argparse.Names
             cost = measured(name, lambda act=act: act(spark, folder))  # type: ignore[misc]
             say(f"round {number + 1}: {name} {cost.wall_s:.2f} s, {cost.cpu_s:.2f} s of CPU")
             best[name] = min(best.get(name, cost), cost, key=lambda one: one.wall_s)
-    return list(best.values())
+    return Result(track, events, os.getloadavg()[0], list(best.values()))
 
 
 def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def shown(costs: list[Cost], events: int) -> str:
-    lowest = next(cost for cost in costs if cost.name == "floor")
+def shown(result: Result) -> str:
+    lowest = next(cost for cost in result.costs if cost.name == "floor")
     lines = [
+        f"{result.events:,} events, {result.track}; load {result.load:.1f}",
         f"{'':24} {'wall s':>8} {'CPU s':>8} {'peak MiB':>9} {'events/s':>12} "
-        f"{'x floor':>8} {'x, CPU':>8}"
+        f"{'x floor':>8} {'x, CPU':>8}",
     ]
     lines += [
         f"{cost.name:24} {cost.wall_s:8.2f} {cost.cpu_s:8.2f} {cost.peak_mib:9,.0f} "
-        f"{events / cost.wall_s:12,.0f} {cost.wall_s / lowest.wall_s:8.2f} "
+        f"{result.events / cost.wall_s:12,.0f} {cost.wall_s / lowest.wall_s:8.2f} "
         f"{cost.cpu_s / max(lowest.cpu_s, 0.01):8.2f}"
-        for cost in costs
+        for cost in result.costs
     ]
     return "\n".join(lines)
 
 
+def growth(results: list[Result]) -> str:
+    """How the time for one event changes from trace to trace."""
+    names = list(dict.fromkeys(cost.name for result in results for cost in result.costs))
+    lines = [f"{'ns for one event':34}" + "".join(f" {name:>22}" for name in names)]
+    for result in results:
+        times = [result.per_event_ns(name) for name in names]
+        told = "".join(f" {'-' if time is None else f'{time:.1f}':>22}" for time in times)
+        lines.append(f"{result.events:>15,}, {result.track!s:17}{told}")
+    return "\n".join(lines)
+
+
 def main() -> None:
+    def numbers(text: str) -> list[int]:
+        return [int(float(number)) for number in text.split(",") if number]
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--events", type=lambda text: int(float(text)), default=1_000_000)
-    parser.add_argument("--processes", type=int, default=5)
-    parser.add_argument("--runs", type=int, default=0, help="a campaign of so many small runs")
+    parser.add_argument("--events", type=numbers, help="one long run of so many; several: 1e6,1e7")
+    parser.add_argument("--runs", type=numbers, help="a campaign of so many small runs")
+    parser.add_argument("--processes", type=numbers, default=[5], help="in each run; several: 5,20")
     parser.add_argument("--repeat", type=int, default=2)
-    parser.add_argument("--sql", type=lambda text: int(float(text)), default=1_000_000)
-    parser.add_argument("--by-spark", action="store_true", help="Spark's own reader as well")
+    for name, most in (("sql", 1e6), ("by-spark", 1e7), ("rivals", 1e8)):
+        what = f"up to so many events, {name} take part as well"
+        parser.add_argument(f"--{name}", type=float, default=most, help=what)
     parser.add_argument("--alone", action="store_true", help="the floor and the audit only")
     parser.add_argument("--traces", type=Path, help="keep the traces in this folder")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="a line for each trace")
     options = parser.parse_args()
-    with TemporaryDirectory(prefix="tidings-bench-") as scratch:
+    events = options.events or ([] if options.runs else [1_000_000])
+    tracks = [Track(size, n, False) for n in options.processes for size in events]
+    tracks += [Track(size, n, True) for n in options.processes for size in options.runs or ()]
+    results = []
+    with TemporaryDirectory(prefix="tidings-bench-") as scratch, pipeline.session() as spark:
         root = options.traces or Path(scratch)
-        folder, small = make(root, options), make(root, options, is_small=True)
-        rows = plan_of(
-            sorted(folder.glob("*.parquet")), manifests_of(layout(folder).manifests), Limits()
-        ).rows
-        with pipeline.session() as spark:
-            costs = race(spark, folder, small, options)
-    load = os.getloadavg()[0]
-    if options.json:
-        about = {"events": rows, "processes": options.processes, "runs": options.runs or 1}
-        print(json.dumps(about | {"load": load, "costs": [cost._asdict() for cost in costs]}))
-    else:
-        runs = f"{options.runs:,} runs" if options.runs else "one run"
-        print(f"{rows:,} events, {options.processes} processes, {runs}; load {load:.1f}")
-        print(shown(costs, rows))
+        root.mkdir(parents=True, exist_ok=True)
+        for track in tracks:
+            result = race(spark, track, root, options)
+            results.append(result)
+            print(json.dumps(told_as_json(result)) if options.json else shown(result), flush=True)
+    if len(results) > 1 and not options.json:
+        print(growth(results))
 
 
-def make(root: Path, options: argparse.Namespace, is_small: bool = False) -> Path:
-    """The trace to be judged, or a small one of the same kind to warm up with."""
-    size = options.runs or options.events
-    size = min(size, 10_000 if options.runs else 3_000_000) if is_small else size
-    kind = "campaign" if options.runs else "long"
-    folder = root / f"{kind}-{size}-{options.processes}"
-    if not folder.exists():
-        say(f"making {folder.name}")
-        make_it = generate.campaign if options.runs else generate.long_run
-        make_it(folder, size, options.processes)
-    return folder
+def told_as_json(result: Result) -> dict[str, Any]:
+    track = result.track
+    return {
+        "events": result.events,
+        "processes": track.processes,
+        "runs": track.size if track.is_campaign else 1,
+        "load": result.load,
+        "costs": [cost._asdict() for cost in result.costs],
+    }
 
 
 if __name__ == "__main__":
