@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_cluster import connect_server, standalone
 from tidings.lab.campaign.folder import opened
 from tidings.lab.campaign.tables import read_table
 
-SEEDS = int(os.environ.get("TIDINGS_SEEDS", "5"))
+SEEDS = int(os.environ.get("TIDINGS_SEEDS", "4"))
 WITHIN_S = 15 * 60
 COMMAND = [sys.executable, "-m", "tidings", "campaign", "--out", "out", "--json"]
 
@@ -83,3 +84,42 @@ def test_it_is_no_worse_than_itself(place: Path) -> None:
     )
     assert told.returncode == 0
     assert json.loads(told.stdout)["changes"] == []
+
+
+PLAN = """
+seeds = 4
+sizes = [3, 5]
+algorithms = ["majority-relay", "frontier mode=origin"]
+flawed = ["flawed/hasty"]
+
+[workloads.steady]
+broadcasts = 8
+sample_ms = 10.0
+
+[faults.none]
+
+[faults.crashes]
+crashes = "minority"
+mid_broadcast = 1.0
+"""
+
+
+@pytest.mark.parametrize("kind", ["--master", "--remote"])
+def test_a_cluster_and_a_connect_server_give_the_same_numbers(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+
+    def numbers(out: str, *words: str) -> list[dict[str, object]]:
+        command = [*COMMAND[:4], "plan.toml", "--out", out, *words]
+        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stderr
+        assert "counterexamples" in told.stderr
+        rows = read_table(tmp_path / out / "runs.parquet")
+        return [row | {"cpu_s": 0.0, "replay": ""} for row in rows]
+
+    here = numbers("here")
+    with standalone(tmp_path) as cluster:
+        if kind == "--master":
+            assert numbers("there", kind, cluster.master) == here
+        else:
+            with connect_server(tmp_path, cluster.master) as remote:
+                assert numbers("there", kind, remote) == here
