@@ -44,6 +44,11 @@ else:
         "tidings.node.unread": ("Replayed",),
     }
 
+    __all__ = [name for names in _PLACES.values() for name in names]
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
     def __getattr__(name):
         for module, names in _PLACES.items():
             if name in names:

@@ -89,6 +89,19 @@ def test_a_receipt_tells_what_becomes_of_a_broadcast(tmp_path: Path) -> None:
     go(scenario())
 
 
+def test_a_receipt_shows_its_message(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            receipt = await groups["p1"].broadcast(b"hello")
+            assert repr(receipt) == "<Receipt of a text that p1 has yet to take>"
+            await receipt.delivered()
+            assert repr(receipt) == "<Receipt of p1#1>"
+
+    go(scenario())
+
+
 def test_half_of_the_members_are_enough_and_stability_waits_for_the_last(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3)
 
@@ -560,7 +573,56 @@ def test_who_is_no_member_has_no_messages(tmp_path: Path) -> None:
                 p1.processed(Message(MessageId("zed", 3), b""))
             with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
                 await anext(p1.history("zed#1"))
+            with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
+                p1.why("zed#1")
             await (await p1.broadcast(b"hello")).stable()
+
+    go(scenario())
+
+
+def test_a_message_that_cannot_be_meant_is_told(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1 = groups["p1"]
+            await (await p1.broadcast(b"hello")).stable()
+            message = await anext(p1)
+            with pytest.raises(UsageError, match="p1#2 is not delivered at p1 yet"):
+                p1.processed(Message(MessageId("p1", 2), b"not yet said"))
+            with pytest.raises(UsageError, match="takes a message of this group, not MessageId"):
+                p1.processed(message.id)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="3 is not the name of a message; write it as"):
+                p1.why(3)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="there is no p1#0: the first message of p1 is"):
+                await anext(p1.history("p1#0"))
+            p1.processed(message)
+
+    go(scenario())
+
+
+def test_a_message_counts_as_processed_in_one_of_two_ways(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+    with pytest.raises(UsageError, match="acknowledge is 'next' or 'explicitly', not 'never'"):
+        tidings.join("p1", config, acknowledge="never")  # type: ignore[arg-type]
+
+
+def test_there_is_one_reader_at_a_time(tmp_path: Path) -> None:
+    """And when it has stopped, another may go on."""
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1 = groups["p1"]
+            first = asyncio.create_task(_all_of(p1))
+            await until(lambda: p1._is_awaited)
+            with pytest.raises(UsageError, match="somebody else reads the messages of p1 already"):
+                async for _ in p1:
+                    pass
+            first.cancel()
+            await asyncio.wait([first])
+            await p1.broadcast(b"hello")
+            assert (await anext(p1)).text == b"hello"
 
     go(scenario())
 

@@ -450,6 +450,8 @@ def test_what_a_program_needs_is_at_the_top_for_python_and_for_type_checkers() -
     assert seen == {name: module for module, names in tidings._PLACES.items() for name in names}
     for name, module in seen.items():
         assert getattr(tidings, name) is getattr(importlib.import_module(str(module)), name)
+    assert set(tidings.__all__) == set(seen)
+    assert set(seen) <= set(dir(tidings))
     assert not any(getattr(one, "name", "") == "__getattr__" for one in tree.body)
     with pytest.raises(AttributeError, match="module 'tidings' has no attribute 'LogFul'"):
         _ = tidings.LogFul

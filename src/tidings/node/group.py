@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import msgspec
 
@@ -124,6 +124,8 @@ class Group:
         self._news: asyncio.Future[None] | None = None
         self._reader: asyncio.Task[object] | None = None
         self._is_reader_waiting = False
+        self._is_awaited = False
+        """Whether somebody waits in ``async for``: there is one reader at a time."""
         self._last: Message | None = None
         self._taken: dict[str, int] = {}
         self._processed: dict[str, int] = {}
@@ -322,6 +324,7 @@ class Group:
     # --- reading
 
     def __aiter__(self) -> Self:
+        self._refuse_a_second_reader()
         self._reader = asyncio.current_task()
         return self
 
@@ -330,6 +333,7 @@ class Group:
 
         Cancelled, it has taken nothing.
         """
+        self._refuse_a_second_reader()
         last = self._last
         if last is not None:
             self._taken[last.id.origin] = last.id.seq
@@ -343,11 +347,24 @@ class Group:
             self._last = message
         return message
 
+    def _refuse_a_second_reader(self) -> None:
+        if self._is_awaited:
+            raise UsageError(
+                f"somebody else reads the messages of {self.name} already; one reader at a time"
+            )
+
     async def _wait_for_news(self) -> None:
         if self._engine is not None:
             if self._taken:
                 self._engine.wake()
             self._engine.balance()
+        self._is_awaited = True
+        try:
+            await self._until_something_is_ready()
+        finally:
+            self._is_awaited = False
+
+    async def _until_something_is_ready(self) -> None:
         while not self._unread.ready:
             if self._error is not None:
                 if isinstance(self._error, Closed):
@@ -364,8 +381,15 @@ class Group:
 
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
-        origin, seq = message.id
+        origin, seq = _id_of(message)
         self.config.check_member(origin)
+        if seq > self._delivered_upto.get(origin, 0):
+            raise UsageError(
+                f"{message.id} is not delivered at {self.name} yet: it cannot be processed"
+            )
+        self._note_processed(origin, seq)
+
+    def _note_processed(self, origin: str, seq: int) -> None:
         if seq > self._processed.get(origin, 0):
             self._processed[origin] = self._taken[origin] = seq
             if self._engine is not None:
@@ -376,12 +400,10 @@ class Group:
 
         How much is kept of what every member has, ``[retention]`` in the group file says.
         """
-        asked = MessageId.parse(first) if isinstance(first, str) else first
+        origin, seq = self._named(first)
         engine = self._joined()
         if engine.disk is None:
             raise UsageError(f"{self.name} keeps no history: the group is not durable")
-        origin, seq = asked
-        self.config.check_member(origin)
         last = self._delivered_upto.get(origin, 0)
         while seq <= last:
             if self._error is not None:
@@ -411,8 +433,17 @@ class Group:
         engine = self._joined()
         if message is None:
             return self._why_we_wait(engine)
-        asked = MessageId.parse(message) if isinstance(message, str) else message
-        return engine.process.why(asked)
+        return engine.process.why(self._named(message))
+
+    def _named(self, message: MessageId | str) -> MessageId:
+        """Which message is meant, if there can be such a one."""
+        if not isinstance(message, MessageId | str):
+            raise UsageError(f"{message!r} is not the name of a message; write it as 'p1#4'")
+        name = MessageId.parse(message) if isinstance(message, str) else message
+        self.config.check_member(name.origin)
+        if name.seq < 1:
+            raise UsageError(f"there is no {name}: the first message of {name.origin} is number 1")
+        return name
 
     def _why_we_wait(self, engine: Engine) -> str:
         if not self._own.under_way:
@@ -501,7 +532,7 @@ class Group:
             self._tell_news()
         else:
             for message in messages:
-                self.processed(message)
+                self._note_processed(*message.id)
 
     def stable(self, upto: Mapping[str, int]) -> None:
         self._stable_upto.update(upto)
@@ -546,9 +577,18 @@ def join(
     before it has met everybody. Say so only if it is true. ``injector`` is for tests: it loses,
     repeats and reorders what comes over the links.
     """
+    if acknowledge not in get_args(Acknowledge):
+        choices = " or ".join(map(repr, get_args(Acknowledge)))
+        raise UsageError(f"acknowledge is {choices}, not {acknowledge!r}")
     config = group if isinstance(group, Config) else read_config(Path(group))
     config.check_member(name)
     return Group(name, config, acknowledge, listen, founding, injector)
+
+
+def _id_of(message: object) -> MessageId:
+    if not isinstance(message, Message):
+        raise UsageError(f"processed takes a message of this group, not {type(message).__name__}")
+    return message.id
 
 
 def _choose(label: str, weights: Sequence[int]) -> int:

@@ -73,6 +73,9 @@ class Receipt:
         self._ledger = ledger
         self._number = number
 
+    def __repr__(self) -> str:
+        return f"<Receipt of {self.id or f'a text that {self._ledger.member} has yet to take'}>"
+
     @property
     def id(self) -> MessageId | None:
         """The message's name; None until the process has taken it."""
