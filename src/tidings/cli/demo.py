@@ -1,20 +1,23 @@
 """``tidings demo``: the whole flow in one command."""
 
 import secrets
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
 
 from tidings.cli.audit import audit_on_spark
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
+from tidings.cli.report import open_page, write_page
 from tidings.core import Exit, TidingsError
 from tidings.lab.demo import Break, demo_run, last_words
+from tidings.report.page import page_of_trace
 from tidings.report.words import listed
 from tidings.spec import exit_status
 from tidings.trace import Run, refuse_to_overwrite, write_runs
@@ -35,6 +38,7 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--out", help="A new folder for the trace; else runs/demo-ID.")
     ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Five nodes, two killed in the middle of a broadcast; Spark audits what they logged.
@@ -47,15 +51,25 @@ def demo(
         refuse_to_overwrite(folder)
     try:
         if simulated:
-            _simulate(folder, seed, broken, as_json)
+            done = _simulate(folder, seed, broken, as_json)
         else:
-            _run_nodes(folder, seed, broken, as_json)
+            done = _run_nodes(folder, seed, broken, as_json)
     except KeyboardInterrupt:
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
         if not as_json:
             say("audit  UNKNOWN: interrupted before the verdicts")
         raise _InterruptedError("interrupted") from None
+    if open_:
+        open_page(done.page)
+    raise typer.Exit(done.status)
+
+
+class _Done(NamedTuple):
+    """The page that was written, and how the command ends."""
+
+    page: Path
+    status: Exit
 
 
 class _InterruptedError(TidingsError):
@@ -67,7 +81,7 @@ class _InterruptedError(TidingsError):
 # --- on real nodes
 
 
-def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> None:
+def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
     # Imported late: the other commands need neither a network nor Spark.
     from tidings.lab.fleet_demo import Play, perform
     from tidings.pipeline.java import find_java
@@ -90,7 +104,7 @@ def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bo
             )
     starting.join()
     details = {"killed": played.deaths, "came_back": played.comebacks}
-    _audit(folder, played.run, sum(1 for _ in played.run.rows), details, as_json)
+    return _audit(folder, played.run, sum(1 for _ in played.run.rows), details, as_json)
 
 
 def _keep_to_oneself(line: str) -> None:
@@ -108,7 +122,7 @@ def _start_spark() -> None:
 # --- in the simulator
 
 
-def _simulate(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> None:
+def _simulate(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
     run = demo_run(seed, broken)
     # The same run again writes the same bytes, so its own folder may be written again.
     folder = folder or Path("runs") / f"demo-{run.manifest.run}"
@@ -122,26 +136,29 @@ def _simulate(folder: Path | None, seed: int, broken: Break | None, as_json: boo
                 f"crash  {process} died broadcasting {message}: {copies} of {others} copies had "
                 "left"
             )
-    _audit(folder, run, rows, {}, as_json)
+    return _audit(folder, run, rows, {}, as_json)
 
 
 # --- both
 
 
-def _audit(
-    folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_json: bool
-) -> NoReturn:
-    """Judge what was written, all of it, and say so."""
+def _audit(folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_json: bool) -> _Done:
+    """Judge what was written, all of it; say so, and tell it on a page."""
     if not as_json:
         say(f"trace  {folder}: {rows:,} rows")
     audited = audit_on_spark(folder, examples=1)
     assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} audited"
-    verdicts = audited.verdicts[run.manifest.run]
+    page = folder / "report.html"
+    how = shlex.join(["tidings", "report", str(folder), "--out", str(page)])
+    manifests, by_run = audited.manifests, audited.verdicts
+    write_page(page_of_trace(folder, rows, manifests, by_run, [run], how), page)
+    verdicts = by_run[run.manifest.run]
     if as_json:
-        counts = {"written": rows, "audited": audited.rows}
+        counts = {"written": rows, "audited": audited.rows, "page": str(page)}
         told: dict[str, Any] = msgspec.to_builtins(details, str_keys=True)
         print_json(result(run.manifest, verdicts) | counts | told)
     else:
         say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark")
+        say(f"page   {page}")
         print_verdicts(run.manifest, verdicts, run=run, folder=folder)
-    raise typer.Exit(exit_status(verdicts))
+    return _Done(page, exit_status(verdicts))

@@ -33,14 +33,25 @@ def report(
         raise UsageError(f"--out takes a .html file, not {out}")
     how = shlex.join(["tidings", "report", str(path), "--out", str(out)])
     told = campaign_told(path, how) if (path / CAMPAIGN).is_file() else trace_told(path, how)
-    text = render(told.page)
+    size = write_page(told.page, out)
+    say(f"{told.page.answer}")
+    say(f"page   {out}: {size / 1000:,.0f} kB")
+    if open_:
+        open_page(out)
+    raise typer.Exit(told.status)
+
+
+def write_page(page: Page, out: Path) -> int:
+    """All of it or nothing; how many characters it has."""
+    text = render(page)
     with whole_file(out) as draft:
         draft.write_text(text, encoding="utf-8", errors="replace")
-    say(f"{told.page.answer}")
-    say(f"page   {out}: {len(text) / 1000:,.0f} kB")
-    if open_ and not webbrowser.open(out.resolve().as_uri()):
+    return len(text)
+
+
+def open_page(out: Path) -> None:
+    if not webbrowser.open(out.resolve().as_uri()):
         say("No browser could be opened.")
-    raise typer.Exit(told.status)
 
 
 class Told(NamedTuple):
