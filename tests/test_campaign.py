@@ -166,6 +166,8 @@ def plan_in(folder: Path, text: str = PLAN) -> Path:
         ("broadcasts = 1\n", "", ":9: workloads.one-shot: missing: broadcasts"),
         ("broadcasts = 6", 'broadcasts = "six"', ":13: workloads.steady.broadcasts: expected int"),
         ("broadcasts = 6", "broadcasts = -1", ":12: workloads.steady: a run has 0 to"),
+        ("sample_ms = 5.0", "sizes = [4]", ":14: workloads.steady.sizes: 4 is none of the plan's"),
+        ("sample_ms = 5.0", 'faults = ["x"]', ":14: workloads.steady.faults: there are no faults"),
         ('"minority"', '"most"', ":19: faults.crashes.crashes: there is no"),
         ('"minority"', "2", ":18: faults.crashes: only a minority may crash"),
         ("mid_broadcast = 1.0", "mid_broadcast = 2.0", ":18: faults.crashes: the share of crashes"),
@@ -196,6 +198,14 @@ def test_the_grid_has_every_algorithm_under_everything_it_can_bear(tmp_path: Pat
         (5, 2),
     }
     assert [cell.number for cell in cells] == list(range(len(cells)))
+
+
+def test_a_load_can_be_for_some_sizes_and_faults_only(tmp_path: Path) -> None:
+    text = PLAN.replace("sample_ms = 5.0", 'sizes = [5]\nfaults = ["none", "restarts"]')
+    cells = cells_of(read_plan(plan_in(tmp_path, text)))
+    steady = {(cell.processes, cell.faults) for cell in cells if cell.workload == "steady"}
+    assert steady == {(5, "none"), (5, "restarts")}
+    assert sum(cell.workload == "one-shot" for cell in cells) == 2 * (2 + 3 + 2)
 
 
 def test_the_default_plan_has_everything_that_was_promised() -> None:

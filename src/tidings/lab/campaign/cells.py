@@ -61,8 +61,8 @@ def cells_of(campaign: Campaign) -> list[Cell]:
             if flawed and size > LARGEST_FLAWED:
                 continue
             for workload in campaign.workloads:
-                for name, faults in campaign.faults.items():
-                    if faults.only and contender.protocol not in faults.only:
+                for name in campaign.faults:
+                    if not campaign.is_wanted(contender, size, workload, name):
                         continue
                     found.append(
                         Cell(

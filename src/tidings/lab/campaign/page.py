@@ -1,7 +1,7 @@
 """The page of a campaign, from its tables: verdicts, prices, and the runs that show them.
 
-Costs are drawn for the first load and the first fault plan; latencies and state for the first load
-in which state is sampled, in groups of the size that is nearest to five.
+Costs are drawn for the first load and the first fault plan; latencies for the first load with more
+than one broadcast; state for the first in which it is sampled. The size is the one nearest to five.
 """
 
 import shlex
@@ -77,8 +77,9 @@ class _Told:
         self.size = min(campaign.sizes, key=lambda size: abs(size - USUAL_SIZE))
         self.calm = next(iter(campaign.faults))
         self.quiet = next(iter(campaign.workloads))
-        sampled = [name for name, load in campaign.workloads.items() if load.sample_ms]
-        self.busy = sampled[0] if sampled else list(campaign.workloads)[-1]
+        loads = campaign.workloads
+        self.busy = next((one for one in loads if loads[one].broadcasts > 1), self.quiet)
+        self.sampled = next((one for one in loads if loads[one].sample_ms), self.busy)
 
     def page(self) -> Page:
         pictures = tuple(self.pictures())
@@ -286,7 +287,7 @@ class _Told:
 
     def states(self) -> Iterator[StateChart]:
         """What a process keeps, on average over processes and runs."""
-        cells = self._cells(self.busy, self.calm)
+        cells = self._cells(self.sampled, self.calm)
         algorithm = {
             cell.run_name(seed): cell.algorithm
             for cell in cells
@@ -301,7 +302,7 @@ class _Told:
             ):
                 samples = at.setdefault(algorithm[row["run"]], {})
                 samples.setdefault(row["time_ns"], []).append(float(row["value"]))
-        load = self.folder.campaign.workloads[self.busy]
+        load = self.folder.campaign.workloads[self.sampled]
         last_ns = load.broadcasts * load.gap_ms_mean * _MS
         lines = []
         for name in dict.fromkeys(algorithm.values()):
@@ -311,7 +312,7 @@ class _Told:
             lines.append(StateLine(name, tuple(points), measure.growth_of(points)))
         if any(line.points for line in lines):
             yield StateChart(
-                title=f"What a process keeps: {self.size} processes, {self.busy}, "
+                title=f"What a process keeps: {self.size} processes, {self.sampled}, "
                 f"faults: {self.calm}",
                 x=Axis("time since the start of the run", "ms"),
                 y=Axis("kept by a process", "bytes"),

@@ -56,6 +56,10 @@ class Load(_Table, frozen=True):
     """Equal ones make the delays of a run whole numbers, to be compared with theory."""
     sample_ms: float = 0.0
     """How often it is noted how much each process keeps; 0: at the end only."""
+    sizes: tuple[int, ...] = ()
+    """In groups of which sizes; empty for all."""
+    faults: tuple[str, ...] = ()
+    """Under which fault plans; empty for all."""
 
 
 class Faults(_Table, frozen=True):
@@ -104,11 +108,20 @@ class Campaign(_Table, frozen=True):
         for words in self.flawed:
             yield contender_of(words), True
 
+    def is_wanted(self, contender: Contender, size: int, workload: str, faults: str) -> bool:
+        """Whether the plan has such a cell: not everything goes with everything."""
+        load, only = self.workloads[workload], self.faults[faults].only
+        return (
+            (not only or contender.protocol in only)
+            and (not load.sizes or size in load.sizes)
+            and (not load.faults or faults in load.faults)
+        )
+
     def plan_for(self, contender: Contender, size: int, workload: str, faults: str) -> Plan:
         """What a run of one cell is made of."""
         load = msgspec.structs.asdict(self.workloads[workload])
         wrong = msgspec.structs.asdict(self.faults[faults])
-        del wrong["only"]
+        del load["sizes"], load["faults"], wrong["only"]
         if wrong["crashes"] == "minority":
             wrong["crashes"] = quorum(size) - 1
         return Plan(
@@ -215,6 +228,13 @@ def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
 
 
 def _mistakes_in_loads_and_faults(campaign: Campaign) -> Iterator[Mistake]:
+    for name, load in campaign.workloads.items():
+        for size in load.sizes:
+            if size not in campaign.sizes:
+                yield ["workloads", name, "sizes"], "", f"{size} is none of the plan's sizes"
+        for wrong in load.faults:
+            if wrong not in campaign.faults:
+                yield ["workloads", name, "faults"], wrong, f"there are no faults {wrong!r}"
     protocols = {contender.protocol for contender, _ in campaign.entries}
     for name, faults in campaign.faults.items():
         for protocol in faults.only:
@@ -231,12 +251,12 @@ def _mistakes_in_loads_and_faults(campaign: Campaign) -> Iterator[Mistake]:
                 yield ["faults", name, "joiners"], "", f"{protocol} has a fixed group; see 'only'"
     some = Contender("majority-relay")
     for size in campaign.sizes:
-        for load in campaign.workloads:
+        for kind_of_load in campaign.workloads:
             for wrong in campaign.faults:
                 try:
-                    campaign.plan_for(some, size, load, wrong).check()
+                    campaign.plan_for(some, size, kind_of_load, wrong).check()
                 except UsageError as fault:
-                    yield _guilty(campaign, some, size, load, wrong), "", str(fault)
+                    yield _guilty(campaign, some, size, kind_of_load, wrong), "", str(fault)
 
 
 def _guilty(
