@@ -77,12 +77,28 @@ def test_what_the_node_decides_reaches_the_process() -> None:
         ("durable = false", "options.window = 5", "2: options.window: set limits.window instead"),
         ("durable = false", "options.batch_ms = 'x'", "2: options.batch_ms: batch_ms is a num"),
         ("durable = false", "limits.frame_bytes = 1000", "9: "),
-        ("window = 100", "frame_bytes = 1000", "10: limits.frame_bytes: 1,000 is too little"),
-        ("window = 100", "queue_bytes = 1000", "10: limits.queue_bytes: less than one frame"),
+        ("window = 100", "frame_bytes = 1000", "10: limits.frame_bytes: texts of up to"),
+        ("window = 100", "queue_bytes = 1000", "10: limits.queue_bytes: limits.queue_b"),
+        (
+            "window = 100",
+            "text_bytes = 20000000",
+            "10: limits.text_bytes: texts of up to 20,000,000 bytes (limits.text_bytes) in a group "
+            "of 3 need limits.frame_bytes = 63145728 or more, not 33554432",
+        ),
+        (
+            "window = 100",
+            "frame_bytes = 90000000",
+            "10: limits.frame_bytes: limits.queue_bytes = 67108864 is less than one frame, ",
+        ),
         ("[limits]", "[links]\nsilence_ms = 9\n[limits]", "10: links.silence_ms: must be more"),
         ("[limits]", "[links]\nback_off_ms_max = 9\n[limits]", "10: links.back_off_ms_max: less"),
         ("[limits]", "[metrics]\np9 = '[::1]:9'\n[limits]", "10: metrics.p9: not a member"),
         ("[limits]", "[metrics]\np1 = '8.8.8.8:9'\n[limits]", "10: metrics.p1: 8.8.8.8:9 is not"),
+        (
+            "[limits]",
+            "[metrics]\np1 = '127.0.0.1:7001'\n[limits]",
+            "10: metrics.p1: 127.0.0.1:7001 is where p1 listens to the others",
+        ),
         (GOOD, 'name = "x"\n[members]\n', "2: members: a group has at least one member"),
         (
             "durable = false",

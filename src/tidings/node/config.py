@@ -225,11 +225,14 @@ class _Reader:
         self._check_protocol(file, members)
         self._check_limits(file, members)
         folder = self.toml.path.parent
+        addresses = self._addresses("members", file.members)
+        metrics = self._addresses("metrics", file.metrics)
+        self._check_that_metrics_have_their_own(metrics, addresses)
         return Config(
             name=file.name,
             members=members,
-            addresses=self._addresses("members", file.members),
-            metrics=self._addresses("metrics", file.metrics),
+            addresses=addresses,
+            metrics=metrics,
             protocol=file.protocol,
             options=file.options,
             durable=file.durable,
@@ -272,6 +275,15 @@ class _Reader:
             taken[address] = member
         return {member: address for address, member in taken.items()}
 
+    def _check_that_metrics_have_their_own(
+        self, metrics: Mapping[str, Address], addresses: Mapping[str, Address]
+    ) -> None:
+        listeners = {address: member for member, address in addresses.items()}
+        for member, address in metrics.items():
+            if address in listeners:
+                words = f"{address} is where {listeners[address]} listens to the others"
+                raise self._error(["metrics", member], words)
+
     def _check_protocol(self, file: GroupFile, members: Members) -> None:
         for option, instead in SET_ELSEWHERE.items():
             if option in file.options:
@@ -299,16 +311,28 @@ class _Reader:
         needed = len(members) * (limits.text_bytes + PUSH_ROOM)
         if limits.frame_bytes < needed:
             raise self._error(
-                ["limits", "frame_bytes"],
-                f"{limits.frame_bytes:,} is too little for texts of {limits.text_bytes:,} bytes "
-                f"in a group of {len(members)}; it takes {needed:,}",
+                _first_given(limits, "frame_bytes", "text_bytes") or ["members"],
+                f"texts of up to {limits.text_bytes:,} bytes (limits.text_bytes) in a group of "
+                f"{len(members)} need limits.frame_bytes = {needed} or more, not "
+                f"{limits.frame_bytes}",
             )
         if limits.queue_bytes < limits.frame_bytes:
-            raise self._error(["limits", "queue_bytes"], "less than one frame, frame_bytes")
+            raise self._error(
+                _first_given(limits, "queue_bytes", "frame_bytes"),
+                f"limits.queue_bytes = {limits.queue_bytes} is less than one frame, "
+                f"limits.frame_bytes = {limits.frame_bytes}",
+            )
         if links.back_off_ms_max < links.back_off_ms_min:
             raise self._error(["links", "back_off_ms_max"], "less than back_off_ms_min")
         if links.silence_ms <= links.alive_ms:
             raise self._error(["links", "silence_ms"], "must be more than alive_ms")
+
+
+def _first_given(limits: Limits, *names: str) -> list[str]:
+    """The first of these that the file sets: a mistake is told where somebody can mend it."""
+    usual = Limits()
+    given = (name for name in names if getattr(limits, name) != getattr(usual, name))
+    return next((["limits", name] for name in given), [])
 
 
 def _address(text: str) -> Address | None:
