@@ -640,7 +640,7 @@ def test_what_was_acknowledged_is_still_held_after_a_crash_at_any_write() -> Non
 def test_who_comes_back_without_its_disk_is_refused_and_told_so() -> None:
     p1 = process("p1", 3)
     effects = p1.step(LinkUp("p2", 1))
-    reason = "p2 lost its disk; it must join anew"
+    reason = "p2 lost its disk; its name cannot return to this group"
     assert the_only(Reject, effects) == Reject("p2", reason)
     assert sent(effects) == [(("p2",), Refusal("p2", reason))]
     assert p1.step(Receive("p2", Holding(some("p3#9")))) == [], "nothing it says counts"
@@ -736,7 +736,7 @@ def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: P
     """An old copy of the disk was put back: the name is right, but something is gone."""
     p2 = process("p2", 3)
     effects = p2.step(Receive("p1", claim))
-    reason = "p2 lost its disk; it must join anew"
+    reason = "p2 lost its disk; its name cannot return to this group"
     assert effects == [Send(("p1", "p3"), Refusal("p2", reason)), Halt(reason)]
     p1 = process("p1", 3)
     assert p1.step(Receive("p2", Refusal("p2", reason))) == [Reject("p2", reason)]

@@ -137,7 +137,7 @@ class Real(Group):
         for path in sorted(config.trace_folder.glob(f"{member}-*")):
             path.rename(aside / path.name)
         self._fleet[member].start(wait=False)
-        with pytest.raises(FleetFault, match=f"{member} lost its disk; it must join anew"):
+        with pytest.raises(FleetFault, match=f"{member} lost its disk; its name cannot return"):
             self._fleet.wait_for(lambda: False, "its end")
         for path in sorted(config.trace_folder.glob(f"{member}-*")):
             path.unlink()

@@ -255,11 +255,17 @@ def test_a_segment_of_somebody_else_is_refused(log: Log, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"group": "talk"}, "its group is 'chat', and here it is 'talk'"),
-        ({"member": "p2"}, "its member is 'p1', and here it is 'p2'"),
-        ({"members": ("p1",)}, r"its members is \('p1', 'p2'\), and here it is \('p1',\)"),
-        ({"protocol": "other"}, "its protocol is 'frontier', and here it is 'other'"),
-        ({"traced": False}, "its traced is True, and here it is False"),
+        (
+            {"group": "talk"},
+            'the log has name = "chat", the group file "talk"; set it back, or begin a new',
+        ),
+        ({"member": "p2"}, "this is the log of p1, and not of p2"),
+        (
+            {"members": ("p1",)},
+            "the log has members p1, p2, the group file p1; the members of a gr",
+        ),
+        ({"protocol": "other"}, 'the log has protocol = "frontier", the group file "other"; set'),
+        ({"traced": False}, "the log has trace.on = true, the group file false; set it back, or "),
     ],
 )
 def test_the_log_of_another_group_is_refused(

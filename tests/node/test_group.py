@@ -653,7 +653,7 @@ def test_a_member_that_kept_nothing_cannot_return(protocol: str, tmp_path: Path)
             async with joined(config, "p3") as one:
                 await linked(two | one)
                 await (await one["p3"].broadcast(b"hello")).delivered()
-            with pytest.raises(Halted, match=r"p3 .*; it must join anew"):
+            with pytest.raises(Halted, match=r"p3 .*; its name cannot return to this group"):
                 async with joined(config, "p3") as one:
                     await anext(one["p3"])
             # The others do not mind.
@@ -675,6 +675,42 @@ def test_a_trace_of_an_earlier_life_in_memory_is_not_continued(tmp_path: Path) -
     go(scenario())
 
 
+def test_who_left_a_trace_and_no_log_has_lost_its_disk(tmp_path: Path) -> None:
+    """And moving the trace away would not help it."""
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await (await groups["p1"].broadcast(b"hello")).delivered()
+        for file in (tmp_path / "data" / "p1").iterdir():
+            file.unlink()
+        with pytest.raises(
+            EnvironmentMissing, match="/data/p1 is gone, and p1 has been here"
+        ) as no:
+            async with joined(config):
+                pass
+        assert "move" not in str(no.value)
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("setting", ["data", "trace.folder"])
+def test_a_folder_that_cannot_be_written_is_named_with_its_setting(
+    setting: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 1, f'{setting} = "file"')
+    (tmp_path / "file").touch()
+
+    async def scenario() -> None:
+        async with joined(config):
+            pass
+
+    words = f"needs a folder to write to: see {setting} in the group file"
+    with pytest.raises(EnvironmentMissing, match=words) as refused:
+        go(scenario())
+    assert "is lost" not in str(refused.value)
+
+
 def test_a_member_that_lost_its_disk_is_refused_on_both_sides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -686,14 +722,14 @@ def test_a_member_that_lost_its_disk_is_refused_on_both_sides(
                 await (await one["p3"].broadcast(b"hello")).stable()
             for file in (tmp_path / "data" / "p3").iterdir():
                 file.unlink()
-            with pytest.raises(Halted, match="p3 lost its disk; it must join anew"):
+            with pytest.raises(Halted, match="p3 lost its disk; its name cannot return"):
                 async with joined(config, "p3") as one:
                     await anext(one["p3"])
             await (await two["p2"].broadcast(b"still here")).delivered()
 
     go(scenario())
     # Whoever meets it first says so; it may be gone before the other has.
-    rejected = "rejected: peer p3, reason p3 lost its disk; it must join anew"
+    rejected = "rejected: peer p3, reason p3 lost its disk; its name cannot return to this group"
     assert any(line.endswith(rejected) for line in caplog.messages)
 
 
@@ -713,7 +749,7 @@ def test_an_older_disk_than_was_acknowledged_is_refused(tmp_path: Path) -> None:
                 file.unlink()
             for name, data in backup.items():
                 (folder / name).write_bytes(data)
-            with pytest.raises(Halted, match="p3 lost its disk; it must join anew"):
+            with pytest.raises(Halted, match="p3 lost its disk; its name cannot return"):
                 async with joined(config, "p3") as one:
                     await _all_of(one["p3"])
             await (await two["p1"].broadcast(b"still here")).delivered()
@@ -765,7 +801,9 @@ def test_a_full_log_refuses_and_names_the_silent_member(tmp_path: Path) -> None:
                 # As long as everybody is there, the log is forgotten as it grows.
                 await fill(two["p1"])
                 await linked(two | one)
-            full = "the log of p1 is full: .* bytes are kept until p3 has them too"
+            full = (
+                "the log of p1 is full: .* bytes are kept until p3 has them too; if .* raise limits"
+            )
             with pytest.raises(LogFull, match=full):
                 await fill(two["p1"])
             async with joined(config, "p3", listen=False):

@@ -313,7 +313,10 @@ class Group:
             reason = f"its program reads on; {self._unread_words()}"
         else:
             silent = [name for name, peer in self._transport.peers.items() if peer.link is None]
-            reason = f"{', '.join(silent) or 'the slowest member'} has them too"
+            reason = (
+                f"{', '.join(silent) or 'the slowest member'} has them too; if that cannot be, "
+                "raise limits.log_bytes, or begin a new group"
+            )
         return LogFull(
             f"the log of {self.name} is full: {log.size:,} bytes are kept until {reason}"
         )

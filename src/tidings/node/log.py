@@ -52,12 +52,14 @@ _HEAD_CHECK = struct.Struct("!I")
 _ENTRY = _HEAD.size + _HEAD_CHECK.size
 _SECTOR = 512
 _PAGE = 256 * 1024
+MEND = "nothing that anybody relies on is lost: mend the disk and start again"
 RECALL_BYTES = 1024 * 1024
 """About how much is read back at a time."""
 
 Ranges = dict[str, tuple[int, int]]
 """Of each origin a first and a last message."""
 _encode = msgspec.msgpack.Encoder().encode
+_NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its disk)"
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +70,26 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     members: Members
     protocol: str
     traced: bool
+
+    def mismatch(self, file: "About") -> str:
+        """What the group file says otherwise than this log, and what to do; empty if nothing."""
+        back = "set it back, or begin a new group with another data folder"
+        if self.member != file.member:
+            return f"this is the log of {self.member}, and not of {file.member}"
+        if self.group != file.group:
+            return f'the log has name = "{self.group}", the group file "{file.group}"; {back}'
+        if self.members != file.members:
+            return (
+                f"the log has members {', '.join(self.members)}, the group file "
+                f"{', '.join(file.members)}; the members of a group cannot change yet: {back}"
+            )
+        if self.protocol != file.protocol:
+            began, now = self.protocol, file.protocol
+            return f'the log has protocol = "{began}", the group file "{now}"; {back}'
+        if self.traced != file.traced:
+            began, now = (str(one.traced).lower() for one in (self, file))
+            return f"the log has trace.on = {began}, the group file {now}; {back}"
+        return ""
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
@@ -417,7 +439,7 @@ class _Reader:
         if 0 < self.oldest < self.segments[0].number:
             raise DataError(
                 f"{self.segments[0].path}: segments before this one are missing, from "
-                f"{self.oldest:08}.log on; this member must join anew"
+                f"{self.oldest:08}.log on; {_NO_RETURN}"
             )
         records = Records(self.segments, self.decode)
         return Recovered(self.identity, records, self.index, self.delivered)
@@ -435,7 +457,7 @@ class _Reader:
                 if not (is_last and _is_torn(data, segment.bytes, self.number)):
                     raise DataError(
                         f"{path}: damaged at byte {segment.bytes:,}: {bad}; what was there is "
-                        "lost, so this member must join anew"
+                        f"lost, and {_NO_RETURN}"
                     ) from None
                 break
         self._keep_or_repair(segment, is_last)
@@ -475,10 +497,8 @@ class _Reader:
             raise DataError(f"{path}: a segment before this one is missing")
         if self.identity is not None and entry.identity.incarnation != self.identity.incarnation:
             raise DataError(f"{path}: of somebody else who went by the same name")
-        for field in About.__struct_fields__:
-            ours, theirs = getattr(self.about, field), getattr(entry.about, field)
-            if ours != theirs:
-                raise DataError(f"{path}: its {field} is {theirs!r}, and here it is {ours!r}")
+        if mismatch := entry.about.mismatch(self.about):
+            raise DataError(f"{path}: {mismatch}")
         self.identity = entry.identity
         self.index = entry.index
         self.oldest = entry.oldest
@@ -597,7 +617,7 @@ def _make_folder(folder: Path) -> None:
 def _lock(folder: Path) -> int:
     """Nobody else may write here as long as this file is open, however this process ends."""
     path = folder / "lock"
-    with _told(path):
+    with _told(path, "a durable member needs a folder to write to: see data in the group file"):
         _make_folder(folder)
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -622,15 +642,13 @@ def _own(file: int, path: Path) -> None:
 class _told:  # noqa: N801 - reads as a statement
     """What the disk refuses is told in one line, with the way out."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, way_out: str = MEND) -> None:
         self.path = path
+        self.way_out = way_out
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, fault: BaseException | None, trace: Any) -> None:
         if isinstance(fault, OSError):
-            raise EnvironmentMissing(
-                f"{self.path}: {fault.strerror}; nothing that anybody relies on is lost: "
-                "mend the disk and start again"
-            ) from None
+            raise EnvironmentMissing(f"{self.path}: {fault.strerror}; {self.way_out}") from None

@@ -129,6 +129,13 @@ def begin(config: Config, member: str) -> Tracer:
     _write_manifest(config, member)
     earlier = segments_of(config.trace_folder, member)
     if any(True for path in earlier for _ in Reader(path).blocks()):
+        if config.durable:
+            # A life writes to its log before it writes to its trace.
+            raise EnvironmentMissing(
+                f"{config.data / member} is gone, and {member} has been here before: its trace is "
+                f"in {config.trace_folder}. Who lost its disk cannot return to its group: the "
+                "others go on without it, or a new group begins, with folders of its own"
+            )
         raise UsageError(
             f"{config.trace_folder}: here is the trace of an earlier {member}, which kept nothing "
             "else; move it away first"
@@ -183,4 +190,7 @@ def _write_manifest(config: Config, member: str) -> None:
         with whole_file(path) as draft:
             draft.write_bytes(msgspec.json.encode(part) + b"\n")
     except OSError as fault:
-        raise EnvironmentMissing(f"{path}: {fault.strerror}") from None
+        raise EnvironmentMissing(
+            f"{path}: {fault.strerror}; the trace needs a folder to write to: see trace.folder in "
+            "the group file"
+        ) from None

@@ -511,7 +511,8 @@ class Transport:
     def _cast_out(self, connection: Connection, peer: Peer) -> None:
         self._complain(peer.name, f"counts as crashed: {peer.crashed}")
         greeting = b"" if connection.is_ours else GREETING
-        reason = f"{peer.name} counts as crashed: {peer.crashed}; it must join anew"
+        why = f"{peer.name} counts as crashed: {peer.crashed}"
+        reason = f"{why}; its name cannot return to this group"
         connection.hang_up(greeting + bye_frame(reason, is_final=True))
 
     def alive(self, connection: Connection, received: int) -> None:

@@ -649,4 +649,4 @@ class Frontier(Knowledge):
 
 
 def _lost_its_disk(member: str) -> str:
-    return f"{member} lost its disk; it must join anew"
+    return f"{member} lost its disk; its name cannot return to this group"
