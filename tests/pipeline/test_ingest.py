@@ -217,20 +217,64 @@ def test_a_column_that_the_footer_acquits_is_not_read(folder: Path) -> None:
     assert source_of(folder / "plain.parquet").columns == JUDGED
 
 
-def test_one_bad_file_among_many_good_ones_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    manifests = [msgspec.structs.replace(MANIFEST, run=f"run-{number}") for number in range(100)]
-    folder = write_trace(tmp_path / "many", manifests)
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _many(tmp_path_factory.mktemp("many"), 1000)
+
+
+def _many(folder: Path, files: int) -> Path:
+    """A run in each of them."""
+    manifests = [msgspec.structs.replace(MANIFEST, run=f"run-{number}") for number in range(files)]
+    write_trace(folder, manifests)
     for manifest in manifests:
         rows = [msgspec.structs.replace(row, run=manifest.run) for row in GOOD]
         write_rows(folder / f"{manifest.run}.parquet", rows, {manifest.run: manifest})
-    assert pipeline.audit(spark, folder).rows == 100 * len(GOOD)
-    bad = folder / "run-70.parquet"
-    whole = bytearray(bad.read_bytes())
-    whole[4:200] = bytes(196)
-    bad.write_bytes(whole)
+    return folder
+
+
+def _of_another_kind(good: bytes) -> bytes:
+    other = pa.BufferOutputStream()
+    pq.write_table(pa.table({"city": ["Perm"], "degrees": [-5]}), other)
+    return other.getvalue().to_pybytes()
+
+
+BAD_FILES: dict[str, Callable[[bytes], bytes]] = {
+    "corrupt": lambda good: good[:4] + bytes(196) + good[200:],
+    "truncated": lambda good: good[: len(good) // 2],
+    "no Parquet": lambda good: b"process,index,kind\np1,0,broadcast\n",
+    "of another kind": _of_another_kind,
+    "empty": lambda good: b"",
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_one_bad_file_among_a_thousand_good_ones_is_named(
+    tidings, thousand: Path, kind: str
+) -> None:
+    bad = thousand / "run-700.parquet"
+    good = bad.read_bytes()
+    try:
+        bad.write_bytes(BAD_FILES[kind](good))
+        answer = tidings("audit", str(thousand), "--json")
+    finally:
+        bad.write_bytes(good)
+    assert answer.status == 65
+    assert answer.out == "", "no verdict as if that were all"
+    told = [line for line in answer.err.splitlines() if not line.startswith("...")]
+    assert len(told) == 1
+    assert told[0].startswith(f"tidings: {bad}: ")
+
+
+def test_a_thousand_good_files_are_judged(spark: SparkSession, thousand: Path) -> None:
+    assert pipeline.audit(spark, thousand).rows == 1000 * len(GOOD)
+
+
+def test_a_corrupt_file_is_named_on_every_way(spark: SparkSession, tmp_path: Path) -> None:
+    bad = _many(tmp_path, 30) / "run-20.parquet"
+    bad.write_bytes(BAD_FILES["corrupt"](bad.read_bytes()))
     for limits in (Limits(), Limits(batch_rows=60), Limits(batch_rows=1)):
-        with pytest.raises(DataError, match=r"^\S*/run-70.parquet: corrupt: its rows cannot"):
-            pipeline.audit(spark, folder, limits=limits)
+        with pytest.raises(DataError, match=r"^\S*/run-20.parquet: corrupt: its rows cannot"):
+            pipeline.audit(spark, tmp_path, limits=limits)
 
 
 @pytest.mark.parametrize("run", ["other", None])
