@@ -43,8 +43,8 @@ def names_in(cell: str) -> list[str]:
 
 
 def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
-    made, alone, together = blocks("console")
-    hello, patient, settled = blocks("python")
+    made, alone, together, settled = blocks("console")
+    hello, patient = blocks("python")
     told = GUIDE.partition("With nobody else up it prints `")[2].partition("`")[0]
     prints = GUIDE.partition("It prints `")[2].partition("`")[0]
 
@@ -101,7 +101,8 @@ def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
     answer = tidings(*command.split()[2:], "--port", str(port))
     assert re.sub(r":\d+", ":", answer.out) == re.sub(r":\d+", ":", output) + "\n"
     go(scenario(), seconds=90)
-    exec(compile(settled, "node.md", "exec"), {})
+    command, output = settled.split("\n", maxsplit=1)
+    assert tidings(*command.split()[2:]).out == output
     (run,) = read_runs(tmp_path / "trace")
     assert_all_hold(run)
 

@@ -185,6 +185,26 @@ def test_the_runner_has_the_last_word(folder: Path) -> None:
         settle(folder, "run", ["p3"], time_ns=9)
 
 
+@pytest.mark.parametrize(
+    ("run", "names", "complaint"),
+    [
+        ("run", ["p1", "p3"], "p3 left no segments here"),
+        ("walk", ["p1", "p2"], "p1-1.segment: of p1 in run run, not of p1 in run walk"),
+        ("run", ["p1", "p2"], "p2 is settled already"),
+    ],
+)
+def test_a_last_word_that_cannot_be_is_not_written_of_anybody(
+    folder: Path, run: str, names: list[str], complaint: str
+) -> None:
+    write(folder, "p1-1.segment", *BLOCKS)
+    write(folder, "p2-1.segment", owner=Owner("run", "p2"))
+    settle(folder, "run", ["p2"], time_ns=9)
+    before = sorted(folder.iterdir())
+    with pytest.raises(DataError, match=complaint):
+        settle(folder, run, names, time_ns=9)
+    assert sorted(folder.iterdir()) == before
+
+
 def test_segments_are_found_by_process(folder: Path) -> None:
     for name in ("p1-2.segment", "p1-10.segment.open", "p1-x-1.segment", "p11-1.segment"):
         write(folder, name)

@@ -30,6 +30,7 @@ from tidings.cli import ingest as ingest
 from tidings.cli import demo as demo
 from tidings.cli import node as node
 from tidings.cli import chat as chat
+from tidings.cli import settle as settle
 from tidings.cli import algorithms as algorithms
 from tidings.cli import explore as explore
 from tidings.cli import replay as replay

@@ -20,7 +20,7 @@ from tidings.cli.common import (
 from tidings.core import Exit, UsageError
 from tidings.report import campaign_table
 from tidings.spec import exit_status
-from tidings.trace import layout
+from tidings.trace import Manifest, layout
 from tidings.trace.layout import refuse_to_overwrite
 
 EVERY_S = 5.0
@@ -84,7 +84,14 @@ def audit(
             if not many_runs or exit_status(verdicts) is Exit.VIOLATED:
                 manifest = audited.manifests[run]
                 print_verdicts(manifest, verdicts, folder=path, is_one_of_many=many_runs)
+                if status is Exit.UNKNOWN and is_unsettled(path, manifest):
+                    say(f"How it ended, whoever ran it says: tidings settle {path} --help")
     raise typer.Exit(status)
+
+
+def is_unsettled(path: Path, manifest: Manifest) -> bool:
+    """Whether nodes wrote it, and nobody has said yet what became of them."""
+    return bool(layout(path).segments) and not manifest.fates
 
 
 def audit_on_spark(

@@ -5,9 +5,11 @@ next life can complete: what the trace lacks, the log has, since a commit holds 
 it makes happen (trace/segments.py has the format).
 """
 
+import fcntl
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -64,7 +66,10 @@ def digests(texts: Iterable[bytes]) -> bytes:
 
 
 class Tracer:
-    """Writes the segments of one life of one member."""
+    """Writes the segments of one life of one member.
+
+    The open one is locked: whoever finds one that is not knows that its writer was killed.
+    """
 
     def __init__(self, config: Config, member: str, life: int, index: int) -> None:
         self.index = index
@@ -120,6 +125,8 @@ class Tracer:
             self._file = os.open(opened(self._path), flags, 0o644)
         except OSError as fault:
             raise EnvironmentMissing(f"{opened(self._path)}: {fault.strerror}") from None
+        with suppress(OSError):  # not every file system can
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._size = 0
         self.write(beginning(self._owner))
 

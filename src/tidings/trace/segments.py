@@ -14,6 +14,7 @@ end of a segment that is still open; anywhere else it is bad data.
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -150,13 +151,14 @@ def opened(path: Path) -> Path:
 def settle(folder: Path, run: str, processes: Iterable[str], time_ns: int) -> None:
     """The runner's last word: load and faults are over, and these were up and have said it all.
 
-    Written when they have stopped, as one more segment of each.
+    Written when they have stopped, as one more segment of each; nothing is written if it cannot
+    be so of one of them.
     """
-    for process in processes:
-        paths = segments_of(folder, process)
-        if not paths:
-            raise DataError(f"{folder}: {process} left no segments here")
-        last = next((one for path in reversed(paths) if (one := _last_block(path))), None)
+    ends = {process: last_block(folder, run, process) for process in processes}
+    for process, last in ends.items():
+        if is_settled(last):
+            raise DataError(f"{folder}: {process} is settled already")
+    for process, last in ends.items():
         index, life = (last.end, last.incarnation) if last is not None else (0, 0)
         block = Block(index, time_ns, life, (Mark("settle"),))
         path = next_segment(folder, process)
@@ -164,9 +166,27 @@ def settle(folder: Path, run: str, processes: Iterable[str], time_ns: int) -> No
         opened(path).rename(path)
 
 
-def _last_block(path: Path) -> Block | None:
-    """None for a segment that was begun just before the end."""
-    return next(reversed(list(Reader(path).blocks())), None)
+def is_settled(last: Block | None) -> bool:
+    """Whether a history that ends with this block has its runner's last word."""
+    return last is not None and last.items[-1:] == (Mark("settle"),)
+
+
+def last_block(folder: Path, run: str, process: str) -> Block | None:
+    """How the history of a process in this run ends; None if nothing has ever happened to it."""
+    paths = segments_of(folder, process)
+    if not paths:
+        raise DataError(f"{folder}: {process} left no segments here")
+    for path in reversed(paths):
+        reader = Reader(path)
+        last = deque(reader.blocks(), maxlen=1)
+        if reader.owner is not None and reader.owner != Owner(run, process):
+            theirs = reader.owner
+            raise DataError(
+                f"{path}: of {theirs.process} in run {theirs.run}, not of {process} in run {run}"
+            )
+        if last:  # otherwise it was begun just before the end
+            return last[0]
+    return None
 
 
 # --- reading

@@ -1,0 +1,110 @@
+"""``tidings settle``: the runner's last word on a trace that nodes wrote."""
+
+import fcntl
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tidings.cli.common import app, say
+from tidings.core import Members, UsageError
+from tidings.report.words import listed
+from tidings.trace import Fate, Manifest, layout
+from tidings.trace.layout import read_manifests, whole_file
+from tidings.trace.schema import SCHEMA_VERSION
+from tidings.trace.segments import OPEN, is_settled, last_block, segments_of
+from tidings.trace.segments import settle as settle_segments
+
+
+@app.command(epilog="Example: tidings settle trace --crashed carol")
+def settle(
+    path: Annotated[Path, typer.Argument(help="The trace folder of a group.")],
+    crashed: Annotated[
+        list[str] | None,
+        typer.Option(help="Who was killed and did not come back. May be repeated."),
+    ] = None,
+) -> None:
+    """Say how a group on a real network ended, so that tidings audit can judge all of it.
+
+    You claim that all members, except those that you name, were up to the end and linked, and had
+    the time to deliver everything: what one of them has not delivered is a violation then. Nobody
+    can read that off the trace. Say it once, when everybody has left; name as crashed whoever was
+    killed for good, and whoever left while others went on.
+    """
+    manifest = _manifest_of(path)
+    gone = tuple(dict.fromkeys(crashed or ()))
+    for name in gone:
+        if name not in manifest.members:
+            members = ", ".join(manifest.members)
+            raise UsageError(f"{name} is not in run {manifest.run}; its members: {members}")
+    up = tuple(name for name in manifest.members if name not in gone)
+    _refuse_what_is_untrue(path, up, gone)
+    ends = {name: last_block(path, manifest.run, name) for name in up}
+    unsettled = [name for name, end in ends.items() if not is_settled(end)]
+    if not unsettled:
+        raise UsageError(f"{path} is settled already: see what tidings audit says of it")
+    fates: dict[str, Fate] = {name: "up" if name in up else "crashed" for name in (*up, *gone)}
+    for name, fate in fates.items():
+        if (told := manifest.fates.get(name, fate)) != fate:
+            raise UsageError(f"{path}: the manifest says already that {name} is {told}")
+    settle_segments(path, manifest.run, unsettled, time.time_ns())
+    _write_fates(path, manifest, fates)
+    say(f"settled  {listed(up)} of {manifest.run}, up to the end")
+    if gone:
+        say(f"crashed  {listed(gone)}")
+    say(f"next     tidings audit {shlex.quote(str(path))}")
+
+
+def _manifest_of(path: Path) -> Manifest:
+    files = layout(path)
+    if not path.is_dir() or not files.segments:
+        raise UsageError(f"{path}: not the trace folder of a group on a real network")
+    manifests = read_manifests(files.manifests)
+    if len(manifests) > 1:
+        raise UsageError(
+            f"{path} has several runs, {listed([*manifests])}; one at a time is settled"
+        )
+    (manifest,) = manifests.values()
+    return manifest
+
+
+def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
+    """As far as one can know: who still runs has not ended, and who was killed was not up."""
+    if not up:
+        raise UsageError("somebody has to be up at the end, or nothing is owed to anybody")
+    for name in (*up, *gone):
+        segments = segments_of(path, name)
+        if segments and segments[-1].name.endswith(OPEN) and _is_locked(segments[-1]):
+            raise UsageError(f"{name} is still running: settle when everybody has left")
+    for name in up:
+        segments = segments_of(path, name)
+        if not segments:
+            raise UsageError(f"{name} has never been here; say so with --crashed {name}")
+        if segments[-1].name.endswith(OPEN):
+            raise UsageError(
+                f"{name} was killed and has not come back: {segments[-1].name} was never closed; "
+                f"say so with --crashed {name}, or start it once more and let it leave"
+            )
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _write_fates(path: Path, manifest: Manifest, fates: dict[str, Fate]) -> None:
+    """One more part of the manifest, beside what its runner has told already."""
+    if fates.items() <= manifest.fates.items():
+        return
+    part = Manifest(schema=SCHEMA_VERSION, run=manifest.run, fates=fates)
+    file = path / "runner.manifest.jsonl"
+    before = file.read_bytes() if file.exists() else b""
+    with whole_file(file) as draft:
+        draft.write_bytes(before + msgspec.json.encode(part) + b"\n")
