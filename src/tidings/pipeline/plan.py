@@ -48,9 +48,6 @@ FEW_LONG_RUNS = 64
 SURVEYS_A_SLICE = 4
 """Tasks enough to keep all workers busy to the end, and not one for each piece."""
 
-READINGS = 2
-"""How often each slice goes through a long run; one that is not so very long is read but once."""
-
 MOST_OF_A_BATCH = 0.25
 """Runs are not long while they take no more of a batch than this, on average."""
 
@@ -186,7 +183,8 @@ def _in_pieces(
 def _marked(outline: Outline, plan: Plan, progress: Progress, marks: Path) -> Outline:
     """The same run; the tasks that go through its pieces say how far they are."""
     slices = min(plan.limits.slices, plan.directory.width)
-    return outline._replace(parts=progress.told(outline.parts, READINGS * slices, marks))
+    times = slices if outline.is_read_once else 2 * slices
+    return outline._replace(parts=progress.told(outline.parts, times, marks))
 
 
 def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[Stretch]]:

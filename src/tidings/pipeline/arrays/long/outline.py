@@ -24,6 +24,9 @@ from tidings.pipeline.arrays.rows import (
 
 Array = Any
 
+KEPT_ROWS = 1 << 26
+"""Of a run of no more rows a task keeps, from the first reading, which message each is about."""
+
 SPARSE = 4
 """The table of messages may have this many places for each broadcast."""
 
@@ -125,6 +128,11 @@ class Outline(NamedTuple):
     @property
     def views(self) -> int:
         return len(self.known.forsaken)
+
+    @property
+    def is_read_once(self) -> bool:
+        """Unless something unusual turns up."""
+        return self.is_full and self.rows <= KEPT_ROWS
 
     @property
     def obstacle(self) -> str:

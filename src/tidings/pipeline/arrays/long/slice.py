@@ -21,9 +21,6 @@ from tidings.pipeline.arrays.rows import Directory
 
 Array = Any
 
-KEPT_ROWS = 1 << 26
-"""Of a run of no more rows a task keeps, from the first reading, which message each is about."""
-
 
 class SliceFindings(NamedTuple):
     """What one slice says of its processes."""
@@ -72,8 +69,7 @@ class _Slice:
         self.end = int(outline.base[end] + outline.size[end])
         """The messages of our own origins stand between these two."""
         self.has_strays = False
-        is_simple = outline.is_full and outline.rows <= KEPT_ROWS
-        self.kept: list[_Kept] | None = [] if is_simple else None
+        self.kept: list[_Kept] | None = [] if outline.is_read_once else None
         """What the second reading needs, while there is nothing unusual to look at."""
         self.repeats: list[Found] = []
         self.deliveries = 0
