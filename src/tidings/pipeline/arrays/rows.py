@@ -180,7 +180,7 @@ def _opened(path: str, written_ns: int, size: int) -> Any:
     The time and the size tell a file from another one that came under the same name.
     """
     words = ["run", "kind", *WORDS]
-    return pq.ParquetFile(path, memory_map=True, read_dictionary=words)
+    return pq.ParquetFile(path, read_dictionary=words)
 
 
 def checked(table: Any, directory: Directory, unread: Sequence[str] = ()) -> Rows:
