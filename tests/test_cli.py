@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tidings import cli
+from tidings.__main__ import JUDGES
 
 COMMAND = Path(sys.executable).with_name("tidings")
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
@@ -150,7 +151,10 @@ def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> No
     assert one_line(answer.err)
 
 
-def test_130_when_interrupted_before_the_commands_are_loaded() -> None:
+@pytest.mark.parametrize(
+    ("words", "told"), [(["audit", "runs/7"], "UNKNOWN\n"), (["node", "p1"], ""), ([], "")]
+)
+def test_130_when_interrupted_before_the_commands_are_loaded(words: list[str], told: str) -> None:
     program = """
 import sys
 from tidings.__main__ import run
@@ -163,9 +167,32 @@ class Interrupted:
 sys.meta_path.insert(0, Interrupted())
 run()
 """
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [sys.executable, "-c", program, *words]
+    answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 130
-    assert (answer.stdout, answer.stderr) == ("UNKNOWN\n", "tidings: interrupted\n")
+    assert (answer.stdout, answer.stderr) == (told, "tidings: interrupted\n")
+
+
+@pytest.mark.parametrize("words", [("group", "p1"), ("node", "p1"), ("chat", "p1")])
+def test_only_who_judges_says_unknown(tidings, words, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidings.node import config
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(config, "read_config", interrupted)
+    monkeypatch.setattr(config, "new_group_file", interrupted)
+    assert tidings(*words) == (130, "", "tidings: interrupted\n")
+
+
+def test_every_command_judges_or_does_not() -> None:
+    silent = {"group", "node", "chat", "settle", "proxy", "ingest", "adapt"}
+    assert {*JUDGES, *silent, "algorithms", "compare"} == set(COMMANDS)
+
+
+def test_wrong_usage_is_referred_to_the_help_of_the_command(tidings) -> None:
+    assert "(see tidings simulate --help)" in tidings("simulate", "--crashes", "x").err
+    assert "(see tidings --help)" in tidings("shout").err
 
 
 def test_130_when_interrupted() -> None:

@@ -1,7 +1,15 @@
 """The command ``tidings``, also as ``python -m tidings``."""
 
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
+
+JUDGES = ("simulate", "audit", "report", "campaign", "demo", "explore", "replay", "shrink")
+"""Commands that end with verdicts: interrupted, they say that these are unknown."""
+
+
+def judges(words: Sequence[str]) -> bool:
+    return any(word in JUDGES for word in words[:1])
 
 
 def run() -> NoReturn:
@@ -9,7 +17,8 @@ def run() -> NoReturn:
     try:
         from tidings.cli import run_and_exit
     except KeyboardInterrupt:
-        print("UNKNOWN")
+        if judges(sys.argv[1:]):
+            print("UNKNOWN")
         print("tidings: interrupted", file=sys.stderr)
         sys.exit(130)
     run_and_exit()

@@ -17,6 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 from tidings import __version__
+from tidings.__main__ import judges
 from tidings.cli.common import app, err, out
 from tidings.core import Exit, TidingsError
 
@@ -51,8 +52,8 @@ for command in app.registered_commands:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; whatever happens, end with one line and the right status."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        words = sys.argv[1:] if arguments is None else arguments
         status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
         if status == Exit.INTERRUPTED:  # what Typer makes of Ctrl-C
             raise KeyboardInterrupt
@@ -60,11 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TidingsError as error:
         return _fail(str(error), error.status, notes=getattr(error, "__notes__", ()))
     except TyperException as error:
-        return _fail(f"{error.format_message()} (see tidings --help)", Exit.USAGE)
+        return _fail(f"{error.format_message()} (see {_place(error)} --help)", Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
-        out.print("UNKNOWN")
+        if judges(words):
+            out.print("UNKNOWN")
         return _fail("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away; there is nobody left to tell.
@@ -81,6 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "(TIDINGS_DEBUG=1 shows where; please report it)",
             Exit.BUG,
         )
+
+
+def _place(error: TyperException) -> str:
+    """The command that was used wrongly."""
+    context = getattr(error, "ctx", None)
+    return context.command_path if context is not None else "tidings"
 
 
 def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
