@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tidings.core import EnvironmentMissing
+from tidings.core import EnvironmentMissing, MessageId
 from tidings.lab import fleet_demo
 from tidings.lab.demo import BREAKS
-from tidings.lab.fleet_demo import Play, perform
+from tidings.lab.fleet_demo import Death, Play, perform
 from tidings.pipeline import java
 from tidings.spec import Guarantee, Value, judge
 
@@ -42,6 +42,9 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
         # Two of its links were silent: what it said last was on its way, and not everywhere.
         assert death["copies"] <= 2
         assert death["message"][0] == death["process"]
+        if death["came_from_disk"]:
+            assert death is second
+            assert death["process"] in death["delivered_by"]
     (back,) = result["came_back"]
     assert back["process"] == second["process"]
     assert back["behind"] > 0
@@ -66,6 +69,13 @@ def test_what_shows_the_flaws_does_no_harm_to_a_sound_protocol(tmp_path: Path) -
     played = perform(tmp_path, "sound", play, seed=2)
     assert all(verdict.value is Value.HOLDS for verdict in judge(played.run))
     assert all(death.copies <= 2 for death in played.deaths)
+
+
+def test_who_delivered_its_last_words_from_its_disk_is_told_so() -> None:
+    words = MessageId("p1", 184)
+    back = Death("p1", words, 0, ("p1", "p3"), came_from_disk=True)
+    assert back.readers == ("p1 (from its disk, when it was back)", "p3")
+    assert Death("p1", words, 2, ("p1", "p3"), came_from_disk=False).readers == ("p1", "p3")
 
 
 def test_a_taken_port_is_one_line(tidings, monkeypatch: pytest.MonkeyPatch) -> None:

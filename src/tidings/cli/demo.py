@@ -100,7 +100,7 @@ def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bo
             say(
                 f"crash  {death.process} died broadcasting {death.message}: {death.copies} of "
                 f"{len(played.run.manifest.members) - 1} copies had arrived; "
-                f"{listed(death.delivered_by or ('nobody',))} delivered it"
+                f"{listed(death.readers or ('nobody',))} delivered it"
             )
     starting.join()
     details = {"killed": played.deaths, "came_back": played.comebacks}

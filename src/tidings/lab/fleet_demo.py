@@ -62,6 +62,17 @@ class Death(msgspec.Struct, frozen=True):
     message: MessageId
     copies: int
     delivered_by: Members
+    came_from_disk: bool
+    """Whether it delivered that itself, but only when it was back."""
+
+    @property
+    def readers(self) -> Members:
+        """Who delivered it, and how that can be."""
+        from_disk = f"{self.process} (from its disk, when it was back)"
+        is_back = self.came_from_disk
+        return tuple(
+            from_disk if is_back and name == self.process else name for name in self.delivered_by
+        )
 
 
 class Comeback(msgspec.Struct, frozen=True):
@@ -190,9 +201,11 @@ def _death(run: Run, process: str) -> Death:
         for row in run.rows
         if row.kind == "receive" and row.peer == process and (row.process, row.packet) in sent
     }
-    delivered_by = tuple(
-        name
-        for name, history in run.histories.items()
-        if any(row.kind == "deliver" and row.message == last.message for row in history)
-    )
-    return Death(process, last.message, len(arrived), delivered_by)
+    delivered = {
+        row.process: row.incarnation
+        for row in run.rows
+        if row.kind == "deliver" and row.message == last.message
+    }
+    delivered_by = tuple(name for name in run.histories if name in delivered)
+    is_back = delivered.get(process, 0) > 0
+    return Death(process, last.message, len(arrived), delivered_by, is_back)
