@@ -16,11 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import tidings
-from tidings.node.group import Group
 from tidings.node.terminal import lines
 
 
-async def keep(group: Group, transcript: Path) -> None:
+async def keep(group: tidings.Group, transcript: Path) -> None:
     """Write down every message once.
 
     Asking for the next one says that the last one is written. Killed in between, we are handed the
@@ -44,5 +43,8 @@ async def main(name: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        print("usage: python examples/chat.py NAME", file=sys.stderr)
+        sys.exit(64)
     with suppress(KeyboardInterrupt):
         asyncio.run(main(sys.argv[1]))

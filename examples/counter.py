@@ -21,8 +21,6 @@ import sys
 from contextlib import suppress
 
 import tidings
-from tidings.core import Message
-from tidings.node.group import Group
 
 TABLE = "create table if not exists counted (origin text primary key, seq integer, sum integer)"
 COUNT = """
@@ -41,13 +39,13 @@ class Total:
         self.db.execute("pragma synchronous = full")
         self.db.execute(TABLE)
 
-    def count(self, message: Message) -> int:
+    def count(self, message: tidings.Message) -> int:
         self.db.execute(COUNT, (*message.id, int(message.text)))
         (total,) = self.db.execute("select sum(sum) from counted").fetchone()
         return int(total)
 
 
-async def count(group: Group, total: Total) -> None:
+async def count(group: tidings.Group, total: Total) -> None:
     async for message in group:
         print("total", total.count(message), flush=True)
 
@@ -63,5 +61,8 @@ async def main(name: str, times: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or not sys.argv[2].isdecimal():
+        print("usage: python examples/counter.py NAME TIMES", file=sys.stderr)
+        sys.exit(64)
     with suppress(KeyboardInterrupt):
         asyncio.run(main(sys.argv[1], int(sys.argv[2])))

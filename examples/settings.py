@@ -19,9 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import tidings
-from tidings.core import Message
-from tidings.node.group import Closed, Group
-from tidings.node.ledger import Receipt
 from tidings.node.terminal import lines
 
 
@@ -37,7 +34,7 @@ class Settings:
         (version, *_), _ = self.table.get(key, ((0,), ""))
         return json.dumps([key, value, version + 1]).encode()
 
-    def apply(self, message: Message) -> None:
+    def apply(self, message: tidings.Message) -> None:
         """A change that comes again, after a restart, changes nothing: so nobody has to look."""
         key, value, version = json.loads(message.text)
         stamp = [version, *message.id]
@@ -49,13 +46,13 @@ class Settings:
             print(f"{key} = {value}", flush=True)
 
 
-async def listen(group: Group, settings: Settings) -> None:
+async def listen(group: tidings.Group, settings: Settings) -> None:
     async for message in group:
         settings.apply(message)
 
 
-async def report(receipt: Receipt, line: str) -> None:
-    with suppress(Closed):  # we have left before everybody had it; everybody will
+async def report(receipt: tidings.Receipt, line: str) -> None:
+    with suppress(tidings.Closed):  # we have left before everybody had it; everybody will
         await receipt.stable()
         print(f"everybody has: {line}", flush=True)
 
@@ -72,5 +69,8 @@ async def main(name: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        print("usage: python examples/settings.py NAME", file=sys.stderr)
+        sys.exit(64)
     with suppress(KeyboardInterrupt):
         asyncio.run(main(sys.argv[1]))

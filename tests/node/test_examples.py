@@ -3,14 +3,17 @@
 import ast
 import json
 import random
+import re
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from programs import Program, running
 from real_groups import free_ports, go, until
 
@@ -82,6 +85,32 @@ def test_a_replicated_chat(tmp_path: Path, tidings: Any) -> None:
         for number in range(1, 21):
             question = lines.index(f"alice#{number} question {number}")
             assert question < lines.index(f"bob#{number} answer {number}"), name
+
+
+@pytest.mark.parametrize(
+    ("example", "words"), [("chat", "NAME"), ("settings", "NAME"), ("counter", "NAME TIMES")]
+)
+def test_an_example_says_how_it_is_started(example: str, words: str) -> None:
+    command = (sys.executable, str(EXAMPLES / f"{example}.py"))
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 64
+    assert ended.stderr == f"usage: python examples/{example}.py {words}\n"
+
+
+def test_the_program_of_the_readme_says_the_right_thing_at_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: Any
+) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    (group,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    program = next(one for one in re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
+    for shown, free in zip(("7001", "7002", "7003"), free_ports(3), strict=True):
+        group = group.replace(shown, str(free))
+    (tmp_path / "group.toml").write_text(group)
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2, 3):
+        exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+        assert capsys.readouterr().out == f"p1#{number} b'hello'\n"
+    assert caplog.messages == [], "it is nothing to warn of that not all start at one moment"
 
 
 def test_settings_that_arrive_everywhere(tmp_path: Path, tidings: Any) -> None:

@@ -23,6 +23,7 @@ from real_groups import (
 
 import tidings
 from tidings.core import Message, Packet
+from tidings.node import transport as links
 from tidings.node.config import Config
 from tidings.node.group import Group
 from tidings.node.injector import Fate, Injector
@@ -502,5 +503,32 @@ def test_without_resending_what_is_sent_to_nobody_is_gone(tmp_path: Path) -> Non
             async with transport(config, "p2", 3, resends=False):
                 # Who is who, the protocol decides.
                 await until(lambda: "up 3" in ear.links)
+
+    go(scenario())
+
+
+def test_who_is_out_of_reach_is_told_once_if_it_lasts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    caplog.set_level("DEBUG", logger="tidings.node")
+
+    def told(level: str) -> int:
+        missed = "p1: no link: peer p2, reason cannot be reached: Connection refused"
+        found = [one for one in caplog.records if one.getMessage() == missed]
+        return sum(one.levelname == level for one in found)
+
+    async def scenario() -> None:
+        async with joined(config, "p1"):
+            await until(lambda: told("DEBUG") >= 3)
+            assert told("WARNING") == 0
+            monkeypatch.setattr(links, "QUIET_S", 0.0)
+            await until(lambda: told("WARNING") == 1)
+            async with joined(config, "p2") as one:
+                await until(lambda: one["p2"].status().linked == ("p1",))
+            caplog.clear()
+            # It has said good-bye: nobody misses it.
+            await until(lambda: told("DEBUG") >= 3)
+            assert told("WARNING") == 0
 
     go(scenario())

@@ -48,6 +48,8 @@ MOST_COMPLAINTS = 256
 """How many of our own complaints are remembered, so as not to be repeated."""
 COMPLAINTS_A_MINUTE = 10
 """About one member, or about all strangers together: reasons can be made up."""
+QUIET_S = 2.0
+"""How long a member may be out of reach before that is told: not all start at the same moment."""
 RELEASE_S = 0.05
 """How often an injector lets go of what it holds back."""
 LIFE_SHIFT = 40
@@ -84,6 +86,10 @@ class Peer:
         self.bytes_received = 0
         self.kept: deque[Kept] = deque()
         self.kept_bytes = 0
+        self.missed_s = 0.0
+        """Since when we have called it in vain."""
+        self.has_left = False
+        """Whether it said good-bye, and has not come back."""
         self.crashed = ""
         """Why it counts as crashed, if it does."""
 
@@ -279,6 +285,7 @@ class Transport:
         links = self.config.links
         loop = asyncio.get_running_loop()
         back_off_ms = links.back_off_ms_min
+        peer.missed_s = loop.time()
         while True:
             connection: Connection | None = None
             try:
@@ -288,18 +295,27 @@ class Transport:
                     )
                     await connection.greeted
             except TimeoutError:
-                self._complain(peer.name, "cannot be reached: no answer")
+                self._miss(peer, "cannot be reached: no answer")
             except OSError as fault:
                 words = os.strerror(fault.errno) if fault.errno else str(fault)
-                self._complain(peer.name, f"cannot be reached: {words}")
+                self._miss(peer, f"cannot be reached: {words}")
             finally:
                 if connection is not None and not connection.is_up:
                     connection.transport.abort()
             if connection is not None and connection.is_up:
                 back_off_ms = links.back_off_ms_min
                 await connection.lost
+                peer.missed_s = loop.time()
             await asyncio.sleep(back_off_ms * random.uniform(0.5, 1.0) / 1e3)
             back_off_ms = min(2 * back_off_ms, links.back_off_ms_max)
+
+    def _miss(self, peer: Peer, reason: str) -> None:
+        """Told once, if it lasts; who has said good-bye is not missed."""
+        missed_s = asyncio.get_running_loop().time() - peer.missed_s
+        if peer.has_left or missed_s < QUIET_S:
+            self.log.debug("no link", peer=peer.name, reason=reason)
+        else:
+            self._complain(peer.name, reason)
 
     def meet(self, connection: Connection) -> None:
         """Somebody calls; it has to say who it is before long, or before too many others call."""
@@ -350,6 +366,7 @@ class Transport:
         connection.is_up = True
         connection.reader.limit = self.config.limits.frame_bytes
         peer.link = connection
+        peer.has_left = False
         peer.incarnation = theirs.incarnation
         for who, reason in [one for one in self._complaints if one[0] == peer.name]:
             del self._complaints[who, reason]
@@ -401,6 +418,7 @@ class Transport:
         if is_final and self.resends:
             self._holder.cast_out(reason)
         elif connection.is_up:
+            peer.has_left = True
             self.log.info("farewell", peer=peer.name, reason=reason)
         else:
             self._complain(peer.name, f"refuses us: {reason}")
