@@ -186,5 +186,9 @@ def test_every_metric_is_in_the_table(tmp_path: Path) -> None:
         async with joined(group_file(tmp_path, 2)) as groups:
             return generate_latest(Metrics(groups["p1"]).registry).decode()
 
-    exposed = set(re.findall(r"^# TYPE (\w+)", go(scenario()), re.MULTILINE))
+    text = go(scenario())
+    exposed = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    waiting = re.findall(r"^# HELP tidings_waiting (.*)\.$", text, re.MULTILINE)
+    (described,) = (cell for names, cell in table("metric") if "tidings_waiting" in names)
+    assert [words.lower() for words in waiting] == described.split("; ")[:1]
     assert {name for name in exposed if not name.endswith("_created")} == documented

@@ -20,9 +20,11 @@ import pytest
 from programs import TIDINGS, running
 from real_groups import free_ports, go, group_file, joined, linked, take, traced, until
 
+from tidings.cli import chat
 from tidings.core import UsageError
 from tidings.node import logs
 from tidings.node.config import new_group_file, parse_config, read_config
+from tidings.node.group import Status, join
 from tidings.node.metrics import Metrics
 from tidings.node.terminal import CHUNK_BYTES, lines
 
@@ -417,11 +419,72 @@ def test_the_end_of_the_metrics_holds_up_nobody(
     go(scenario())
 
 
+def test_what_stops_a_member_is_told_once(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, "durable = false", "trace.on = false")
+
+    async def scenario() -> None:
+        async with joined(config, "p2") as one:
+            async with running(tmp_path, TIDINGS, "node", "p1") as p1:
+                await until(lambda: one["p2"].status().linked == ("p1",))
+                p1.process.kill()
+                await p1.ends()
+            async with running(tmp_path, TIDINGS, "node", "p1") as p1:
+                assert await p1.ends() == 69
+                told = [line for line in p1.err if "cannot return to this group" in line]
+                assert len(told) == 1, p1.err
+                assert p1.err[-1].startswith("tidings: p1 ")
+
+    go(scenario(), seconds=30)
+
+
+STATUS = Status(
+    member="p1",
+    members=("p1", "p2", "p3"),
+    linked=(),
+    broadcast=0,
+    own=0,
+    queued=0,
+    waiting=0,
+    delivered={},
+    stable={},
+    unread=0,
+    log_bytes=0,
+    refusal="",
+    stuck="",
+)
+
+
+def test_a_chat_gives_the_others_a_moment_before_it_says_who_is_there() -> None:
+    said: list[str] = []
+    alone = chat._Chat(said.append)
+    for _ in range(chat.LOOKS - 1):
+        alone.look(STATUS)
+    assert said == []
+    alone.look(STATUS)
+    assert said == ["here: nobody; away: p2, p3"]
+    said.clear()
+    in_company = chat._Chat(said.append)
+    in_company.look(msgspec.structs.replace(STATUS, linked=("p2",)))
+    assert said == []
+    in_company.look(msgspec.structs.replace(STATUS, linked=("p2", "p3")))
+    in_company.look(msgspec.structs.replace(STATUS, linked=("p2",)))
+    assert said == ["here: p2, p3; away: nobody", "p3 is away"]
+
+
+def test_a_chat_broadcasts_no_empty_lines(tmp_path: Path) -> None:
+    group = join("p1", group_file(tmp_path, 1))
+    face = chat._Chat(lambda line: None)
+    assert face.obey(group, b"")
+    assert face.obey(group, b" \t ")
+    assert not face.obey(group, b" hello ")
+
+
 def test_logs_can_be_json(tmp_path: Path) -> None:
     group_file(tmp_path, 2)
 
     async def scenario() -> None:
-        async with running(tmp_path, TIDINGS, "node", "p1", "--logs", "json") as p1:
+        words = ("--logs", "json", "--level", "debug")
+        async with running(tmp_path, TIDINGS, "node", "p1", *words) as p1:
             await until(lambda: len(p1.err) >= 2, every_s=0.01)
             first, second = (msgspec.json.decode(line) for line in p1.err[:2])
             assert (first["member"], first["event"], first["group"]) == ("p1", "joined", "chat")

@@ -12,6 +12,8 @@ from tidings.core import Message, TidingsError
 if TYPE_CHECKING:
     from tidings.node.group import Group, Status
 
+LOOKS = 5
+"""How often to look before it is said that somebody is away: linking takes a moment."""
 HELP = "/who says who is there, /why what your words wait for, /quit leaves"
 TOLD_OTHERWISE = ("cannot be reached", "broadcasts are stuck", "left in haste", "stopped")
 """Log lines about what the chat says in its own words."""
@@ -50,6 +52,7 @@ class _Chat:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._status: Status | None = None
+        self._looks = 0
         self._waits = ""
 
     def joined(self, group: "Group") -> None:
@@ -59,7 +62,12 @@ class _Chat:
         return f"{message.id.origin}{again(message)}: {text_of(message)}"
 
     def look(self, status: "Status") -> None:
-        before, self._status = self._status, status
+        before = self._status
+        self._looks += 1
+        are_all_here = len(status.linked) + 1 == len(status.members)
+        if before is None and self._looks < LOOKS and not are_all_here:
+            return
+        self._status = status
         if before is None:
             self._say(_presence(status))
         else:
@@ -82,7 +90,7 @@ class _Chat:
             self._say(_why(group, rest.strip()))
         elif command.startswith("/"):
             self._say(HELP)
-        return not line or command.startswith("/")
+        return not line.strip() or command.startswith("/")
 
     def tell(self, what: str) -> None:
         self._say(what)

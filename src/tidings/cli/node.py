@@ -3,6 +3,7 @@
 ``tidings group`` writes the file that all members need.
 """
 
+import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -102,8 +103,16 @@ def node(
     if level not in LEVELS:
         raise UsageError(f"--level is one of {', '.join(LEVELS)}, not {level!r}")
     configure(logs, level.upper())
+    if logs == "console":
+        for handler in logging.getLogger("tidings.node").handlers:
+            handler.addFilter(_is_not_the_last_word)
     face, output = _Pipe(member, as_json), terminal.Output()
     terminal.run(member, read_config(group), face, output, stay=True, founding=founding)
+
+
+def _is_not_the_last_word(record: logging.LogRecord) -> bool:
+    """What stops the member is the command's own last line; to a machine, it is an event, too."""
+    return record.levelno < logging.ERROR
 
 
 class _Pipe:

@@ -59,7 +59,7 @@ class _Reader(Collector):
         group = self.source
         status, engine = group.status(), group._engine
         yield _counter("broadcasts", "Own messages that were accepted.", status.broadcast)
-        yield _gauge("waiting", "Own messages not yet known to be safe.", status.waiting)
+        yield _gauge("waiting", "Own messages not yet delivered.", status.waiting)
         yield _gauge("unread", "Messages that wait for the application.", status.unread)
         yield _gauge("log_bytes", "Length of the durable log.", status.log_bytes)
         yield _counter("ticks", "Times that the process was stepped.", engine.ticks)
