@@ -34,6 +34,8 @@ bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the
 	@echo; echo "the audit of one long run, and of a campaign"
 	@$(BIN)/python bench/audit.py --events $(EVENTS)
 	@$(BIN)/python bench/audit.py --runs 20000
+	@echo; echo "what Spark adds to the runs of a campaign"
+	@$(BIN)/python bench/campaign.py
 
 lint: $(READY) ## style, types, and who may import whom
 	@$(BIN)/ruff check
