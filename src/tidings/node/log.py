@@ -73,7 +73,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
 
     def mismatch(self, file: "About") -> str:
         """What the group file says otherwise than this log, and what to do; empty if nothing."""
-        back = "set it back, or begin a new group with another data folder"
+        back = "set it back, or begin a new group, with data and trace.folder of its own"
         if self.member != file.member:
             return f"this is the log of {self.member}, and not of {file.member}"
         if self.group != file.group:
