@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import urllib.request
 from asyncio.subprocess import PIPE, Process
@@ -435,6 +436,53 @@ def test_what_stops_a_member_is_told_once(tmp_path: Path) -> None:
                 assert p1.err[-1].startswith("tidings: p1 ")
 
     go(scenario(), seconds=30)
+
+
+TOLD_WHILE_IT_JOINS = """
+import os, signal, sys
+from tidings.node.group import Group
+from tidings.__main__ import run
+
+start = Group._start
+
+async def told_to_end(group):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await start(group)
+
+Group._start = told_to_end
+sys.argv = ["tidings", "node", "p1", "--level", "warning"]
+run()
+"""
+TOLD_WHILE_IT_LOADS = """
+import os, signal, sys
+from tidings.__main__ import run
+
+class Told:
+    def find_spec(self, name, path, target=None):
+        if name == "tidings.cli":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Told())
+sys.argv = ["tidings", "node", "p1"]
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [(TOLD_WHILE_IT_JOINS, 0), (TOLD_WHILE_IT_LOADS, -signal.SIGTERM)]
+)
+def test_who_is_told_to_end_while_it_starts_does_so_quietly(
+    program: str, status: int, tmp_path: Path
+) -> None:
+    group_file(tmp_path, 2)
+
+    async def scenario() -> None:
+        async with running(tmp_path, sys.executable, "-c", program) as p1:
+            assert await p1.ends() == status, p1.err
+            assert (p1.out, p1.err) == ([], [])
+
+    go(scenario(), seconds=30)
+    assert not list(tmp_path.glob("trace/*.open"))
 
 
 STATUS = Status(
