@@ -17,7 +17,7 @@ except ImportError as missing:
         "the audit runs on Spark; install it with: pip install 'tidings[spark]'"
     ) from missing
 
-from tidings.pipeline.audit import Audit, audit, judge, verdicts
+from tidings.pipeline.audit import Audit, audit, judge, verdict_table, verdicts
 from tidings.pipeline.case import Case, examine, violations
 from tidings.pipeline.measures import write_tables
 from tidings.pipeline.progress import Progress
@@ -32,6 +32,7 @@ __all__ = [
     "examine",
     "judge",
     "session",
+    "verdict_table",
     "verdicts",
     "violations",
     "write_tables",

@@ -162,14 +162,19 @@ def judge(
 
 
 def verdicts(case: Case) -> DataFrame:
+    """The verdicts on an open case, by the queries, as a ``verdict_table``."""
+    return verdict_table(case.spark, judge(case, examples=0))
+
+
+def verdict_table(spark: SparkSession, verdicts: Mapping[str, tuple[Verdict, ...]]) -> DataFrame:
     """The verdicts as a table: run, guarantee, value, judged, not_owed, violated, reason."""
     columns = ("guarantee", "value", "judged", "not_owed", "violated", "reason")
     rows = [
         {"run": run} | {column: getattr(verdict, column) for column in columns}
-        for run, five in judge(case, examples=0).items()
+        for run, five in verdicts.items()
         for verdict in five
     ]
-    return case.spark.createDataFrame(pa.Table.from_pylist(rows))
+    return spark.createDataFrame(pa.Table.from_pylist(rows))
 
 
 def counted(events: DataFrame) -> DataFrame:
