@@ -115,6 +115,31 @@ def test_pieces_of_long_runs_and_the_specification_agree(
     assert found == (specified if most is None else _cut(specified, most))
 
 
+@pytest.mark.parametrize("offset", [2**53, 1_700_000_000_000_000_000, 2**63 - 100])
+@pytest.mark.parametrize(("way", "limits"), [("at once", Limits()), ("pieces", Limits(1, 2))])
+def test_names_may_be_numbers_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, way: str, limits: Limits
+) -> None:
+    """Such as times in nanoseconds: neighbours among them are equal in floating-point."""
+    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
+    drafts = random_runs(100, seed=offset % 1000)
+    for draft in drafts:
+        for event in (event for events in draft.events.values() for event in events):
+            if event.get("seq", 2**40) < 90:
+                event["seq"] += offset
+    write_drafts(tmp_path / "trace", drafts)
+    (tmp_path / "spool").mkdir()
+    found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, way)
+    assert found == specified_by(tmp_path / "trace")
+
+
+def test_many_long_runs_are_judged_by_a_task_each(tmp_path: Path) -> None:
+    write_drafts(tmp_path / "trace", random_runs(2 * plan.FEW_LONG_RUNS, seed=3))
+    (tmp_path / "spool").mkdir()
+    found = by_arrays(tmp_path / "trace", tmp_path / "spool", Limits(batch_rows=1), "pieces")
+    assert found == specified_by(tmp_path / "trace")
+
+
 WAYS: dict[str, Any] = {
     "at once": Limits(),
     "grouped": Limits(batch_rows=600),

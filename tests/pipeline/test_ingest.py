@@ -238,12 +238,19 @@ def _of_another_kind(good: bytes) -> bytes:
     return other.getvalue().to_pybytes()
 
 
+def _without_rows(good: bytes) -> bytes:
+    other = pa.BufferOutputStream()
+    pq.write_table(ARROW.empty_table(), other)
+    return other.getvalue().to_pybytes()
+
+
 BAD_FILES: dict[str, Callable[[bytes], bytes]] = {
     "corrupt": lambda good: good[:4] + bytes(196) + good[200:],
     "truncated": lambda good: good[: len(good) // 2],
     "no Parquet": lambda good: b"process,index,kind\np1,0,broadcast\n",
     "of another kind": _of_another_kind,
     "empty": lambda good: b"",
+    "without rows": _without_rows,
 }
 
 
@@ -267,6 +274,33 @@ def test_one_bad_file_among_a_thousand_good_ones_is_named(
 
 def test_a_thousand_good_files_are_judged(spark: SparkSession, thousand: Path) -> None:
     assert pipeline.audit(spark, thousand).rows == 1000 * len(GOOD)
+
+
+def test_a_word_that_is_no_text_is_corrupt(spark: SparkSession, folder: Path) -> None:
+    """One bit of a dictionary, and Python could not even read the word."""
+    path = folder / "rows.parquet"
+    whole = path.read_bytes()
+    written = pq.read_table(path)
+    pq.write_table(written, path, compression="none", use_dictionary=True)
+    plain = path.read_bytes()
+    assert plain.count(b"copy") >= 1
+    path.write_bytes(plain.replace(b"copy", b"c\xffpy", 1))
+    with pytest.raises(DataError, match=r"rows.parquet: corrupt: its rows cannot"):
+        pipeline.audit(spark, folder)
+    path.write_bytes(whole)
+    assert pipeline.audit(spark, folder).rows == len(GOOD)
+
+
+def test_a_dictionary_may_have_words_that_nobody_uses(spark: SparkSession, folder: Path) -> None:
+    table = pq.read_table(folder / "rows.parquet")
+    place = table.column_names.index("packet_kind")
+    column = table["packet_kind"].combine_chunks().cast(pa.string())
+    codes = pa.array([None if word is None else 1 for word in column.to_pylist()], pa.int32())
+    words = pa.DictionaryArray.from_arrays(codes, pa.array(["", "copy", "x" * 300]))
+    pq.write_table(
+        table.set_column(place, table.schema.field(place), words), folder / "rows.parquet"
+    )
+    assert pipeline.audit(spark, folder).rows == len(GOOD)
 
 
 def test_a_corrupt_file_is_named_on_every_way(spark: SparkSession, tmp_path: Path) -> None:

@@ -92,10 +92,10 @@ def _audit_by_arrays(
     with spool_for(spark, path) as spool:
         sources = fill(spool, files, manifests)
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
-        plan = plan_of(paths, manifests, limits or Limits(slices=parallelism(spark)))
-        progress(plan.why)
         most = None if examples is None or violations is not None else max(examples, 1)
         try:
+            plan = plan_of(paths, manifests, limits or Limits(slices=parallelism(spark)))
+            progress(plan.why)
             with corrupt_files_named(sources):
                 judged = judge_plan(spark, plan, spool, most, progress)
         except UnreadableError as fault:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidings import __version__
-from tidings.pipeline.arrays.campaign import Judged, batches, judge_stored
+from tidings.pipeline.arrays.campaign import Judged, TooLongError, batches, judge_stored
 from tidings.pipeline.arrays.rows import Directory
 from tidings.pipeline.plan import Plan
 from tidings.pipeline.spool import stored_rows
@@ -23,8 +23,11 @@ def judge_grouped(spark: SparkSession, plan: Plan, spool: Path, most: int | None
     batch_rows, version = plan.limits.batch_rows, __version__
 
     def work(arriving: Iterator[Any]) -> Iterator[Any]:
-        for table in batches(map(_table, arriving), batch_rows):
-            yield packed(0, task, table, version)
+        try:
+            for table in batches(map(_table, arriving), batch_rows):
+                yield packed(0, task, table, version)
+        except TooLongError as fault:
+            yield packed(0, _fail, fault, version)
 
     needed = {column for source in plan.sources for column in source.columns}
     placed = stored_rows(spark, spool).select(
@@ -45,6 +48,10 @@ def _table(batch: Any) -> Any:
         place = table.column_names.index(word)
         table = table.set_column(place, word, table[word].dictionary_encode())
     return table
+
+
+def _fail(fault: Exception) -> None:
+    raise fault
 
 
 def _judge_batch(table: Any, directory: Directory, most: int | None) -> Judged:

@@ -42,7 +42,7 @@ from tidings.pipeline.progress import Progress
 from tidings.trace import Manifest
 
 FEW_LONG_RUNS = 64
-"""Each of them is two or three jobs."""
+"""Each of them is two or three jobs; of more, each is judged by one task."""
 
 
 SURVEYS_A_SLICE = 4
@@ -167,9 +167,13 @@ def _in_pieces(
     bundled = perform(partial(_survey_all, directory=plan.directory), bundles)
     surveys = [one for bundle in bundled for one in bundle]
     runs = outlines(pieces, surveys, plan.directory)
-    if len(runs) > FEW_LONG_RUNS:
-        raise NotByArraysError(f"{len(runs)} long runs")
     labels = list(plan.directory.numbers)
+    if len(runs) > FEW_LONG_RUNS:
+        if max(outline.rows for outline in runs.values()) > LONGEST_ROWS:
+            raise NotByArraysError(f"{len(runs)} long runs")
+        whole = [(outline.pieces, labels[run]) for run, outline in runs.items()]
+        task = partial(judge_run, directory=plan.directory, most=most)
+        return Judged.joined(perform(task, whole))
     judged = []
     for run, outline in runs.items():
         progress(f"judging run {labels[run]} in pieces")
@@ -198,8 +202,8 @@ def _one_long_run(
     if outline.obstacle:
         if outline.rows > LONGEST_ROWS:
             raise NotByArraysError(outline.obstacle)
-        task = partial(judge_run, label=label, directory=directory, most=most)
-        return Judged.joined(perform(task, [[part.piece for part in outline.parts]]))
+        task = partial(judge_run, directory=directory, most=most)
+        return Judged.joined(perform(task, [(outline.pieces, label)]))
     slices = plan.limits.slices
     findings = judge_long(outline, directory, slices=slices, most=most, perform=perform)
     here = np.array([outline.run])

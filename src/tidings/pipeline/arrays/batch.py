@@ -329,12 +329,14 @@ def numbered(group: Array, seq: Array) -> tuple[Array, int]:
     highest = np.full(groups, -1)
     np.minimum.at(lowest, group, seq)
     np.maximum.at(highest, group, seq)
-    # Floating-point, since a stranger's sequence number may be anything up to 2**63.
-    sizes = np.maximum(highest.astype(float) - lowest + 1, 0)
-    if sizes.sum() > SPARSE * len(seq) + 1024:
+    is_used = highest >= 0
+    spread = np.where(is_used, highest - lowest, -1)
+    # Added up in floating-point: a stranger's sequence numbers may be anything up to 2**63.
+    if spread.astype(float).sum() > SPARSE * len(seq) + 1024:
         return _ranked(group, seq)
-    ends = np.cumsum(sizes.astype(np.int64))
-    base = ends - sizes.astype(np.int64) - np.where(sizes > 0, lowest, 0)
+    sizes = spread + 1
+    ends = np.cumsum(sizes)
+    base = ends - sizes - np.where(is_used, lowest, 0)
     return base[group] + seq, int(ends[-1])
 
 

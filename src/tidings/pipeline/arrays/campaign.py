@@ -107,10 +107,9 @@ def judge_whole(shares: Sequence[Share], directory: Directory, most: int | None)
     return judge_tables(tables, directory, most)
 
 
-def judge_run(
-    pieces: Sequence[Piece], label: str, directory: Directory, most: int | None
-) -> Judged:
-    """Judge one run of these pieces at once."""
+def judge_run(run: tuple[Sequence[Piece], str], directory: Directory, most: int | None) -> Judged:
+    """Judge one run at once: the pieces that have rows of it, and its label."""
+    pieces, label = run
     tables = []
     for piece in pieces:
         table = read(piece.path, piece.columns, [piece.group])
@@ -187,6 +186,7 @@ def batches(tables: Iterable[Any], batch_rows: int) -> Iterator[Any]:
         elif rows > LONGEST_ROWS:
             raise TooLongError
         waiting, rows = [whole], len(whole)
-        enough = max(batch_rows, 2 * rows)  # a long run is not looked at again and again
+        # A long run is not looked at again and again.
+        enough = min(max(batch_rows, 2 * rows), max(batch_rows, LONGEST_ROWS + 1))
     if rows:
         yield pa.concat_tables(waiting, promote_options="default").unify_dictionaries()

@@ -118,6 +118,13 @@ class Source(NamedTuple):
 
 def source_of(path: Path) -> Source:
     """A file as its footer tells it."""
+    try:
+        return _source_of(path)
+    except (pa.ArrowException, OSError, KeyError) as fault:
+        raise UnreadableError(str(path)) from fault
+
+
+def _source_of(path: Path) -> Source:
     with pq.ParquetFile(path) as file:
         metadata, schema = file.metadata, file.schema_arrow
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
@@ -168,7 +175,9 @@ def read(path: str, columns: Sequence[str], groups: Sequence[int]) -> Any:
     try:
         about = Path(path).stat()
         file = _opened(path, about.st_mtime_ns, about.st_size)
-        return file.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+        table = file.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+        table.validate(full=True)  # a damaged page may yield what is no text, or no number of one
+        return table
     except (pa.ArrowException, OSError) as fault:
         raise UnreadableError(path) from fault
 
@@ -290,8 +299,7 @@ class _Checker:
         for column in WORDS:
             if column in self.given:
                 for chunk in self.table[column].chunks:
-                    words = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-                    lengths = pc.min_max(pc.utf8_length(words)).as_py()
+                    lengths = pc.min_max(pc.utf8_length(_words_in(chunk))).as_py()
                     least, most = lengths["min"], lengths["max"]
                     _refuse(least is not None and not 0 < least <= most <= LONGEST_WORD)
 
@@ -304,6 +312,13 @@ class _Checker:
             for place, count in vectors[int(row)].as_py():
                 is_named = 0 <= place < len(slots) and slots[place] != ABSENT
                 _refuse(not is_named or count is None or count < 0)
+
+
+def _words_in(chunk: Any) -> Any:
+    """The words that stand in some row: a dictionary may have others."""
+    if not pa.types.is_dictionary(chunk.type):
+        return chunk
+    return chunk.dictionary.take(chunk.indices.drop_null().unique())
 
 
 _KIND_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(KINDS)}

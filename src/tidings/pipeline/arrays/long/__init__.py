@@ -11,7 +11,8 @@ each first delivered each message, and, of its own processes as origins, the tex
 it was first heard: if everybody heard the same, the text is right. The second time it goes through
 the history of every origin and asks for the causes, as ``batch`` does; the running maximum is
 carried from piece to piece. Four bytes for each message and reader, eight for each message of an
-origin, and one piece: that is all the memory it takes.
+origin, and one piece: that is all the memory it takes, but for what is wrong: of each bad delivery
+some dozen numbers are noted.
 
 Nothing here is an approximation. Names in any order, duplicates, strays and altered texts are
 judged as the specification does; what they cost is another look at the pieces concerned.

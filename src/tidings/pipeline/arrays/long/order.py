@@ -37,10 +37,6 @@ class Texts(NamedTuple):
     index: Array
     digest: Array
 
-    def of(self, which: Array) -> tuple[list[int], list[int], list[int]]:
-        columns = (self.message, self.index, self.digest)
-        return tuple(column[which].tolist() for column in columns)
-
 
 class Early(NamedTuple):
     """Messages of one origin that a reader delivered before one of their causes, and where."""

@@ -122,6 +122,10 @@ class Outline(NamedTuple):
         return np.cumsum(self.size) - self.size
 
     @property
+    def pieces(self) -> list[Piece]:
+        return [part.piece for part in self.parts]
+
+    @property
     def messages(self) -> int:
         return int(self.size.sum())
 

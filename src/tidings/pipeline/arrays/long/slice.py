@@ -78,7 +78,9 @@ class _Slice:
         suspects = self._listen()
         order = self._order(suspects)
         strays, renamed, texts = order.strays, Found.joined(order.renamed), order.texts
-        invented = Found.joined([*self._invented(strays), *self._altered(texts)])
+        altered, alterations = self._altered(texts)
+        strange = Found.joined([*self._invented(strays)])
+        invented = Found.joined([strange, altered])
         repeats = Found.joined([*self.repeats, *self._repeated(strays)])
         early = order.early
         return SliceFindings(
@@ -86,7 +88,7 @@ class _Slice:
             repeats=repeats.first(self.most),
             repeated=len(repeats.position),
             invented=invented.first(self.most),
-            inventions=len(invented.position),
+            inventions=len(strange.position) + alterations,
             renamed=renamed.first(self.most),
             renamings=len(renamed.position),
             early=self._with_causes(early),
@@ -248,22 +250,29 @@ class _Slice:
     def _may_come(self) -> Array:
         return (self.known.present & ~self.known.told_all)[0]
 
-    def _altered(self, texts: Sequence[Texts]) -> Iterator[Found]:
-        """Deliveries of a suspected message with a text that none of its broadcasts had."""
-        said: dict[int, set[int]] = {}
-        sent_at: dict[int, int] = {}
-        for part in texts:
-            for message, index, digest in zip(*part.of(part.is_broadcast), strict=True):
-                said.setdefault(message, set()).add(digest)
-                sent_at[message] = min(index, sent_at.get(message, index))
-        for part in texts:
-            for message, index, digest in zip(*part.of(~part.is_broadcast), strict=True):
-                if message in said and digest not in said[message]:
-                    origin, seq = self.names.of(np.array([message]))
-                    witness = [(part.process, index), (origin, sent_at[message])]
-                    yield Found.of(part.process, np.array([index]), origin, seq, witness)
+    def _altered(self, texts: Sequence[Texts]) -> tuple[Found, int]:
+        """Deliveries of a suspected message with a text that none of its broadcasts had.
 
-    # --- what was not delivered
+        The first few, or all, and how many there are.
+        """
+        if not texts:
+            return Found.joined([]), 0
+        process = np.concatenate([np.full(len(part.index), part.process) for part in texts])
+        said, message, index, digest = (
+            np.concatenate([part[column] for part in texts]) for column in (1, 2, 3, 4)
+        )
+        names, name = np.unique(message, return_inverse=True)
+        kinds, kind = np.unique(digest, return_inverse=True)
+        text = name * len(kinds) + kind
+        sent_at = np.full(len(names), np.iinfo(np.int64).max)
+        np.minimum.at(sent_at, name[said], index[said])
+        is_bad = ~said & (sent_at[name] != np.iinfo(np.int64).max) & ~np.isin(text, text[said])
+        bad = np.flatnonzero(is_bad)
+        count = len(bad)
+        bad = bad[np.lexsort((index[bad], process[bad]))][: self.most]
+        origin, seq = self.names.of(message[bad])
+        witness = [(process[bad], index[bad]), (origin, sent_at[name[bad]])]
+        return Found.of(process[bad], index[bad], origin, seq, witness), count
 
     # --- what was not delivered
 

@@ -28,7 +28,7 @@ class Tables:
         """For each reader and message the index of its first delivery."""
         self.sent_at = None if outline.is_full else np.full(places, NOTHING)
         """For each message the index of its first broadcast; None if every place is one."""
-        self.view = None if outline.views == 1 else np.zeros(places, np.int16)
+        self.view = None if outline.views == 1 else np.zeros(places, np.int32)
 
     def note_broadcasts(self, message: Array, events: Events) -> None:
         if self.sent_at is None and self.view is None:
