@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,22 @@ def test_one_bad_event_among_millions_is_found_and_located(
             assert violation.process == "p2"
             if "forgotten" not in case:
                 assert ("p2", index) in {(at.process, at.index) for at in violation.witness}
+
+
+@pytest.mark.parametrize("rival", ["duckdb", "polars"])
+def test_the_rivals_of_the_benchmark_find_it_too(trace: Path, tmp_path: Path, rival: str) -> None:
+    """Else it would be no race."""
+    pytest.importorskip(rival, reason=f"{rival} is not installed: pip install 'tidings[bench]'")
+    judges = import_module(f"rivals.{rival}_rival").judge
+    names = [f"p{number}.parquet" for number in range(1, 6)]
+    assert not any(judges([trace / name for name in names], 5).values())
+    for number, (spoil, expected) in enumerate(CASES.values()):
+        folder = tmp_path / str(number)
+        _spoilt(trace, folder, spoil)
+        breaches = judges([folder / name for name in names], 5)
+        assert {str(guarantee) for guarantee in expected} <= {
+            guarantee for guarantee, count in breaches.items() if count
+        }
 
 
 def test_the_good_trace_is_good(spark: SparkSession, trace: Path) -> None:
