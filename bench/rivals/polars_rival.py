@@ -27,7 +27,8 @@ def judge(files: Sequence[Path], processes: int) -> dict[str, int]:
     assert not lasts["gap"].any()
     correct = lasts.filter(pl.col("kind").cast(pl.String) == "settle")["process"].to_list()
     is_sent = pl.col("kind") == "broadcast"
-    events = rows.filter(pl.col("origin").is_not_null())
+    is_event = is_sent | (pl.col("kind") == "deliver")
+    events = rows.filter(is_event)
     messages = (
         events.group_by("origin", "seq")
         .agg(
@@ -61,7 +62,7 @@ def judge(files: Sequence[Path], processes: int) -> dict[str, int]:
         history = (
             pl.scan_parquet(file)
             .select("kind", "origin", "seq")
-            .filter(pl.col("origin").is_not_null())
+            .filter(is_event)
             .join(places.lazy(), on=["origin", "seq"], how="left", maintain_order="left")
             .select(
                 "kind",
