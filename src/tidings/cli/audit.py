@@ -9,7 +9,6 @@ import typer
 from tidings.cli.common import (
     AsJson,
     app,
-    err,
     many,
     out,
     print_json,
@@ -17,14 +16,12 @@ from tidings.cli.common import (
     result,
     say,
 )
+from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, UsageError
 from tidings.report import campaign_table
 from tidings.spec import exit_status
 from tidings.trace import Manifest, layout
 from tidings.trace.layout import refuse_to_overwrite
-
-EVERY_S = 5.0
-"""Where a line cannot be written over, a new one comes this often."""
 
 
 class Checker(StrEnum):
@@ -48,12 +45,8 @@ def audit(
         Path | None,
         typer.Option(help="Measure costs and latencies, too; write the tables into this folder."),
     ] = None,
-    master: Annotated[
-        str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
-    ] = None,
-    remote: Annotated[
-        str | None, typer.Option(help="A Spark Connect server, sc://host:port.")
-    ] = None,
+    master: Master = None,
+    remote: Remote = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the five guarantees on any trace, on Spark.
@@ -104,7 +97,7 @@ def audit_on_spark(
     master: str | None = None,
     remote: str | None = None,
 ) -> Any:
-    """The pipeline, imported late: everything else works without Spark."""
+    """Judge a trace, and measure it if asked to."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
     if master is not None and remote is not None:
@@ -112,27 +105,17 @@ def audit_on_spark(
     layout(path)  # what is not there at all is said before Spark starts
     if tables is not None:
         refuse_to_overwrite(tables)
-    with err.status("looking for Spark and Java") as status:
+    with on_spark(master, remote) as (spark, progress):
         from tidings import pipeline
 
-        def show(words: str) -> None:
-            status.update(words)
-            if not err.is_terminal:
-                err.print(f"... {words}", soft_wrap=True)
-
-        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
-        with (
-            pipeline.session(master=master, remote=remote, progress=progress) as spark,
-            progress.following(spark),
-        ):
-            audited = pipeline.audit(
-                spark,
-                path,
-                examples=examples,
-                progress=progress,
-                checker=checker.value,
-                violations=violations,
-            )
-            if tables is not None:
-                pipeline.write_tables(spark, path, tables, progress=progress)
-            return audited
+        audited = pipeline.audit(
+            spark,
+            path,
+            examples=examples,
+            progress=progress,
+            checker=checker.value,
+            violations=violations,
+        )
+        if tables is not None:
+            pipeline.write_tables(spark, path, tables, progress=progress)
+        return audited

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from tidings.cli.audit import EVERY_S
 from tidings.cli.common import (
     AsJson,
     app,
-    err,
     many,
     out,
     print_json,
@@ -23,6 +21,7 @@ from tidings.cli.common import (
     say,
 )
 from tidings.cli.own import faults_are_stored
+from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.report import plain_table
 from tidings.spec import Guarantee, exit_status
@@ -59,12 +58,8 @@ def campaign(
     again: Annotated[
         str | None, typer.Option(help="Instead, one run of the campaign once more, by its name.")
     ] = None,
-    master: Annotated[
-        str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
-    ] = None,
-    remote: Annotated[
-        str | None, typer.Option(help="A Spark Connect server, sc://host:port.")
-    ] = None,
+    master: Master = None,
+    remote: Remote = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a grid of simulations on Spark: algorithms, sizes, loads, faults; judge and measure them.
@@ -137,22 +132,10 @@ def _opened(baseline: Path) -> "Folder":
 
 
 def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Done":
-    """The pipeline, imported late: everything else works without Spark."""
-    with err.status("looking for Spark and Java") as status:
-        from tidings import pipeline
+    with on_spark(master, remote) as (spark, progress):
         from tidings.lab.campaign.conduct import conduct
 
-        def show(words: str) -> None:
-            status.update(words)
-            if not err.is_terminal:
-                err.print(f"... {words}", soft_wrap=True)
-
-        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
-        with (
-            pipeline.session(master=master, remote=remote, progress=progress) as spark,
-            progress.following(spark),
-        ):
-            return conduct(spark, folder, progress)
+        return conduct(spark, folder, progress)
 
 
 # --- what is said

@@ -1,0 +1,46 @@
+"""What commands on Spark share: where it runs, and the line that says how far it is.
+
+The pipeline is imported late: everything else works without Spark.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidings.cli.common import err
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidings.pipeline import Progress
+
+Master = Annotated[
+    str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
+]
+Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, sc://host:port.")]
+
+EVERY_S = 5.0
+"""How often it is told where there is no terminal."""
+
+
+@contextmanager
+def on_spark(
+    master: str | None = None, remote: str | None = None
+) -> Iterator[tuple["SparkSession", "Progress"]]:
+    """A session, and the progress that is shown as long as the block lasts."""
+    with err.status("looking for Spark and Java") as status:
+        from tidings import pipeline
+
+        def show(words: str) -> None:
+            status.update(words)
+            if not err.is_terminal:
+                err.print(f"... {words}", soft_wrap=True)
+
+        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
+        with (
+            pipeline.session(master=master, remote=remote, progress=progress) as spark,
+            progress.following(spark),
+        ):
+            yield spark, progress
