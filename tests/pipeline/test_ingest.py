@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.arrays.perform import plainly
-from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, source_of
+from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, UnreadableError, read, source_of
 from tidings.pipeline.faults import PROCESS, in_sequence
 from tidings.pipeline.ingest import placed, runs_table
 from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
@@ -274,6 +274,26 @@ def test_one_bad_file_among_a_thousand_good_ones_is_named(
 
 def test_a_thousand_good_files_are_judged(spark: SparkSession, thousand: Path) -> None:
     assert pipeline.audit(spark, thousand).rows == 1000 * len(GOOD)
+
+
+def test_a_flipped_bit_in_any_page_is_noticed(folder: Path) -> None:
+    path = folder / "rows.parquet"
+    source, whole = source_of(path), path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    pages = pq.ParquetFile(path).metadata.row_group(0)
+    flipped = 0
+    for place in range(pages.num_columns):
+        chunk = pages.column(place)
+        if chunk.path_in_schema not in source.columns:
+            continue
+        end = chunk.dictionary_page_offset or chunk.data_page_offset
+        end += chunk.total_compressed_size
+        assert end <= footer
+        path.write_bytes(whole[: end - 1] + bytes([whole[end - 1] ^ 1]) + whole[end:])
+        with pytest.raises(UnreadableError):
+            read(str(path), source.columns, [0])
+        flipped += 1
+    assert flipped >= len(JUDGED)
 
 
 def test_a_word_that_is_no_text_is_corrupt(spark: SparkSession, folder: Path) -> None:

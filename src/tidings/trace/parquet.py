@@ -57,8 +57,9 @@ FORM = {
     "compression": "zstd",
     "use_dictionary": ["run", "kind", "packet_kind", "name"],
     "column_encoding": dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+    "write_page_checksum": True,
 }
-"""How the columns are stored."""
+"""How the columns are stored; a page that was damaged is noticed by its checksum."""
 
 
 def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest]) -> None:
@@ -138,7 +139,7 @@ def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) ->
 
 def _table(path: Path) -> Any:
     try:
-        return pq.read_table(path)
+        return pq.read_table(path, page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as fault:
         raise DataError(f"{path}: corrupt: {str(fault).splitlines()[0]}") from None
 

@@ -189,7 +189,7 @@ def _opened(path: str, written_ns: int, size: int) -> Any:
     The time and the size tell a file from another one that came under the same name.
     """
     words = ["run", "kind", *WORDS]
-    return pq.ParquetFile(path, read_dictionary=words)
+    return pq.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
 
 
 def checked(table: Any, directory: Directory, unread: Sequence[str] = ()) -> Rows:
