@@ -48,6 +48,7 @@ def tidings(
         return nullcontext(request.getfixturevalue("spark"))
 
     monkeypatch.setattr(pipeline, "session", borrowed_session)
+    monkeypatch.setattr(pipeline, "abandon", lambda: None)  # the session is everybody's
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> Answer:

@@ -170,7 +170,6 @@ def test_a_demo_that_is_interrupted_at_once_says_what_is_unknown(
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tidings.pipeline.abandon", lambda: None)  # the session is everybody's
     monkeypatch.setattr(java, "find_java", interrupted)
     answer = tidings("demo", *(["--json"] if as_json else []))
     assert answer.status == 130

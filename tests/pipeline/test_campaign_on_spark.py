@@ -193,7 +193,6 @@ def test_ctrl_c_ends_in_one_line_that_says_how_to_go_on(
     tidings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Any
 ) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
-    monkeypatch.setattr("tidings.pipeline.abandon", lambda: None)
     monkeypatch.setattr(conduct, "performing", interrupted)
     answer = tidings("campaign", "plan.toml", "--out", "out")
     assert (answer.status, answer.out) == (130, "UNKNOWN\n")
