@@ -50,6 +50,9 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
     assert back["behind"] > 0
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert {"group.toml", "data", "p1.log", "runner.manifest.jsonl"} <= kept
+    page = Path(result["page"]).read_text()
+    assert page.startswith("<!doctype html>")
+    assert "5 guarantees hold" in page
 
 
 @pytest.mark.parametrize("what", BREAKS)
@@ -104,12 +107,18 @@ def test_without_java_nothing_is_begun(tidings, monkeypatch: pytest.MonkeyPatch)
 # --- in the simulator
 
 
-def test_the_simulated_demo_holds_and_audits_every_row(tidings) -> None:
+def test_the_simulated_demo_holds_and_audits_every_row(
+    tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = json.loads(tidings("demo", "--simulated", "--json").out)
     assert not_held(result) == []
     assert result["audited"] == result["written"] > 5000
-    told = tidings("demo", "--simulated")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    told = tidings("demo", "--simulated", "--open")
     assert told.status == 0
+    assert opened == [Path(result["page"]).resolve().as_uri()]
+    assert f"page   {result['page']}\n" in told.out
     assert told.out.count("died broadcasting") == 2
     assert told.out.count("✓ holds") == 5
 
