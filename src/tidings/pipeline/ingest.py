@@ -149,7 +149,9 @@ def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[
     for number, source in enumerate(sources):
         target = spool / f"{number:06}.parquet"
         if source in files.parquet:
-            parquet.check_file(source)
+            if not parquet.check_file(source) and len(sources) > 1:
+                # A run in which nothing happened is one file; among others somebody lost rows.
+                raise DataError(f"{source}: empty: it has no rows")
             target.symlink_to(source.resolve())
         elif source in files.segments:
             unpack.write_segment(target, source, manifests)

@@ -109,8 +109,6 @@ def check_file(path: Path) -> int:
         for name in file.schema_arrow.names:
             if name not in COLUMNS:
                 raise DataError(f"{path}: the column {name!r} is none of a trace's")
-        if not file.metadata.num_rows:
-            raise DataError(f"{path}: empty: it has no rows")
         return int(file.metadata.num_rows)
 
 
