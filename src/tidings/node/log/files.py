@@ -1,0 +1,83 @@
+"""The disk: what is written stays, nobody else writes, and what it refuses is told in one line."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from tidings.core import EnvironmentMissing
+
+MEND = "nothing that anybody relies on is lost: mend the disk and start again"
+
+
+def write_all(file: int, data: bytes) -> None:
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, data[written:])
+
+
+def cut(path: Path, size: int) -> None:
+    """For good: in a segment that is no longer the last, a torn entry would be damage.
+
+    What stays may not be on disk either, if its writer was killed before it could sync; and from
+    now on it is relied on.
+    """
+    with path.open("r+b") as file:
+        file.truncate(size)
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def make_folder(folder: Path) -> None:
+    """With its parents, and on disk: what stands in a folder is lost with the folder's name."""
+    if not folder.exists():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def locked(folder: Path) -> int:
+    """Nobody else may write here as long as this file is open, however this process ends."""
+    path = folder / "lock"
+    with told(path, "a durable member needs a folder to write to: see data in the group file"):
+        make_folder(folder)
+        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        _own(file, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _own(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(file, 20).decode(errors="replace")
+        raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}") from None
+    with told(path):
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+
+
+class told:  # noqa: N801 - reads as a statement
+    """What the disk refuses is told in one line, with the way out."""
+
+    def __init__(self, path: Path, way_out: str = MEND) -> None:
+        self.path = path
+        self.way_out = way_out
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, fault: BaseException | None, trace: Any) -> None:
+        if isinstance(fault, OSError):
+            raise EnvironmentMissing(f"{self.path}: {fault.strerror}; {self.way_out}") from None

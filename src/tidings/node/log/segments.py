@@ -1,0 +1,139 @@
+"""The files of the log, and what stands where in them."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.core import DataError, Process
+from tidings.node.log.entries import (
+    FIRST_LINE,
+    HEAD_BYTES,
+    BadEntryError,
+    Beginning,
+    Commit,
+    Identity,
+    Ranges,
+    merge,
+    parsed,
+)
+from tidings.node.log.files import told
+
+PAGE_BYTES = 256 * 1024
+"""About how much is read back whole."""
+
+
+class Page(msgspec.Struct):
+    """A stretch of a file, and which messages stand in it: read whole, or not at all."""
+
+    start: int
+    end: int
+    held: Ranges
+
+    def has(self, origin: str, first: int, last: int) -> bool:
+        low, high = self.held.get(origin, (1, 0))
+        return low <= last and first <= high
+
+
+class Segment(msgspec.Struct):
+    """One file, where what stands in it, and what it takes to throw it away."""
+
+    path: Path
+    bytes: int = 0
+    messages: int = 0
+    held: Ranges = {}
+    pages: list[Page] = []
+    written_s: float = 0.0
+    index: int = 0
+    """Which place in the history of the member comes next where it begins."""
+
+    @property
+    def number(self) -> int:
+        return int(self.path.stem)
+
+    def is_needless(self, forgotten: Mapping[str, int]) -> bool:
+        return all(last <= forgotten.get(origin, 0) for origin, (_, last) in self.held.items())
+
+    def add(self, size: int, held: Ranges, messages: int) -> None:
+        """One more entry at the end."""
+        if not self.pages or self.pages[-1].end - self.pages[-1].start >= PAGE_BYTES:
+            self.pages.append(Page(self.bytes, self.bytes, {}))
+        self.bytes += size
+        self.messages += messages
+        self.pages[-1].end = self.bytes
+        merge(self.held, held)
+        merge(self.pages[-1].held, held)
+
+
+class Decoders:
+    """Entries, and the records of one protocol."""
+
+    def __init__(self, kind: type[Process]) -> None:
+        self.entry = msgspec.msgpack.Decoder(Beginning | Commit).decode
+        self.records = msgspec.msgpack.Decoder(tuple[record_type(kind), ...]).decode  # type: ignore[misc]
+
+    def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | Commit]:
+        """What stands in this stretch of a file, which was whole when it was last read."""
+        with told(path), path.open("rb") as file:
+            file.seek(start)
+            data = file.read(end - start)
+        place = 0
+        while place < len(data):
+            try:
+                _, body = parsed(data, place, place=start + place)
+            except BadEntryError as bad:
+                raise DataError(f"{path}: damaged at byte {start + place:,}: {bad}") from None
+            yield self.entry(body)
+            place += HEAD_BYTES + len(body)
+
+
+class Records:
+    """Everything that earlier lives persisted, in order.
+
+    It may be more than fits into memory; so it is read from the disk whenever somebody goes
+    through it.
+    """
+
+    def __init__(self, segments: Sequence[Segment], decode: Decoders) -> None:
+        self._segments = tuple(segments)
+        self._decode = decode
+
+    def __iter__(self) -> Iterator[Any]:
+        for segment in self._segments:
+            for entry in self._entries(segment):
+                yield from self._decode.records(entry.records)
+
+    def blocks(self, since: int) -> Iterator[bytes]:
+        """The trace of what happened from this index on, and perhaps of some that came before."""
+        for number, segment in enumerate(self._segments, start=1):
+            is_last = number == len(self._segments)
+            if is_last or self._segments[number].index > since:
+                for entry in self._entries(segment):
+                    if isinstance(entry, Commit) and entry.block:
+                        yield entry.block
+
+    def _entries(self, segment: Segment) -> Iterator[Beginning | Commit]:
+        end = segment.pages[0].start if segment.pages else segment.bytes
+        yield from self._decode.entries(segment.path, len(FIRST_LINE), end)
+        for page in segment.pages:
+            yield from self._decode.entries(segment.path, page.start, page.end)
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What earlier lives left behind."""
+
+    identity: Identity
+    records: Any
+    """``Records``; a process goes through them as if they were a tuple."""
+    index: int
+    """Which place in the history of the member comes next, unless the records go further."""
+    delivered: dict[str, int]
+    """Of each origin the last message that was delivered."""
+
+
+def record_type(kind: type[Process]) -> Any:
+    """What a process of this class persists: the ``Record`` of its module, or of a base's."""
+    modules = [sys.modules[each.__module__] for each in kind.__mro__]
+    return next((vars(module)["Record"] for module in modules if "Record" in vars(module)), None)

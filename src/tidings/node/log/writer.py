@@ -1,0 +1,199 @@
+"""The log as it is written: commits, new segments, what is read back and what is thrown away."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.core import Process
+from tidings.node.config import Retention
+from tidings.node.log.entries import (
+    FIRST_LINE,
+    About,
+    Beginning,
+    Commit,
+    Identity,
+    Ranges,
+    encode,
+    packed,
+)
+from tidings.node.log.files import locked, sync_folder, told, write_all
+from tidings.node.log.reader import Reader
+from tidings.node.log.segments import Decoders, Recovered, Segment
+
+RECALL_BYTES = 1024 * 1024
+"""About how much is read back at a time."""
+
+
+class Log:
+    """Made by ``open_log``; every failure to write is final, since nothing is known after it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        about: About,
+        identity: Identity,
+        segments: list[Segment],
+        number: int,
+        decode: Decoders,
+    ) -> None:
+        self.about = about
+        self.identity = identity
+        self.size = sum(segment.bytes for segment in segments)
+        """In bytes."""
+        self._folder = folder
+        self._segments = segments
+        self._number = number
+        self._decode = decode
+        self._delivered: dict[str, int] = {}
+        self._file = -1
+        self._lock = -1
+
+    @property
+    def segment_size(self) -> int:
+        """Of the segment that is being written."""
+        return self._segments[-1].bytes
+
+    def commit(
+        self,
+        records: tuple[Any, ...],
+        block: bytes = b"",
+        held: Ranges | None = None,
+        messages: int = 0,
+        delivered: dict[str, int] | None = None,
+    ) -> None:
+        """Write, and return when it is on disk."""
+        raw = msgspec.Raw(encode(records))
+        self._append(Commit(raw, block, held or {}, messages, delivered or {}))
+        self._delivered |= delivered or {}
+
+    def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
+        """Go on in a new file; the records stand for all before them, except the messages.
+
+        When it is on disk, so many of the oldest segments are thrown away. It says so itself:
+        whoever misses one that is needed will know.
+        """
+        self.close_file()
+        number = self._segments[-1].number + 1 if self._segments else 1
+        path = self._folder / f"{number:08}.log"
+        with told(path):
+            self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+            os.write(self._file, FIRST_LINE)
+        self._segments.append(Segment(path, bytes=len(FIRST_LINE), index=index))
+        self.size += len(FIRST_LINE)
+        raw = msgspec.Raw(encode(records))
+        oldest = self._segments[needless].number
+        self._append(Beginning(self.about, self.identity, index, self._delivered, raw, oldest))
+        with told(path):
+            sync_folder(self._folder)
+        for segment in self._segments[:needless]:
+            with told(segment.path):
+                segment.path.unlink()
+            self.size -= segment.bytes
+        del self._segments[:needless]
+
+    def _append(self, entry: Beginning | Commit) -> None:
+        segment = self._segments[-1]
+        data = packed(self._number, segment.bytes, encode(entry))
+        with told(segment.path):
+            write_all(self._file, data)
+            os.fdatasync(self._file)
+        self._number += 1
+        self.size += len(data)
+        segment.written_s = time.time()
+        if isinstance(entry, Commit):
+            segment.add(len(data), entry.held, entry.messages)
+        else:
+            segment.bytes += len(data)
+
+    def first_kept(self, origin: str) -> int | None:
+        """The first message of an origin that may still be read back."""
+        return min(
+            (one.held[origin][0] for one in self._segments if origin in one.held), default=None
+        )
+
+    def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
+        """The records about these messages, or the first of them if they are many.
+
+        What overtook its predecessors stands before them; so whatever may hold the first one is
+        read in any case.
+        """
+        pages = [
+            (not page.has(origin, first, first), page.held[origin], number, page, segment)
+            for number, segment in enumerate(self._segments)
+            for page in segment.pages
+            if page.has(origin, first, last)
+        ]
+        pages.sort(key=lambda one: one[:3])
+        records: list[Any] = []
+        size = 0
+        for lacks_first, _, _, page, segment in pages:
+            if lacks_first and size >= RECALL_BYTES:
+                break
+            size += page.end - page.start
+            for entry in self._decode.entries(segment.path, page.start, page.end):
+                records += self._decode.records(entry.records)
+        return tuple(records)
+
+    def can_forget(self, forgotten: Mapping[str, int]) -> bool:
+        """Whether nobody needs the oldest segment."""
+        return self._segments[0].is_needless(forgotten)
+
+    def needless(self, forgotten: Mapping[str, int], retention: Retention, most: int) -> int:
+        """How many of the oldest segments nobody needs, nor does retention ask for them.
+
+        It asks in vain while the log has more than ``most`` bytes.
+        """
+        messages = sum(segment.messages for segment in self._segments)
+        size, count = self.size, 0
+        for segment in self._segments:
+            has_room = size <= most
+            messages -= segment.messages
+            size -= segment.bytes
+            is_asked_for = (
+                messages < retention.messages
+                or size < retention.bytes
+                or time.time() - segment.written_s < retention.age_s
+            )
+            if not segment.is_needless(forgotten) or (is_asked_for and has_room):
+                break
+            count += 1
+        return count
+
+    def close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def close(self) -> None:
+        self.close_file()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def open_log(
+    folder: Path, about: About, kind: type[Process], incarnation: int
+) -> tuple[Log, Recovered | None]:
+    """The log of a member and what it holds; a new one, under this incarnation, if there is none.
+
+    A new segment is begun only by the caller: what it must begin with, the process knows.
+    """
+    lock = locked(folder)
+    try:
+        reader = Reader(folder, about, kind)
+        found = reader.read()
+    except BaseException:
+        os.close(lock)
+        raise
+    if found is None:
+        identity = Identity(incarnation)
+    else:
+        identity = Identity(found.identity.incarnation, found.identity.life + 1)
+    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode)
+    log._lock = lock
+    log._delivered = dict(reader.delivered)
+    return log, found
