@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
+from bad_processes import BAD
 from tidings.core import DataError, Exit, UsageError
 from tidings.lab.campaign import counterexamples, numbers
 from tidings.lab.campaign.baseline import compare, regressions
@@ -283,31 +284,6 @@ def test_a_run_of_a_campaign_is_the_walk_of_its_cell_under_another_name(tmp_path
     renamed = [msgspec.structs.replace(row, run="00003-2") for row in alone.rows]
     assert list(run.rows) == renamed
 
-
-BAD = """
-from tidings.core import Accept, Broadcast, MessageId, Packet, Process, Receive, Send
-
-class Word(Packet, frozen=True, tag="word"):
-    number: int
-
-class Raising(Process):
-    def step(self, event):
-        match event:
-            case Broadcast((text,)):
-                return [Accept((MessageId(self.me, 1),)), Send(self.others, Word(1))]
-            case Receive():
-                raise ValueError("no\\nidea")
-        return []
-
-class Endless(Process):
-    def step(self, event):
-        match event:
-            case Broadcast((text,)):
-                return [Accept((MessageId(self.me, 1),)), Send(self.others, Word(1))]
-            case Receive(sender, word):
-                return [Send((sender,), word)]
-        return []
-"""
 
 BAD_PLAN = """
 seeds = 2

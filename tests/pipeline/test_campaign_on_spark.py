@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from bad_processes import BAD
 from tidings.lab.campaign import conduct, numbers
 from tidings.lab.campaign.folder import begun, opened
 from tidings.lab.campaign.plan import read_plan
@@ -256,22 +257,6 @@ def test_a_baseline_has_to_be_a_complete_campaign(tidings: Any, campaign: Path) 
 
 
 # --- runs that fail
-
-BAD = """
-from tidings.core import Accept, Broadcast, MessageId, Packet, Process, Receive, Send
-
-class Word(Packet, frozen=True, tag="word"):
-    number: int
-
-class Raising(Process):
-    def step(self, event):
-        match event:
-            case Broadcast((text,)):
-                return [Accept((MessageId(self.me, 1),)), Send(self.others, Word(1))]
-            case Receive():
-                raise ValueError("no idea")
-        return []
-"""
 
 
 def test_a_protocol_that_raises_makes_rows_and_can_be_had_again(

@@ -18,6 +18,12 @@ from tidings.spec import Guarantee, Value
 
 _MS = 1_000_000
 
+
+def column_of(guarantee: Guarantee) -> str:
+    """What the guarantee is called in the table of runs."""
+    return guarantee.value.replace(" ", "_")
+
+
 MEASURES = ("packets", "bytes", "delays", "latency_ms", "state_bytes")
 """What is measured in every run; of all of them less is better."""
 
@@ -39,7 +45,7 @@ RUNS = {
     "rows": "int64",
     "cpu_s": "float64",
     **dict.fromkeys(MEASURES, "float64"),
-    **{guarantee.value.replace(" ", "_"): "string" for guarantee in Guarantee},
+    **{column_of(guarantee): "string" for guarantee in Guarantee},
 }
 STATISTICS = {
     **CELL,
@@ -85,11 +91,6 @@ def write(folder: Folder, verdicts: Verdicts) -> None:
     ]
     write_table(folder.table("verdicts"), pooled, VERDICTS)
     write_table(folder.table("runs"), found, RUNS)
-
-
-def column_of(guarantee: Guarantee) -> str:
-    """What the guarantee is called in the table of runs."""
-    return guarantee.value.replace(" ", "_")
 
 
 def again(folder: Path, run: str) -> str:
