@@ -7,18 +7,17 @@ the violation.
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from os import PathLike
 from pathlib import Path
 
-from tidings.core import ordered
 from tidings.report import schedule
 from tidings.report.causality import Causality
+from tidings.report.deeds import Deeds
 from tidings.report.explain import explain, replay_command
 from tidings.report.focus import focus, marked
 from tidings.report.reproduce import as_pytest, file_name
 from tidings.report.spacetime import spacetime
-from tidings.report.words import listed, packet_of, printable, shown
+from tidings.report.words import listed, printable
 from tidings.spec import Extra, Guarantee, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
@@ -90,7 +89,7 @@ def story(
         "## The group",
         _group(causality),
         "## What happened",
-        *_Telling(causality, violation, known, most_events).paragraphs(),
+        *_happened(causality, violation, Deeds(causality, known, _plain), most_events),
         "## The proof",
         f"```text\n{proof}\n```",
         *_again(violation, causality, trace, test),
@@ -136,101 +135,25 @@ def _again(
         yield "\n".join(["```console", *(f"$ {way}" for way in ways), "```"])
 
 
-class _Telling:
-    """What happened, one numbered line for each thing that a process did in one breath."""
-
-    def __init__(
-        self,
-        causality: Causality,
-        violation: Violation,
-        texts: Mapping[str, bytes],
-        most_events: int,
-    ) -> None:
-        self.causality = causality
-        self.texts = texts
-        self.views = causality.run.manifest.views
-        self.rows, _, self.left_out = focus(causality, violation, most_events)
-        self.marked = marked(violation, causality)
-        self.guarantee = violation.guarantee
-
-    def paragraphs(self) -> Iterator[str]:
-        if self.left_out:
-            yield self.left_out
-        acts = [row for row in self.rows if row.kind != "settle"]
-        settled = [row for row in self.rows if row.kind == "settle"]
-        lines = [self._line(breath) for breath in _breaths(acts)]
-        if settled:
-            names = listed([_plain(name) for name in ordered(row.process for row in settled)])
-            lines.append(
-                self._with_verdict(f"Nothing more is on its way: {names} settle.", settled)
-            )
-        yield "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
-
-    def _line(self, breath: Sequence[Row]) -> str:
-        first, last = breath[0], breath[-1]
-        where = str(place(first)) if first is last else f"{place(first)}–{last.index}"
-        told = f"{_plain(first.process)} {_one_after_another(list(self._deeds(breath)))}."
-        return self._with_verdict(f"`{where}` {told}", breath)
-
-    def _with_verdict(self, told: str, rows: Sequence[Row]) -> str:
-        if any(place(row) == self.marked for row in rows):
-            return f"{told} **Here {self.guarantee} is violated.**"
-        return told
-
-    def _deeds(self, breath: Sequence[Row]) -> Iterator[str]:
-        """Verbs and their objects; what is sent to several is said once."""
-        for (kind, what), same in groupby(breath, key=lambda row: (row.kind, _what(row))):
-            rows = list(same)
-            if kind == "send":
-                yield f"sends {what} to {listed([_plain(str(row.peer)) for row in rows])}" + (
-                    self._losses(rows)
-                )
-            else:
-                yield from (self._deed(row, what) for row in rows)
-
-    def _deed(self, row: Row, what: str) -> str:
-        match row.kind:
-            case "broadcast":
-                return f"broadcasts {what}{self._text(row)}{self._addressees(row)}"
-            case "deliver":
-                return f"delivers {what}{self._text(row)}"
-            case "receive":
-                return f"receives {what} from {_plain(str(row.peer))}"
-            case "join" | "view":
-                names = listed([_plain(name) for name in self.views[row.view or 0]])
-                verb = "joins and addresses" if row.kind == "join" else "from now on addresses"
-                return f"{verb} {names}"
-            case "crash":
-                return "crashes"
-        return f"{row.kind}s"
-
-    def _addressees(self, row: Row) -> str:
-        """To whom, where that is not the same for all messages."""
-        view = self.views[row.view or 0]
-        return f" to {listed([_plain(name) for name in view])}" if len(self.views) > 1 else ""
-
-    def _text(self, row: Row) -> str:
-        known = self.texts.get(str(row.digest))
-        if known is not None:
-            return f" “{_plain(shown(known))}”"
-        broadcast = self.causality.broadcasts.get(row.message)
-        altered = broadcast is not None and broadcast.digest != row.digest
-        return " with another text" if altered else ""
-
-    def _losses(self, sent: Sequence[Row]) -> str:
-        """Which of these packets never arrive, and why."""
-        lost = [row for row in sent if not self.causality.arrivals[place(row)]]
-        reasons = {
-            reason: [_plain(str(row.peer)) for row in rows]
-            for reason, rows in groupby(lost, key=self.causality.loss)
-        }
-        told = [f"to {listed(peers)}: {_plain(reason)}" for reason, peers in reasons.items()]
-        return f" ({'; '.join(told)})" if told else ""
+def _happened(causality: Causality, violation: Violation, deeds: Deeds, most: int) -> Iterator[str]:
+    """One numbered line for each thing that a process did in one breath."""
+    rows, _, left_out = focus(causality, violation, most)
+    if left_out:
+        yield left_out
+    acts = [row for row in rows if row.kind != "settle"]
+    settled = [row for row in rows if row.kind == "settle"]
+    told = [(f"`{deeds.where(breath)}` {deeds.told(breath)}", breath) for breath in _breaths(acts)]
+    if settled:
+        told.append((deeds.settled(settled), settled))
+    wrong = marked(violation, causality)
+    yield "\n".join(
+        f"{number}. {line}{_verdict(violation, any(place(row) == wrong for row in breath))}"
+        for number, (line, breath) in enumerate(told, start=1)
+    )
 
 
-def _one_after_another(deeds: Sequence[str]) -> str:
-    *most, last = deeds
-    return f"{', '.join(most)}, and {last}" if most else last
+def _verdict(violation: Violation, is_here: bool) -> str:
+    return f" **Here {violation.guarantee} is violated.**" if is_here else ""
 
 
 def _breaths(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -248,13 +171,6 @@ def _breaths(rows: Sequence[Row]) -> Iterator[list[Row]]:
 def _begins_anew(before: Row, row: Row) -> bool:
     is_other = (before.process, before.time_ns) != (row.process, row.time_ns)
     return is_other or row.kind in ("broadcast", "receive", "recover", "join")
-
-
-def _what(row: Row) -> str:
-    """What a row is about: a packet or a message."""
-    if row.kind in ("send", "receive"):
-        return _plain(packet_of(row))
-    return _plain(str(row.message)) if row.origin else ""
 
 
 _MARKUP = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|~"})

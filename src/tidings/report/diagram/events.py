@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from tidings.report.causality import is_in
 from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
-from tidings.report.diagram.steps import deed
 from tidings.report.diagram.style import SYMBOLS
 from tidings.report.diagram.svg import element, path, text, title
 from tidings.spec import Extra
@@ -79,7 +78,7 @@ def marks(scene: Scene) -> Iterator[str]:
             x, y = scene.spot(row)
             yield element(
                 "g",
-                title(f"{place(row)} {deed(row, scene)}"),
+                title(f"{place(row)} {scene.deeds.deed(row)}"),
                 SYMBOLS[row.kind],
                 class_=f"event{scene.fade(row)}",
                 transform=f"translate({x:.1f} {y:.1f})",

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from tidings.report.causality import Causality
+from tidings.report.deeds import Deeds
 from tidings.report.diagram.lanes import LANE, Lanes, Spot, stub
 from tidings.report.diagram.style import LABEL, SMALL
 from tidings.report.diagram.svg import balanced, shortened, width_of
 from tidings.report.explain import however
 from tidings.report.focus import Focus, marked
-from tidings.report.words import many, shown
+from tidings.report.words import many
 from tidings.spec import Extra, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row
@@ -38,7 +39,7 @@ class Scene:
         self.bright = focus.bright
         self.shown = {place(row) for row in focus.rows}
         self.rows = [row for row in focus.rows if self._leads_somewhere(row)]
-        self._texts = texts
+        self.deeds = Deeds(causality, texts)
         self.lanes = Lanes(causality.processes, self.rows, causality, self.label_width, self.marked)
         names = [self.name(process) for process in causality.processes]
         self.left = 2 * MARGIN + max(width_of(name, 15) for name in names)
@@ -126,16 +127,9 @@ class Scene:
     def name(self, process: str) -> str:
         return shortened(process, _LONGEST_NAME)
 
-    def text_of(self, row: Row) -> str:
-        """What the message says there, in quotes, or nothing if nobody knows."""
-        known = self._texts.get(str(row.digest))
-        if known is not None:
-            return f"“{shown(known)}”"
-        broadcast = self.causality.broadcasts.get(row.message)
-        return "another text" if broadcast and broadcast.digest != row.digest else ""
-
     def short_text_of(self, row: Row) -> str:
-        return shortened(self.text_of(row), _LONGEST_TEXT)
+        """What the message says there, as far as a label has room for it."""
+        return shortened(self.deeds.text_of(row), _LONGEST_TEXT)
 
     def label_width(self, row: Row) -> float:
         """How wide the label of an event is; 0 for those that have none."""

@@ -135,7 +135,7 @@ def _is_killed(process: str, causality: Causality) -> bool:
 
 def _messages(scene: Scene) -> tuple[Spoken, ...]:
     return tuple(
-        Spoken(str(row.message), shortened(scene.text_of(row), LONGEST_CHIP), number)
+        Spoken(str(row.message), shortened(scene.deeds.text_of(row), LONGEST_CHIP), number)
         for number, row in enumerate(scene.rows)
         if row.kind == "broadcast"
     )
