@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from finished_campaign import finish
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -21,6 +23,21 @@ def spark() -> Iterator[Any]:
 
     with session() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def finished(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a campaign that is complete; only to be read."""
+    return finish(spark, tmp_path_factory.mktemp("campaign"))
+
+
+@pytest.fixture(scope="session")
+def example(finished: Path) -> Any:
+    """The page of that campaign: every section has something."""
+    from tidings.lab.campaign.folder import opened
+    from tidings.lab.campaign.page import page_of
+
+    return page_of(opened(finished), "tidings report out")
 
 
 class Answer(NamedTuple):

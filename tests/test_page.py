@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from conftest import Tidings
-from example_pages import careless_run, example_page
+from measured_by_hand import overview_by_hand
 from tidings.report.causality import Causality, is_in
 from tidings.report.page import Page, page_of_trace, picture_of, render
-from tidings.report.page import measure as rows_say
 from tidings.report.page.figures import front
+from tidings.report.page.from_trace import entries_of
 from tidings.report.page.html import Html, data, tag
+from tidings.report.page.measure import growth_of, spread
 from tidings.report.page.model import (
     MOST_EVENTS,
     MOST_LINES,
@@ -32,6 +33,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.page.numbers import Scale, figure, percent
 from tidings.simulator import Plan, walk
+from tidings.simulator.script import Script
 from tidings.spec import Guarantee, Place, Value, broken, judge
 from tidings.spec.evidence import place
 from tidings.trace import Manifest, Row, Run, collect, write_runs
@@ -83,6 +85,22 @@ def plain_page(**parts: object) -> Page:
     return msgspec.structs.replace(page, **parts)
 
 
+def careless_run() -> Run:
+    """p3 delivers the answer before the question."""
+    script = Script("answered-too-early")
+    for line in (
+        "protocol flawed/careless",
+        "group p1 p2 p3",
+        "broadcast p1 who is there?",
+        "receive p1->p2",
+        "broadcast p2 I am",
+        "receive p2->p3 p2#1",
+        "settle",
+    ):
+        script.command(line)
+    return script.run()
+
+
 def careless_picture(**options: int) -> Picture:
     run = careless_run()
     violation = broken(run, Guarantee.CAUSAL_ORDER)
@@ -93,11 +111,11 @@ def careless_picture(**options: int) -> Picture:
 # --- the whole
 
 
-def test_the_page_tells_everything_in_its_order() -> None:
-    page = Document(render(example_page()))
+def test_the_page_tells_everything_in_its_order(example: Page) -> None:
+    page = Document(render(example))
     sections = [str(one["id"]) for one in page.all("section")]
     assert sections == ["verdicts", "cost", "latency", "state", "pareto", "runs", "again"]
-    assert example_page().answer in page.text
+    assert example.answer in page.text
     links = [str(one["href"]) for one in page.all("a")]
     assert {link.removeprefix("#") for link in links} <= set(page.ids)
 
@@ -109,40 +127,40 @@ def test_sections_without_data_are_left_out() -> None:
     assert "It holds." in page.text
 
 
-def test_ids_are_unique_and_every_drawing_has_a_name() -> None:
-    page = Document(render(example_page()))
+def test_ids_are_unique_and_every_drawing_has_a_name(example: Page) -> None:
+    page = Document(render(example))
     assert len(page.ids) == len(set(page.ids))
     for one in page.all("svg"):
         assert one.get("aria-label") or one.get("aria-hidden") == "true"
 
 
-def test_every_figure_has_its_numbers_and_the_command_that_makes_them() -> None:
-    page = render(example_page())
+def test_every_figure_has_its_numbers_and_the_command_that_makes_them(example: Page) -> None:
+    page = render(example)
     figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 5
+    assert len(figures) == 2 + 2 + 1 + 1  # costs, latencies by faults, state, Pareto
     for one in figures:
         assert "<details>" in one
         assert 'class="how"' in one
         assert "<code>tidings " in one
 
 
-def test_axes_have_labels_units_and_say_if_they_are_logarithmic() -> None:
-    text = Document(render(example_page())).text
+def test_axes_have_labels_units_and_say_if_they_are_logarithmic(example: Page) -> None:
+    text = Document(render(example)).text
     assert "packets per broadcast, logarithmic" in text
     assert "bytes per broadcast, logarithmic" in text
     assert "processes, logarithmic" in text
-    assert "time from broadcast to delivery (ms)" in text
+    assert "from the broadcast until all correct ones have delivered (ms)" in text
 
 
-def test_the_same_model_gives_the_same_page() -> None:
-    assert render(example_page()) == render(example_page())
+def test_the_same_model_gives_the_same_page(example: Page) -> None:
+    assert render(example) == render(example)
 
 
 # --- nothing from elsewhere, nothing that was not written here
 
 
-def test_the_page_fetches_nothing_and_its_policy_would_not_let_it() -> None:
-    source = render(example_page())
+def test_the_page_fetches_nothing_and_its_policy_would_not_let_it(example: Page) -> None:
+    source = render(example)
     assert set(re.findall(r"https?://[^\"'\s<)]+", source)) == {"http://www.w3.org/2000/svg"}
     page = Document(source)
     policy = next(str(one["content"]) for one in page.all("meta") if one.get("http-equiv"))
@@ -229,11 +247,11 @@ def test_a_violated_cell_says_how_often_and_leads_nowhere_without_a_picture() ->
     assert not [one for one in page.all("a") if one["href"] == "#x"]  # no such picture
 
 
-def test_every_violated_cell_with_a_picture_links_to_it() -> None:
-    page = Document(render(example_page()))
+def test_every_violated_cell_with_a_picture_links_to_it(example: Page) -> None:
+    page = Document(render(example))
     links = {str(one["href"]) for one in page.all("a")}
-    shown = {picture.key for picture in example_page().pictures if picture.is_violation}
-    assert len(shown) == 2
+    shown = {picture.key for picture in example.pictures if picture.is_violation}
+    assert shown == {"flawed-careless-causal-order"}
     assert {f"#{key}" for key in shown} <= links
 
 
@@ -317,7 +335,9 @@ def test_a_picture_has_no_more_events_than_it_may_and_says_so() -> None:
 def page_of(run: Run) -> Page:
     verdicts = {run.manifest.run: judge(run)}
     rows = sum(1 for _ in run.rows)
-    return page_of_trace("runs/7", rows, {run.manifest.run: run.manifest}, verdicts, [run])
+    manifests = {run.manifest.run: run.manifest}
+    measured = overview_by_hand([run], entries_of(manifests))
+    return page_of_trace("runs/7", rows, manifests, verdicts, [run], measured)
 
 
 def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation() -> None:
@@ -333,7 +353,14 @@ def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation()
     assert page.cost_table is not None
     sent = [row for row in careless_run().rows if row.kind == "send"]
     assert sum(row.packets for row in page.cost_table.rows) == len(sent) / 2
-    assert [one.name for one in page.latencies[0].spreads] == ["at p1", "at p2", "at p3"]
+    spreads = page.latencies[0].spreads
+    assert [one.name for one in spreads] == [
+        "until its origin delivers it",
+        "until the first does",
+        "until a majority has",
+        "until all correct ones have",
+    ]
+    assert [one.count for one in spreads] == [2] * 4
     Document(render(page))
 
 
@@ -350,11 +377,11 @@ def test_a_trace_too_long_to_read_is_judged_and_the_page_says_what_is_missing() 
     run = careless_run()
     verdicts = {run.manifest.run: judge(run)}
     page = page_of_trace("runs/7", 10**7, {run.manifest.run: run.manifest}, verdicts, [])
-    assert page.cost_table is None
     assert page.pictures == ()
     text = Document(render(page)).text
     assert "Causal order was violated." in text
-    assert "10,000,000 rows; only up to 250,000 are measured and drawn" in text
+    assert "Not drawn: Causal order violated. p3 delivered p2#1" in text
+    assert "10,000,000 rows; only up to 250,000 are drawn" in text
 
 
 def test_who_is_killed_without_a_last_word_is_counted_as_crashed() -> None:
@@ -382,7 +409,8 @@ def test_runs_of_many_protocols_are_gathered_by_protocol() -> None:
     runs = [walk(plan, seed) for plan in plans for seed in (1, 2)]
     manifests = {run.manifest.run: run.manifest for run in runs}
     verdicts = {run.manifest.run: judge(run) for run in runs}
-    page = page_of_trace("runs/many", 100, manifests, verdicts, runs)
+    measured = overview_by_hand(runs, entries_of(manifests))
+    page = page_of_trace("runs/many", 100, manifests, verdicts, runs, measured)
     assert page.answer == "All 5 guarantees hold in 4 runs."
     assert page.matrix is not None
     assert [(one.name, one.note) for one in page.matrix.entries] == [
@@ -438,8 +466,8 @@ def test_the_example_of_the_guide_does_what_it_says(
 # --- numbers, and how much of them
 
 
-def test_what_is_beyond_the_limits_is_cut_and_told() -> None:
-    chart = example_page().costs[0]
+def test_what_is_beyond_the_limits_is_cut_and_told(example: Page) -> None:
+    chart = example.costs[0]
     many = tuple(Line(f"line {number}", chart.lines[0].points) for number in range(MOST_LINES + 3))
     page = plain_page(
         costs=(msgspec.structs.replace(chart, lines=many),),
@@ -452,17 +480,17 @@ def test_what_is_beyond_the_limits_is_cut_and_told() -> None:
     assert len(cut.costs[0].lines) == MOST_LINES
     assert len(cut.pictures) == MOST_PICTURES
     text = Document(render(page)).text
-    assert f"Only the first {MOST_LINES} of {MOST_LINES + 3} in “Packets per broadcast”" in text
+    assert f"Only the first {MOST_LINES} of {MOST_LINES + 3} in “{chart.title}”" in text
     assert f"Only the first {MOST_PICTURES} of {MOST_PICTURES + 1} pictures" in text
 
 
-def test_figures_without_points_are_left_out() -> None:
-    chart = msgspec.structs.replace(example_page().costs[0], lines=(Line("empty", ()),))
+def test_figures_without_points_are_left_out(example: Page) -> None:
+    chart = msgspec.structs.replace(example.costs[0], lines=(Line("empty", ()),))
     assert Document(render(plain_page(costs=(chart,)))).all("section") == []
 
 
-def test_a_lower_bound_looks_the_same_in_every_figure() -> None:
-    packets = example_page().costs[0]
+def test_a_lower_bound_looks_the_same_in_every_figure(example: Page) -> None:
+    packets = example.costs[0]
     some = msgspec.structs.replace(packets, title="Some", bounds=packets.bounds[2:])
     source = render(plain_page(costs=(packets, some)))
     name = f"lower bound, {packets.bounds[2].name}"
@@ -480,9 +508,9 @@ def test_a_large_text_is_cut() -> None:
     assert "long long…”" in picture.moments[0].words
 
 
-def test_a_long_line_is_thinned_and_keeps_its_ends() -> None:
+def test_a_long_line_is_thinned_and_keeps_its_ends(example: Page) -> None:
     points = tuple(Point(number, number) for number in range(10 * MOST_POINTS))
-    chart = msgspec.structs.replace(example_page().costs[0], lines=(Line("long", points),))
+    chart = msgspec.structs.replace(example.costs[0], lines=(Line("long", points),))
     (line,) = within_limits(plain_page(costs=(chart,))).costs[0].lines
     assert len(line.points) == MOST_POINTS
     assert (line.points[0], line.points[-1]) == (points[0], points[-1])
@@ -499,19 +527,19 @@ def test_a_long_line_is_thinned_and_keeps_its_ends() -> None:
     ],
 )
 def test_growth_is_what_goes_on_after_the_start(heights: list[float], growth: Growth) -> None:
-    assert rows_say.growth_of([Point(at, height) for at, height in enumerate(heights)]) is growth
+    assert growth_of([Point(at, height) for at, height in enumerate(heights)]) is growth
 
 
-def test_histories_grow_and_vectors_do_not() -> None:
-    (states,) = example_page().states
+def test_histories_grow_and_vectors_do_not(example: Page) -> None:
+    (states,) = example.states
     growing = {line.name for line in states.lines if line.growth is Growth.GROWING}
     assert growing == {"history-sets"}
 
 
 def test_quantiles_are_values_that_were_measured() -> None:
-    spread = rows_say.spread("x", [float(number) for number in range(100, 0, -1)])
-    assert (spread.least, spread.p50, spread.p99, spread.most) == (1.0, 51.0, 100.0, 100.0)
-    alone = rows_say.spread("y", [7.0])
+    found = spread("x", [float(number) for number in range(100, 0, -1)])
+    assert (found.least, found.p50, found.p99, found.most) == (1.0, 50.0, 99.0, 100.0)
+    alone = spread("y", [7.0])
     assert (alone.least, alone.p25, alone.p99, alone.count) == (7.0, 7.0, 7.0, 1)
 
 

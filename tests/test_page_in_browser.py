@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from chromium import Chromium, chromium, require_chromium
-from example_pages import example_page
 from test_page import HOSTILE, careless_picture, hostile_run, page_of
-from tidings.report.page import render
+from tidings.report.page import Page, render
 from tidings.report.page.model import Picture
 
 Place = tuple[str, int]
@@ -24,17 +23,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(example: Page, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a campaign."""
     file = tmp_path_factory.mktemp("page") / "report.html"
-    file.write_text(render(example_page()), encoding="utf-8")
+    file.write_text(render(example), encoding="utf-8")
     return file
 
 
 @pytest.fixture
-def picture(browser: Chromium, tmp_path: Path) -> Picture:
+def picture(browser: Chromium, example: Page, tmp_path: Path) -> Picture:
     """A page with one picture, open in the browser."""
     drawn = careless_picture()
-    page = msgspec.structs.replace(example_page(), pictures=(drawn,), matrix=None)
+    page = msgspec.structs.replace(example, pictures=(drawn,), matrix=None)
     file = tmp_path / "picture.html"
     file.write_text(render(page), encoding="utf-8")
     browser.look(1000)
@@ -89,7 +89,7 @@ def test_the_page_fits_any_screen_quietly(
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.ask(OUTSIDE) == []
     figures = browser.ask(FIGURES)
-    assert len(figures) == 4 + 9  # costs, latency and Pareto; a panel for each of nine
+    assert len(figures) == 2 + 2 + 1 + 3  # costs, latencies, Pareto; a panel for each of three
     for name, wide, high in figures:
         assert wide > 150, name
         assert high > 60, name
@@ -124,12 +124,14 @@ def test_what_users_wrote_is_only_text(browser: Chromium, tmp_path: Path) -> Non
     assert places(browser.ask(LIT)["is-past"]) == {(HOSTILE, 0), ("p2", 0)}
 
 
-def test_a_violated_cell_leads_to_its_counterexample(browser: Chromium, page: Path) -> None:
+def test_a_violated_cell_leads_to_its_counterexample(
+    browser: Chromium, page: Path, example: Page
+) -> None:
     browser.look(1000)
     browser.open(page)
     browser.click("td.violated a")
     key = browser.ask("location.hash.slice(1)")
-    assert key in {picture.key for picture in example_page().pictures}
+    assert key in {picture.key for picture in example.pictures}
     top = browser.ask(f"document.getElementById('{key}').getBoundingClientRect().top")
     assert 0 <= top < 900
 
@@ -255,6 +257,6 @@ def test_a_name_in_a_legend_brings_its_lines_to_the_front(browser: Chromium, pag
     faded = """[...document.querySelectorAll("#cost .series")]
         .filter((one) => !one.classList.contains("front-most")).length"""
     assert browser.ask("document.documentElement.classList.contains('focused')")
-    assert browser.ask(faded) == 2 * 8
+    assert browser.ask(faded) == 2 * 2  # of three in two figures
     browser.ask("document.activeElement.blur()")
     assert not browser.ask("document.documentElement.classList.contains('focused')")

@@ -11,50 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bad_processes import BAD
+from finished_campaign import PLAN, RUNS
+from measured_by_hand import measured_by_hand
 from tidings.lab.campaign import conduct, numbers
 from tidings.lab.campaign.folder import begun, opened
-from tidings.lab.campaign.plan import read_plan
 from tidings.lab.campaign.runs import simulated
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.pipeline import Progress
 from tidings.pipeline.arrays.perform import plainly
-from tidings.report.page import measure as rows_say
-
-PLAN = """
-seeds = 3
-sizes = [3, 5]
-algorithms = ["two-phase", "frontier mode=origin"]
-flawed = ["flawed/careless"]
-
-[workloads.one-shot]
-broadcasts = 1
-delay_ms_min = 10.0
-delay_ms_max = 10.0
-
-[workloads.steady]
-broadcasts = 12
-sample_ms = 5.0
-
-[faults.none]
-
-[faults.loss]
-only = ["frontier"]
-links = "lossy"
-lost = 0.2
-"""
-
-
-@pytest.fixture(scope="module")
-def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign that is complete."""
-    place = tmp_path_factory.mktemp("campaign")
-    (place / "plan.toml").write_text(PLAN)
-    folder = begun(place / "out", read_plan(place / "plan.toml"))
-    progress = Progress()
-    with progress.following(spark):
-        done = conduct.conduct(spark, folder, progress)
-    assert done == (48, 0)
-    return place / "out"
 
 
 @pytest.fixture
@@ -80,9 +44,9 @@ def test_spark_measures_what_the_rows_of_a_run_say(finished: Path) -> None:
     for name, row in by_run(finished).items():
         cell, seed = folder.cell_of(name)
         run = simulated(cell, seed)
-        costs, broadcasts = rows_say.costs([run])
-        assert row["packets"] == pytest.approx(sum(one.packets for one in costs))
-        assert row["bytes"] == pytest.approx(sum(one.bytes for one in costs))
+        tables = measured_by_hand([run])
+        ((_, broadcasts, _, _, packets, size),) = tables["run_costs"]
+        assert (row["packets"], row["bytes"]) == pytest.approx((packets, size))
         assert broadcasts == cell.plan.broadcasts
         last: dict[Any, int] = {}
         begun_at = {one.message: one.time_ns for one in run.rows if one.kind == "broadcast"}
@@ -93,8 +57,8 @@ def test_spark_measures_what_the_rows_of_a_run_say(finished: Path) -> None:
         delay_ms = (cell.plan.delay_ms_min + cell.plan.delay_ms_max) / 2
         assert row["latency_ms"] == pytest.approx(fmean(waits))
         assert row["delays"] == pytest.approx(waits[(len(waits) - 1) // 2] / delay_ms)
-        kept = [points[-1].y for points in rows_say.kept_bytes(run).values()]
-        assert row["state_bytes"] == pytest.approx(fmean(kept))
+        kept = {one[1]: one[-1] for one in tables["states"] if one[3] == "bytes"}
+        assert row["state_bytes"] == pytest.approx(fmean(kept.values()))
 
 
 def test_equal_delays_are_counted_as_theory_counts_them(finished: Path) -> None:
@@ -179,7 +143,7 @@ def test_what_was_stopped_goes_on_and_nothing_is_done_twice(
     assert done.earlier == sum(
         len(list(task.runs)) for task in folder.tasks if f"{task.name}.jsonl" in done_before
     )
-    assert done.runs + done.earlier == 48
+    assert done.runs + done.earlier == RUNS
     after = files_in(tmp_path / "out")
     assert {name: after[name] for name in done_before} == done_before
     for name in after:
@@ -215,13 +179,13 @@ def test_a_complete_campaign_is_told_again_without_being_run_again(
     before = files_in(campaign)
     answer = tidings("campaign", "--out", "out")
     assert answer.status == 0
-    assert answer.out.splitlines()[0] == "runs   48 in 16 cells, 48 of them done before"
+    assert answer.out.splitlines()[0] == f"runs   {RUNS} in 20 cells, {RUNS} of them done before"
     assert "flawed/careless" in answer.out
     assert files_in(campaign) == before
     assert "<!doctype html>" in (campaign / "report.html").read_text().lower()
     page = tidings("report", "out", "--out", "page.html")
     assert page.status == 0
-    assert page.out.startswith("All five guarantees held in 36 runs of 2 algorithms")
+    assert page.out.startswith("All five guarantees held in 48 runs of 3 algorithms")
 
 
 # --- baselines
@@ -292,7 +256,7 @@ def test_any_run_can_be_had_again_by_its_name(tidings: Any, campaign: Path) -> N
     assert replayed.status == 1
     answer = tidings("campaign", "--out", "out", "--again", "99999-0")
     assert answer.status == 64
-    assert "out has no run 99999-0; it has 00000-0 to 00015-2" in answer.err
+    assert "out has no run 99999-0; it has 00000-0 to 00019-2" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,14 @@ def test_a_cluster_and_a_connect_server_give_the_same_numbers(kind: str, tmp_pat
 
     def numbers(out: str, *words: str) -> list[dict[str, object]]:
         command = [*COMMAND[:4], "plan.toml", "--out", out, *words]
-        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        told = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert told.returncode == 0, told.stderr
         assert "shrinking 1 counterexample" in told.stderr
         rows = read_table(tmp_path / out / "runs.parquet")

@@ -100,8 +100,6 @@ def audit_on_spark(
     """Judge a trace, and measure it if asked to."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
-    if master is not None and remote is not None:
-        raise UsageError("--master or --remote, not both")
     layout(path)  # what is not there at all is said before Spark starts
     if tables is not None:
         refuse_to_overwrite(tables)

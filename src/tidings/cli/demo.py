@@ -12,9 +12,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from tidings.cli.audit import audit_on_spark
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.cli.report import open_page, write_page
+from tidings.cli.report import judged_and_measured, open_page, write_page
 from tidings.core import Exit, TidingsError
 from tidings.lab.demo import Break, demo_run, last_words
 from tidings.report.page import page_of_trace
@@ -146,12 +145,12 @@ def _audit(folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_jso
     """Judge what was written, all of it; say so, and tell it on a page."""
     if not as_json:
         say(f"trace  {folder}: {rows:,} rows")
-    audited = audit_on_spark(folder, examples=1)
+    audited, measured = judged_and_measured(folder)
     assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} audited"
     page = folder / "report.html"
     how = shlex.join(["tidings", "report", str(folder), "--out", str(page)])
     manifests, by_run = audited.manifests, audited.verdicts
-    write_page(page_of_trace(folder, rows, manifests, by_run, [run], how), page)
+    write_page(page_of_trace(folder, rows, manifests, by_run, [run], measured, how), page)
     verdicts = by_run[run.manifest.run]
     if as_json:
         counts = {"written": rows, "audited": audited.rows, "page": str(page)}

@@ -3,18 +3,21 @@
 import shlex
 import webbrowser
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tidings.cli.audit import audit_on_spark
 from tidings.cli.common import app, say
+from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, UsageError
 from tidings.report.page import Page, page_of_trace, render
-from tidings.report.page.from_trace import MOST_ROWS
+from tidings.report.page.from_trace import MOST_ROWS, entries_of
 from tidings.spec import exit_status
-from tidings.trace import read_runs
+from tidings.trace import layout, read_runs
 from tidings.trace.layout import whole_file
+
+if TYPE_CHECKING:
+    from tidings.pipeline import Audit, Overview
 
 
 @app.command(epilog="Example: tidings report runs/7 --out report.html --open")
@@ -24,6 +27,8 @@ def report(
         "report.html"
     ),
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    master: Master = None,
+    remote: Remote = None,
 ) -> None:
     """Audit a trace on Spark and tell it as one HTML page: verdicts, costs, latencies, pictures.
 
@@ -32,7 +37,10 @@ def report(
     if out.suffix not in (".html", ".htm") or out.is_dir():
         raise UsageError(f"--out takes a .html file, not {out}")
     how = shlex.join(["tidings", "report", str(path), "--out", str(out)])
-    told = campaign_told(path, how) if (path / CAMPAIGN).is_file() else trace_told(path, how)
+    if (path / CAMPAIGN).is_file():
+        told = campaign_told(path, how)
+    else:
+        told = trace_told(path, how, master, remote)
     size = write_page(told.page, out)
     say(f"{told.page.answer}")
     say(f"page   {out}: {size / 1000:,.0f} kB")
@@ -74,10 +82,25 @@ def campaign_told(path: Path, how: str) -> Told:
     return Told(page_of(folder, how), status_of(folder))
 
 
-def trace_told(path: Path, how: str) -> Told:
+def trace_told(path: Path, how: str, master: str | None, remote: str | None) -> Told:
     """Of a trace. ``how`` is the command that makes the page again."""
-    audited = audit_on_spark(path, examples=1)
+    audited, measured = judged_and_measured(path, master, remote)
     runs = read_runs(path) if audited.rows <= MOST_ROWS else []
-    page = page_of_trace(path, audited.rows, audited.manifests, audited.verdicts, runs, how)
+    page = page_of_trace(
+        path, audited.rows, audited.manifests, audited.verdicts, runs, measured, how
+    )
     verdicts = [verdict for of_run in audited.verdicts.values() for verdict in of_run]
     return Told(page, exit_status(verdicts))
+
+
+def judged_and_measured(
+    path: Path, master: str | None = None, remote: str | None = None
+) -> tuple["Audit", "Overview"]:
+    """All that the page of a trace tells, in one session."""
+    layout(path)  # what is not there at all is said before Spark starts
+    with on_spark(master, remote) as (spark, progress):
+        from tidings import pipeline
+
+        audited = pipeline.audit(spark, path, examples=1, progress=progress)
+        entries = entries_of(audited.manifests)
+        return audited, pipeline.overview(spark, path, entries, progress=progress)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidings.cli.common import err
+from tidings.core import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,8 @@ def on_spark(
     master: str | None = None, remote: str | None = None
 ) -> Iterator[tuple["SparkSession", "Progress"]]:
     """A session, and the progress that is shown as long as the block lasts."""
+    if master is not None and remote is not None:
+        raise UsageError("--master or --remote, not both")
     with err.status("looking for Spark and Java") as status:
         from tidings import pipeline
 

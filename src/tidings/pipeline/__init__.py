@@ -19,18 +19,20 @@ except ImportError as missing:
 
 from tidings.pipeline.audit import Audit, audit, judge, verdict_table, verdicts
 from tidings.pipeline.case import Case, examine, violations
-from tidings.pipeline.measures import write_tables
+from tidings.pipeline.measures import Overview, overview, write_tables
 from tidings.pipeline.progress import Progress
 from tidings.pipeline.session import abandon, session
 
 __all__ = [
     "Audit",
     "Case",
+    "Overview",
     "Progress",
     "abandon",
     "audit",
     "examine",
     "judge",
+    "overview",
     "session",
     "verdict_table",
     "verdicts",

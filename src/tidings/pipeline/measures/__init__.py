@@ -8,6 +8,7 @@ no row: nothing is ever zero because nobody wrote it down. docs/tables.md has ev
 from tidings.pipeline.measures.costs import costs, run_costs
 from tidings.pipeline.measures.hold_back import hold_back, hold_back_summary
 from tidings.pipeline.measures.latencies import latencies, latency_summary
+from tidings.pipeline.measures.overview import Overview, overview
 from tidings.pipeline.measures.ranks import percentiles
 from tidings.pipeline.measures.recording import Recording, record, recording_of
 from tidings.pipeline.measures.states import states, states_by_process, states_by_run
@@ -15,12 +16,14 @@ from tidings.pipeline.measures.tables import TABLES, write_tables
 
 __all__ = [
     "TABLES",
+    "Overview",
     "Recording",
     "costs",
     "hold_back",
     "hold_back_summary",
     "latencies",
     "latency_summary",
+    "overview",
     "percentiles",
     "record",
     "recording_of",

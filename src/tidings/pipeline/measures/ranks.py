@@ -5,14 +5,21 @@ This is numpy's ``percentile(..., method="inverted_cdf")``. Exact: the values ar
 they have to be.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 PERCENTILES = (50, 90, 99)
 
 
-def percentiles(values: DataFrame, *by: str, value: str = "value_ns") -> DataFrame:
-    """For each group: count, p50, p90, p99 and max of the values that are not null, by unit.
+def percentiles(
+    values: DataFrame,
+    *by: str,
+    value: str = "value_ns",
+    shares: Sequence[int] = PERCENTILES,
+) -> DataFrame:
+    """For each group: count, min, p50, p90, p99 and max of the values that are not null, by unit.
 
     ``value`` ends with its unit, and so do the columns: p50_ns, ..., max_ns.
     """
@@ -24,8 +31,11 @@ def percentiles(values: DataFrame, *by: str, value: str = "value_ns") -> DataFra
         F.row_number().over(group.orderBy(value)).alias("rank"),
         F.count("*").over(group).alias("count"),
     )
-    shares = {f"p{share}_{unit}": _rank(share) for share in PERCENTILES}
-    ranks = {**shares, f"max_{unit}": F.col("count")}
+    ranks = {
+        f"min_{unit}": F.lit(1),
+        **{f"p{share}_{unit}": _rank(share) for share in shares},
+        f"max_{unit}": F.col("count"),
+    }
     return ranked.groupBy(*by).agg(
         F.max("count").alias("count"),
         *(

@@ -1,24 +1,29 @@
 """The page of one audit: a trace, its verdicts, and what its rows say beside them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from shlex import join
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tidings.core import ordered
 from tidings.report import schedule
 from tidings.report.causality import Causality
-from tidings.report.explain import replay_command
-from tidings.report.page import measure
+from tidings.report.explain import however, replay_command
+from tidings.report.page.measure import growth_of
 from tidings.report.page.model import (
     MOST_PICTURES,
     Axis,
     Cell,
+    CostRow,
     CostTable,
     Entry,
     Fact,
     Matrix,
     Page,
     Picture,
+    Point,
+    Spread,
     SpreadChart,
     StateChart,
     StateLine,
@@ -28,8 +33,12 @@ from tidings.report.words import listed, many
 from tidings.spec import Guarantee, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
+if TYPE_CHECKING:
+    from tidings.pipeline.measures.overview import Overview, Quantiles
+
+_MS = 1_000_000
 MOST_ROWS = 250_000
-"""Traces with more are judged, but neither measured nor drawn: that is done in memory."""
+"""Traces with more are judged and measured, but not drawn: for that they are read into memory."""
 MOST_ROWS_OF_A_WHOLE_RUN = 120
 """A run that broke nothing is drawn if it has no more."""
 
@@ -40,9 +49,10 @@ def page_of_trace(
     manifests: Mapping[str, Manifest],
     verdicts: Mapping[str, Sequence[Verdict]],
     runs: Sequence[Run],
+    measured: "Overview | None" = None,
     how: str = "",
 ) -> Page:
-    """A page of what an audit found in the trace at ``folder``.
+    """A page of what an audit found in the trace at ``folder``, and what was measured there.
 
     ``runs`` is the trace itself, or nothing where it is too long to be read into memory. ``how``
     is the command that made the page.
@@ -52,7 +62,7 @@ def page_of_trace(
     pictures, undrawn = trace.pictures()
     keys = {picture.key for picture in pictures}
     counts = f"{many(rows, 'row')} of {many(len(verdicts), 'run')}"
-    too_long = f"The trace has {rows:,} rows; only up to {MOST_ROWS:,} are measured and drawn."
+    too_long = f"The trace has {rows:,} rows; only up to {MOST_ROWS:,} are drawn."
     return Page(
         title=f"Audit of {folder}",
         answer=_answer(verdicts),
@@ -61,9 +71,9 @@ def page_of_trace(
         "alone, in the order in which each process recorded them; clocks serve latencies only.",
         facts=trace.facts(rows),
         matrix=trace.matrix(keys),
-        cost_table=trace.costs(),
-        latencies=trace.latencies(),
-        states=trace.states(),
+        cost_table=trace.costs(measured) if measured else None,
+        latencies=trace.latencies(measured) if measured else (),
+        states=trace.states(measured) if measured else (),
         pictures=pictures,
         reproduce=trace.reproduce(),
         left_out=(*undrawn, *([] if runs else [too_long])),
@@ -146,8 +156,8 @@ class _Trace:
 
     def matrix(self, pictures: set[str]) -> Matrix:
         by_entry: dict[str, list[str]] = {}
-        for run, manifest in self.manifests.items():
-            by_entry.setdefault(_entry_of(manifest), []).append(run)
+        for run, entry in entries_of(self.manifests).items():
+            by_entry.setdefault(entry, []).append(run)
         entries = [
             Entry(
                 name=name,
@@ -179,51 +189,56 @@ class _Trace:
 
     # --- prices
 
-    def costs(self) -> CostTable | None:
-        rows, broadcasts = measure.costs(self.runs)
-        if not rows:
+    def costs(self, measured: "Overview") -> CostTable | None:
+        broadcasts = measured.broadcasts
+        if not broadcasts or not measured.sent:
             return None
-        note = "Every packet counts where it is sent, whether it arrives or not."
-        title = "What was sent for one broadcast"
         return CostTable(
-            title=title, rows=tuple(rows), broadcasts=broadcasts, note=note, how=self._again()
+            title="What was sent for one broadcast",
+            rows=tuple(
+                CostRow(one.kind, one.packets / broadcasts, one.bytes / broadcasts)
+                for one in measured.sent
+            ),
+            broadcasts=broadcasts,
+            note="Every packet counts where it is sent, whether it arrives or not.",
+            how=self._again(),
         )
 
-    def latencies(self) -> tuple[SpreadChart, ...]:
-        """Of one run at each process; of many, for each protocol."""
-        waits: dict[str, list[float]] = {}
-        for run in self.runs:
-            for process, of_process in measure.latencies_ms(run).items():
-                name = f"at {process}" if self.is_one else _entry_of(run.manifest)
-                waits.setdefault(name, []).extend(of_process)
-        if not waits:
+    def latencies(self, measured: "Overview") -> tuple[SpreadChart, ...]:
+        """Until one, a majority or all have a message; of many runs, until all, by protocol."""
+        waits = measured.waits
+        if self.is_one:
+            entry = next(iter(entries_of(self.manifests).values()))
+            named = {words: waits.get((entry, measure)) for measure, words in _UNTIL.items()}
+        else:
+            entries = dict.fromkeys(entries_of(self.manifests).values())
+            named = {entry: waits.get((entry, "last")) for entry in entries}
+        spreads = tuple(_spread(name, found) for name, found in named.items() if found is not None)
+        if not spreads:
             return ()
         clocks = {manifest.clock for manifest in self.manifests.values()}
-        note = "From the broadcast of a message to its delivery."
+        note = "From the broadcast of a message; those that not everybody delivered have no last."
         if clocks != {"simulated"}:
             note += " The clocks of two machines may differ by as much as these times."
         chart = SpreadChart(
-            title="Time to delivery",
-            x=Axis("time from broadcast to delivery", "ms"),
-            spreads=tuple(measure.spread(name, of_name) for name, of_name in waits.items()),
+            title="Time to delivery" if self.is_one else "Time to the last delivery",
+            x=Axis("time from the broadcast", "ms"),
+            spreads=spreads,
             note=note,
             how=self._again(),
         )
         return (chart,)
 
-    def states(self) -> tuple[StateChart, ...]:
-        if len(self.runs) != 1:
-            return ()
-        lines = measure.kept_bytes(self.runs[0])
+    def states(self, measured: "Overview") -> tuple[StateChart, ...]:
+        lines = _lines(measured)
         if max(map(len, lines.values()), default=0) < 2:
             return ()
         chart = StateChart(
             title="What each process keeps",
-            x=Axis("time since the start of the run", "ms"),
+            x=Axis("time since the first sample", "ms"),
             y=Axis("kept by the process", "bytes"),
             lines=tuple(
-                StateLine(name, tuple(points), measure.growth_of(points))
-                for name, points in lines.items()
+                StateLine(name, tuple(points), growth_of(points)) for name, points in lines.items()
             ),
             how=self._again(),
         )
@@ -234,7 +249,7 @@ class _Trace:
     def pictures(self) -> tuple[tuple[Picture, ...], list[str]]:
         """Of the first violation of each guarantee in each run, or of a small run that is well."""
         drawn: list[Picture] = []
-        undrawn: list[str] = []
+        undrawn: list[str] = [] if self.runs else list(islice(self._said_only(), MOST_PICTURES))
         breaches = 0
         for run in self.runs:
             shown = [
@@ -263,6 +278,15 @@ class _Trace:
             )
         return tuple(drawn), undrawn
 
+    def _said_only(self) -> Iterator[str]:
+        """What is wrong in a trace that is too long to be drawn; the audit prints the proofs."""
+        for run, verdicts in self.verdicts.items():
+            where = "" if self.is_one else f" in run {run}"
+            for verdict in verdicts:
+                for violation in verdict.violations[:1]:
+                    name = verdict.guarantee.capitalize()
+                    yield f"Not drawn: {name} violated{where}. {however(violation)}"
+
     def _is_worth_drawing(self, run: Run) -> bool:
         return self.is_one and sum(1 for _ in run.rows) <= MOST_ROWS_OF_A_WHOLE_RUN
 
@@ -288,6 +312,43 @@ class _Trace:
 
     def _again(self) -> str:
         return join(["tidings", "audit", self.folder])
+
+
+_UNTIL = {
+    "own": "until its origin delivers it",
+    "first": "until the first does",
+    "majority": "until a majority has",
+    "last": "until all correct ones have",
+}
+
+
+def _spread(name: str, waits: "Quantiles") -> Spread:
+    return Spread(
+        name=name,
+        count=waits.known,
+        least=waits.least / _MS,
+        p25=waits.p25 / _MS,
+        p50=waits.p50 / _MS,
+        p75=waits.p75 / _MS,
+        p95=waits.p95 / _MS,
+        p99=waits.p99 / _MS,
+        most=waits.most / _MS,
+    )
+
+
+def _lines(measured: "Overview") -> dict[str, list[Point]]:
+    """What each process kept, over the milliseconds of the run."""
+    kept = measured.kept
+    start = min((one.time_ns for samples in kept.values() for one in samples), default=0)
+    return {
+        process: [Point((one.time_ns - start) / _MS, float(one.bytes)) for one in kept[process]]
+        for process in ordered(kept)
+    }
+
+
+def entries_of(manifests: Mapping[str, Manifest]) -> dict[str, str]:
+    """Of every run what was run: the rows of the matrix."""
+    return {run: _entry_of(manifest) for run, manifest in manifests.items()}
 
 
 def _entry_of(manifest: Manifest) -> str:

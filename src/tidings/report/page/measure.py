@@ -1,12 +1,10 @@
-"""What rows say of cost, latency and state: small runs, measured in plain Python."""
+"""What some measured numbers look like: how they spread, and whether they grow."""
 
 from collections.abc import Iterable, Sequence
+from math import ceil
 from statistics import median
 
-from tidings.report.page.model import CostRow, Growth, Point, Spread
-from tidings.trace import Run
-
-_MS = 1_000_000
+from tidings.report.page.model import Growth, Point, Spread
 
 QUARTER_LEAST = 2
 """Samples in each quarter of a line, without which nothing is said about its growth."""
@@ -14,45 +12,13 @@ RISE = 1.3
 """The last quarter of a line that grows has a median so many times that of its second quarter."""
 
 
-def costs(runs: Sequence[Run]) -> tuple[list[CostRow], int]:
-    """What one broadcast cost, by kinds of packets, and how many broadcasts there were."""
-    packets: dict[str, int] = {}
-    weights: dict[str, int] = {}
-    broadcasts = 0
-    for run in runs:
-        for row in run.rows:
-            if row.kind == "broadcast":
-                broadcasts += 1
-            elif row.kind == "send":
-                kind = str(row.packet_kind)
-                packets[kind] = packets.get(kind, 0) + 1
-                weights[kind] = weights.get(kind, 0) + int(row.bytes or 0)
-    if not broadcasts:
-        return [], 0
-    told = [
-        CostRow(kind, packets[kind] / broadcasts, weights[kind] / broadcasts) for kind in packets
-    ]
-    return sorted(told, key=lambda row: -row.bytes), broadcasts
-
-
-def latencies_ms(run: Run) -> dict[str, list[float]]:
-    """At each process, how long after its broadcast each message was delivered."""
-    begun = {row.message: row.time_ns for row in run.rows if row.kind == "broadcast"}
-    waits: dict[str, list[float]] = {}
-    for row in run.rows:
-        if row.kind == "deliver" and row.message in begun:
-            wait = (row.time_ns - begun[row.message]) / _MS
-            waits.setdefault(row.process, []).append(wait)
-    return waits
-
-
 def spread(name: str, values: Iterable[float]) -> Spread:
-    """The quantiles of some values, each one of them."""
+    """The quantiles of some values, each one of them: by nearest rank."""
     ranked = sorted(values)
     assert ranked, f"nothing was measured for {name}"
 
     def at(share: float) -> float:
-        return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
+        return ranked[ceil(share * len(ranked)) - 1]
 
     return Spread(
         name=name,
@@ -65,17 +31,6 @@ def spread(name: str, values: Iterable[float]) -> Spread:
         p99=at(0.99),
         most=ranked[-1],
     )
-
-
-def kept_bytes(run: Run) -> dict[str, list[Point]]:
-    """What each process kept, over the milliseconds of the run."""
-    sampled = [row for row in run.rows if row.kind == "state" and row.name == "bytes"]
-    start = min((row.time_ns for row in run.rows), default=0)
-    lines: dict[str, list[Point]] = {}
-    for row in sampled:
-        at = (row.time_ns - start) / _MS
-        lines.setdefault(row.process, []).append(Point(at, float(row.value or 0)))
-    return lines
 
 
 def growth_of(points: Sequence[Point]) -> Growth:

@@ -274,7 +274,7 @@ MOST_LINES = 24
 """Lines, distributions, panels or dots of one figure."""
 MOST_POINTS = 200
 """Of one line."""
-MOST_FIGURES = 8
+MOST_FIGURES = 16
 """Of one section."""
 MOST_PICTURES = 32
 MOST_EVENTS = 200
