@@ -278,11 +278,23 @@ def test_the_same_plan_gives_the_same_rows_however_it_is_dealt_out(tmp_path: Pat
 
 def test_a_run_of_a_campaign_is_the_walk_of_its_cell_under_another_name(tmp_path: Path) -> None:
     cell = cells_of(read_plan(plan_in(tmp_path)))[3]
-    run, alone = simulated(cell, 2), walk(cell.plan, 2)
+    run, alone = simulated(cell, 2), walk(cell.plan, cell.dice(2))
     assert run.manifest.run == "00003-2"
     assert run.manifest.schedule == alone.manifest.schedule
     renamed = [msgspec.structs.replace(row, run="00003-2") for row in alone.rows]
     assert list(run.rows) == renamed
+
+
+def test_algorithms_share_their_luck_and_nobody_else_does(tmp_path: Path) -> None:
+    cells = cells_of(read_plan(plan_in(tmp_path)))
+    by_luck: dict[int, set[tuple[int, str, str]]] = {}
+    for cell in cells:
+        for seed in range(5):
+            by_luck.setdefault(cell.dice(seed), set()).add(
+                (cell.processes, cell.workload, f"{cell.faults} {seed}")
+            )
+    assert all(len(conditions) == 1 for conditions in by_luck.values())
+    assert len(by_luck) < 5 * len(cells), "some algorithms meet in the same conditions"
 
 
 BAD_PLAN = """

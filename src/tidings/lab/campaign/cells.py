@@ -8,6 +8,7 @@ whatever machine, finds the same tasks.
 
 import random
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -51,6 +52,14 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     def run_name(self, seed: int) -> str:
         return f"{self.number:05}-{seed}"
+
+    def dice(self, seed: int) -> int:
+        """The seed of the simulator: all algorithms meet the same luck, but only where size, load
+        and faults are the same; elsewhere it is another, so that the runs of an algorithm are
+        independent of each other.
+        """
+        words = f"{self.processes} {self.workload} {self.faults} {seed}"
+        return int.from_bytes(blake2b(words.encode(), digest_size=6).digest())
 
 
 def cells_of(campaign: Campaign) -> list[Cell]:

@@ -58,7 +58,7 @@ def world_named(run: str, seconds: float | None = None) -> type[World]:
 
 def simulated(cell: Cell, seed: int, seconds: float | None = None) -> Run:
     """A run of a cell, as often as one likes: it is decided by its seed."""
-    return walk(cell.plan, seed, world=world_named(cell.run_name(seed), seconds))
+    return walk(cell.plan, cell.dice(seed), world=world_named(cell.run_name(seed), seconds))
 
 
 def perform(
