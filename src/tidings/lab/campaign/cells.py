@@ -47,8 +47,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What it is compared by with a cell of another campaign."""
+        """What it is found by in another campaign; to be compared, ``conditions`` are the same."""
         return ", ".join([self.algorithm, f"n={self.processes}", self.workload, self.faults])
+
+    @property
+    def conditions(self) -> Plan:
+        """What its runs meet. Not when one is given up: that changes no run that comes to rest."""
+        return msgspec.structs.replace(self.plan, budget=Plan().budget)
 
     def run_name(self, seed: int) -> str:
         return f"{self.number:05}-{seed}"

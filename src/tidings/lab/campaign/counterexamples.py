@@ -1,7 +1,8 @@
 """For every algorithm and guarantee that it violated: a small run that shows it, with its story.
 
 The shortest of the runs that violate it is had again and shrunk, for some seconds; if that is not
-enough, it is shown as it was, and that is said.
+enough, it is shown as it was, and that is said. Beside them one good run is kept, so that whoever
+tells of the campaign needs no algorithm any more.
 """
 
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidings.core import TidingsError
+from tidings.core import EnvironmentMissing, TidingsError
 from tidings.lab.campaign.folder import Folder
 from tidings.lab.campaign.numbers import column_of
 from tidings.lab.campaign.runs import simulated
@@ -17,8 +18,9 @@ from tidings.lab.campaign.tables import read_table, write_table
 from tidings.lab.shrink import Charge, Pace, shrink
 from tidings.pipeline.arrays.perform import Perform
 from tidings.report import write_story
+from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.report.words import many
-from tidings.spec import Guarantee, Value
+from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs, write_runs
 
 SHRINK_S = 20.0
@@ -53,9 +55,10 @@ class Wanted(NamedTuple):
 
 
 def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> None:
-    """Shrink and store them all; those that are there stay as they are."""
+    """Shrink and store them all, and a good run; what is there stays as it is."""
     if folder.table("counterexamples").exists():
         return
+    _store_a_good_run(folder)
     wanted = list(wanted_of(folder))
     if wanted:
         progress(f"shrinking {many(len(wanted), 'counterexample')}")
@@ -92,6 +95,8 @@ class _Shrinking:
     def __call__(self, wanted: Wanted) -> tuple[bool, str]:
         folder = Folder(self.path, self.campaign)
         source = simulated(*folder.cell_of(wanted.run))
+        if not Charge(wanted.guarantee).against(source):
+            raise _another(wanted.run, wanted.algorithm)
         small, note = _shrunk(source, wanted.guarantee, SHRINK_S)
         run = source if small is None else small
         place = Path("counterexamples", wanted.name)
@@ -122,3 +127,46 @@ def stored(folder: Folder) -> Iterator[tuple[dict[str, Any], Run]]:
     for row in read_table(folder.table("counterexamples")):
         (run,) = read_runs(folder.path / row["folder"])
         yield row, run
+
+
+# --- a good run
+
+
+def good_run(folder: Folder) -> tuple[dict[str, Any], Run] | None:
+    """A run to be shown that is as it should be, with its row; None if there was none."""
+    if not folder.good.exists():
+        return None
+    (run,) = read_runs(folder.good)
+    (row,) = read_table(folder.table("runs"), only={"run": [run.manifest.run]})
+    return row, run
+
+
+def _store_a_good_run(folder: Folder) -> None:
+    """The longest that can be drawn whole, of a sound algorithm, preferably with a crash."""
+    drawable = [
+        row
+        for row in read_table(folder.table("runs"))
+        if not row["flawed"]
+        and row["outcome"] == "ran"
+        and row["rows"] <= MOST_ROWS_OF_A_WHOLE_RUN
+        and Value.VIOLATED.value not in _values(row)
+    ]
+    crashing = [row for row in drawable if folder.cells[row["cell"]].plan.crashes]
+    chosen = max(crashing or drawable, key=lambda row: row["rows"], default=None)
+    if chosen is None:
+        return
+    run = simulated(*folder.cell_of(chosen["run"]))
+    if [verdict.value.value for verdict in judge(run)] != _values(chosen):
+        raise _another(chosen["run"], chosen["algorithm"])
+    write_runs(folder.good, [run], "jsonl")
+
+
+def _values(row: dict[str, Any]) -> list[str]:
+    return [row[column_of(guarantee)] for guarantee in Guarantee]
+
+
+def _another(run: str, algorithm: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"run {run} of {algorithm} is not what it was: the algorithm has changed since, or does "
+        "not depend on the seed alone; begin again in another folder"
+    )

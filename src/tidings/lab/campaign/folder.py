@@ -1,12 +1,14 @@
 """Where a campaign lies on disk.
 
     campaign.json       the plan as it is run: who goes on must have the same
+    plan.toml           the same as somebody wrote it
     cells.parquet       the grid
     trace/              task-00012.parquet and its manifest: whole runs, a file for each task
     tasks/              task-00012.jsonl: what became of its runs; there once the task is done
     measures/           costs, latencies and state of every run (docs/tables.md)
     runs.parquet, ...   the tables of docs/campaign.md, each as .csv, too
     counterexamples/    a small run for every guarantee that was violated, with its story
+    good/               a run that is as it should be, for the page
     again/              runs that somebody wanted to see again
     report.html         the page
 
@@ -29,11 +31,13 @@ from tidings.trace.layout import whole_file
 PLAN = "campaign.json"
 
 
-class _Stored(msgspec.Struct, frozen=True):
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in campaign.json."""
 
     tidings: str
     plan: Campaign
+    text: str = ""
+    """Of the file that the plan was read from."""
 
 
 class Folder:
@@ -54,6 +58,15 @@ class Folder:
     @property
     def measures(self) -> Path:
         return self.path / "measures"
+
+    @property
+    def plan_file(self) -> Path:
+        """The plan as its file had it; with other numbers of seeds it is the same campaign."""
+        return self.path / "plan.toml"
+
+    @property
+    def good(self) -> Path:
+        return self.path / "good"
 
     @property
     def page(self) -> Path:
@@ -86,10 +99,12 @@ def opened(path: Path) -> Folder:
     return Folder(path, _stored(path).plan)
 
 
-def begun(path: Path, campaign: Campaign) -> Folder:
-    """The folder for a campaign: a new one, or one in which the same was begun."""
+def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
+    """The folder for a campaign: a new one, or one in which the same was begun.
+
+    ``text`` is that of the file that the plan was read from.
+    """
     folder = Folder(path, campaign)
-    ours = _Stored(__version__, campaign)
     if is_campaign(path):
         stored = _stored(path)
         if stored.tidings != __version__:
@@ -97,14 +112,24 @@ def begun(path: Path, campaign: Campaign) -> Folder:
                 f"{path} was begun by tidings {stored.tidings}, this is {__version__}; choose "
                 "another folder"
             )
-        if stored != ours:
+        if stored.plan != campaign:
             raise UsageError(f"{path} holds a campaign with another plan; choose another folder")
-        return folder
-    refuse_to_overwrite(path)
-    write_table(folder.table("cells"), table_of(folder.cells, campaign.seeds))
-    with whole_file(folder.path / PLAN) as draft:
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(ours)))
+    else:
+        refuse_to_overwrite(path)
+        stored = _Stored(tidings=__version__, plan=campaign, text=text)
+        with whole_file(folder.path / PLAN) as draft:
+            draft.write_bytes(msgspec.json.format(msgspec.json.encode(stored)))
+    _complete(folder, stored.text)
     return folder
+
+
+def _complete(folder: Folder, text: str) -> None:
+    """What follows from campaign.json comes after it: whoever is killed in between goes on."""
+    if text and not folder.plan_file.exists():
+        with whole_file(folder.plan_file) as draft:
+            draft.write_text(text, encoding="utf-8")
+    if not folder.table("cells").with_suffix(".csv").exists():
+        write_table(folder.table("cells"), table_of(folder.cells, folder.campaign.seeds))
 
 
 def _stored(path: Path) -> _Stored:

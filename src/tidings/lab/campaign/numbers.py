@@ -79,14 +79,14 @@ def write(folder: Folder, verdicts: Verdicts) -> None:
     """All tables; that of the runs last, since it tells that the others are there."""
     found = list(_runs(folder, verdicts))
     write_table(folder.table("statistics"), list(_statistics(folder.cells, found)), STATISTICS)
-    by_cell = _grouped(found, "cell")
+    by_cell = grouped(found, "cell")
     shares = [
         _about(cell) | counts for cell in folder.cells for counts in _shares(by_cell[cell.number])
     ]
     write_table(folder.table("shares"), shares, SHARES)
     pooled = [
         {"algorithm": name, "flawed": of_name[0]["flawed"]} | counts
-        for name, of_name in _grouped(found, "algorithm").items()
+        for name, of_name in grouped(found, "algorithm").items()
         for counts in _shares(of_name)
     ]
     write_table(folder.table("verdicts"), pooled, VERDICTS)
@@ -162,7 +162,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _statistics(cells: Sequence[Cell], found: Rows) -> Iterator[dict[str, Any]]:
-    by_cell = _grouped(found, "cell")
+    by_cell = grouped(found, "cell")
     for cell in cells:
         for measure in MEASURES:
             values = values_of(by_cell[cell.number], measure)
@@ -200,7 +200,8 @@ def _shares(found: Rows) -> Iterator[dict[str, Any]]:
         }
 
 
-def _grouped(found: Rows, column: str) -> dict[Any, Rows]:
+def grouped(found: Iterable[dict[str, Any]], column: str) -> dict[Any, Rows]:
+    """Rows by the value that they have in a column, such as ``cell``."""
     groups: dict[Any, Rows] = {}
     for row in found:
         groups.setdefault(row[column], []).append(row)

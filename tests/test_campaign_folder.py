@@ -1,0 +1,172 @@
+"""The folder of a campaign: who may go on in it, with what, and after which accidents."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tidings.core import EnvironmentMissing
+from tidings.lab.campaign import counterexamples, numbers
+from tidings.lab.campaign.folder import Folder, begun, opened
+from tidings.lab.campaign.plan import read_plan
+from tidings.lab.campaign.runs import perform
+from tidings.lab.campaign.tables import read_table, write_table
+from tidings.pipeline.arrays.perform import plainly
+from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
+from tidings.simulator import Replay
+from tidings.spec import Value, judge
+from tidings.trace import read_runs
+
+HASTY = """
+from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Packet, Process, Receive
+from tidings.core import Send
+
+class Word(Packet, frozen=True, tag="word"):
+    id: MessageId
+    text: bytes
+
+class Hasty(Process):
+    def __init__(self, me, members, choose):
+        super().__init__(me, members, choose)
+        self.seq = 0
+
+    def step(self, event):
+        match event:
+            case Broadcast((text,)):
+                self.seq += 1
+                id = MessageId(self.me, self.seq)
+                here = Deliver((Message(id, text),))
+                return [Accept((id,)), Send(self.others, Word(id, text)), here]
+            case Receive(_, Word(id, text)):
+                return [Deliver((Message(id, text),))]
+        return []
+"""
+PLAN = """\
+seeds = 3
+sizes = [3]
+algorithms = ["majority-relay"]
+flawed = ["{own}:Hasty"]
+
+[workloads.steady]
+broadcasts = 4
+
+[faults.crashes]
+crashes = "minority"
+mid_broadcast = 1.0
+"""
+
+
+def plan_in(place: Path, text: str = PLAN) -> Path:
+    """A plan with an algorithm of one's own, which is flawed."""
+    (place / "own.py").write_text(HASTY)
+    file = place / "plan.toml"
+    file.write_text(text.format(own=place / "own.py"))
+    return file
+
+
+def new(place: Path) -> Folder:
+    plan = plan_in(place)
+    return begun(place / "out", read_plan(plan), plan.read_text())
+
+
+def simulated(folder: Folder) -> Folder:
+    for task in folder.tasks:
+        perform(task, folder.path, 30.0)
+    return folder
+
+
+def summed_up(folder: Folder) -> Folder:
+    verdicts = {
+        run.manifest.run: {one.guarantee.value: one.value.value for one in judge(run)}
+        for run in read_runs(folder.trace)
+    }
+    numbers.write(folder, verdicts)
+    return folder
+
+
+def finished(place: Path) -> Folder:
+    folder = summed_up(simulated(new(place)))
+    counterexamples.find(folder, plainly, lambda words: None)
+    return folder
+
+
+# --- the beginning
+
+
+def test_the_plan_is_kept_as_it_was_written(tmp_path: Path) -> None:
+    folder = new(tmp_path)
+    assert folder.plan_file.read_text() == (tmp_path / "plan.toml").read_text()
+    assert read_plan(folder.plan_file) == folder.campaign
+
+
+@pytest.mark.parametrize("lost", ["plan.toml", "cells.csv", "cells.parquet cells.csv"])
+def test_a_campaign_killed_while_it_began_can_be_begun_again(tmp_path: Path, lost: str) -> None:
+    folder = new(tmp_path)
+    expected = {file.name: file.read_bytes() for file in folder.path.iterdir()}
+    for name in lost.split():
+        (folder.path / name).unlink()
+    begun(folder.path, folder.campaign)
+    assert {file.name: file.read_bytes() for file in folder.path.iterdir()} == expected
+
+
+# --- cells
+
+
+def test_when_a_run_is_given_up_is_none_of_its_conditions(tmp_path: Path) -> None:
+    campaign = read_plan(plan_in(tmp_path))
+    for change in ({"packets": 7}, {"seconds": 7.0}):
+        budget = msgspec.structs.replace(campaign.budget, **change)
+        other = msgspec.structs.replace(campaign, budget=budget)
+        ours, theirs = (Folder(tmp_path / "out", one).cells[0] for one in (campaign, other))
+        assert ours.conditions == theirs.conditions
+    assert Folder(tmp_path, campaign).cells[0].conditions.crashes == 1
+
+
+# --- runs that are kept
+
+
+def test_a_good_run_is_kept_so_that_telling_of_it_needs_no_algorithm(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    found = counterexamples.good_run(opened(folder.path))
+    assert found is not None
+    row, run = found
+    assert row["algorithm"] == "majority-relay"
+    assert row["run"] == run.manifest.run
+    assert row["rows"] == len(list(run.rows)) <= MOST_ROWS_OF_A_WHOLE_RUN
+    assert {verdict.value for verdict in judge(run)} == {Value.HOLDS}
+    assert list(Replay(run)), "a replay compares every row"
+    longer = [
+        other
+        for other in read_table(folder.table("runs"))
+        if not other["flawed"] and row["rows"] < other["rows"] <= MOST_ROWS_OF_A_WHOLE_RUN
+    ]
+    assert not longer
+
+
+def test_where_no_run_is_good_none_is_kept(tmp_path: Path) -> None:
+    folder = summed_up(simulated(new(tmp_path)))
+    rows = [row | {"validity": "violated"} for row in read_table(folder.table("runs"))]
+    write_table(folder.table("runs"), rows, numbers.RUNS)
+    counterexamples._store_a_good_run(folder)
+    assert counterexamples.good_run(folder) is None
+
+
+def test_a_run_that_is_not_what_it_was_is_said_in_one_line(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    row, _ = next(counterexamples.stored(folder))
+    folder.table("counterexamples").unlink()
+    mended = HASTY.replace("return [Accept", "return []\n                return [Accept")
+    (tmp_path / "own.py").write_text(mended)
+    with pytest.raises(EnvironmentMissing, match=f"run {row['run']} of .* is not what it was"):
+        counterexamples.find(folder, plainly, lambda words: None)
+
+
+def test_a_good_run_that_is_not_what_it_was_is_said_in_one_line(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    folder.table("counterexamples").unlink()
+    rows = [row | {"validity": "unknown"} for row in read_table(folder.table("runs"))]
+    write_table(folder.table("runs"), rows, numbers.RUNS)
+    shutil.rmtree(folder.good)
+    with pytest.raises(EnvironmentMissing, match="of majority-relay is not what it was"):
+        counterexamples.find(folder, plainly, lambda words: None)
