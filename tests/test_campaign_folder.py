@@ -152,12 +152,21 @@ def test_where_no_run_is_good_none_is_kept(tmp_path: Path) -> None:
     assert counterexamples.good_run(folder) is None
 
 
-def test_a_run_that_is_not_what_it_was_is_said_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("return [Accept((id,)),", "return [Accept((id,))] or ["),
+        ("return [Accept", "return [accept"),
+    ],
+    ids=["it violates nothing", "it raises"],
+)
+def test_a_run_that_is_not_what_it_was_is_said_in_one_line(
+    tmp_path: Path, change: tuple[str, str]
+) -> None:
     folder = finished(tmp_path)
     row, _ = next(counterexamples.stored(folder))
     folder.table("counterexamples").unlink()
-    mended = HASTY.replace("return [Accept", "return []\n                return [Accept")
-    (tmp_path / "own.py").write_text(mended)
+    (tmp_path / "own.py").write_text(HASTY.replace(*change))
     with pytest.raises(EnvironmentMissing, match=f"run {row['run']} of .* is not what it was"):
         counterexamples.find(folder, plainly, lambda words: None)
 

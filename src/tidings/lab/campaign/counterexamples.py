@@ -94,7 +94,7 @@ class _Shrinking:
 
     def __call__(self, wanted: Wanted) -> tuple[bool, str]:
         folder = Folder(self.path, self.campaign)
-        source = simulated(*folder.cell_of(wanted.run))
+        source = _had_again(folder, wanted.run, wanted.algorithm)
         if not Charge(wanted.guarantee).against(source):
             raise _another(wanted.run, wanted.algorithm)
         small, note = _shrunk(source, wanted.guarantee, SHRINK_S)
@@ -155,7 +155,7 @@ def _store_a_good_run(folder: Folder) -> None:
     chosen = max(crashing or drawable, key=lambda row: row["rows"], default=None)
     if chosen is None:
         return
-    run = simulated(*folder.cell_of(chosen["run"]))
+    run = _had_again(folder, chosen["run"], chosen["algorithm"])
     if [verdict.value.value for verdict in judge(run)] != _values(chosen):
         raise _another(chosen["run"], chosen["algorithm"])
     write_runs(folder.good, [run], "jsonl")
@@ -163,6 +163,13 @@ def _store_a_good_run(folder: Folder) -> None:
 
 def _values(row: dict[str, Any]) -> list[str]:
     return [row[column_of(guarantee)] for guarantee in Guarantee]
+
+
+def _had_again(folder: Folder, run: str, algorithm: str) -> Run:
+    try:
+        return simulated(*folder.cell_of(run))
+    except Exception as fault:
+        raise _another(run, algorithm) from fault
 
 
 def _another(run: str, algorithm: str) -> EnvironmentMissing:
