@@ -1,5 +1,6 @@
 """The folder of a campaign: who may go on in it, with what, and after which accidents."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.simulator import Replay
 from tidings.spec import Value, judge
 from tidings.trace import read_runs
+from tidings.trace.layout import whole_file
 
 HASTY = """
 from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Packet, Process, Receive
@@ -108,6 +110,24 @@ def test_a_campaign_killed_while_it_began_can_be_begun_again(tmp_path: Path, los
         (folder.path / name).unlink()
     begun(folder.path, folder.campaign)
     assert {file.name: file.read_bytes() for file in folder.path.iterdir()} == expected
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deeds = []
+
+    def synced(file: int) -> None:
+        deeds.append(("sync", Path(f"/proc/self/fd/{file}").readlink().name))
+
+    def renamed(draft: Path, path: Path) -> None:
+        deeds.append(("rename", path.name))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    with whole_file(tmp_path / "file") as draft:
+        draft.write_text("all of it")
+    assert deeds == [("sync", "file.open"), ("rename", "file"), ("sync", tmp_path.name)]
 
 
 # --- cells

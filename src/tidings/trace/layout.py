@@ -95,16 +95,31 @@ def _part(line: bytes, place: str) -> Manifest:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to; the file gets its own name when the block ends well, or vanishes."""
+    """A path to write to; the file gets its own name when the block ends well, or vanishes.
+
+    It is on disk before it has its name: when the power fails, no name stands for half a file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".open")
     try:
         yield draft
+        _sync(draft)
         draft.replace(path)
     except BaseException:
         with suppress(FileNotFoundError):
             draft.unlink()
         raise
+    # Not every file system that is shared can do this for a folder.
+    with suppress(OSError):
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def refuse_to_overwrite(folder: Path) -> None:
