@@ -1,17 +1,24 @@
 """What got better or worse since another campaign, beyond noise.
 
-Cells are compared with those of the same name, load and faults. In each, for every measure, Welch's
-t-test on the values of the runs; for every algorithm and measure, a t-test on the logarithms of the
-ratios of all its cells, which sees a small change that is everywhere; for every algorithm and
-guarantee Fisher's exact test on the share of violating runs. All p-values of all these tests are
-adjusted together by Holm's method: the chance that any change is reported where there is none is
-below ALPHA. A change of a mean by less than LEAST_CHANGE is not reported, however sure.
+Cells are compared with those of the same name, size, load and faults, if these are the same in both
+plans. Every measure is tested three times: in each cell, over all cells of an algorithm under one
+fault plan, and over all its cells. The last two see a change that is too small for the few runs of
+one cell, if it is in many. All are tests of ranks, which assume nothing about the numbers. Every
+guarantee of an algorithm is tested by Fisher's exact test on the share of violating runs, and so is
+whether its runs come to rest.
+
+So many tests would find something by chance alone. Those of single cells and all the others are two
+families; in each the p-values are adjusted by Holm's method, and doubled since there are two: the
+chance that any change is reported where there is none is below ALPHA. A change of a mean by less
+than LEAST_CHANGE is not reported, however sure.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
+
+import msgspec
 
 from tidings.core import UsageError
 from tidings.lab.campaign import statistics
@@ -23,6 +30,7 @@ from tidings.spec import Guarantee, Value
 
 ALPHA = 0.05
 LEAST_CHANGE = 0.01
+NOT_ENDED = "runs that did not end"
 
 COMPARISON = {
     "algorithm": "string",
@@ -46,25 +54,36 @@ class Change(NamedTuple):
     algorithm: str
     flawed: bool
     cell: int | None
-    """None for all cells of an algorithm together."""
+    """None for several cells together."""
     where: str
     measure: str
     before: float
     after: float
-    change: float
-    """Of means, relative; of shares, the difference."""
+    change: float | None
+    """Of means, relative, and None if that was 0; of shares, the difference."""
     p: float
+    direction: float
+    """Above 0 if it got more: of all that is measured, less is better."""
+
+
+class Pair(NamedTuple):
+    """A cell that both campaigns have, and its runs in both."""
+
+    cell: Cell
+    after: Rows
+    before: Rows
 
 
 def compare(ours: Folder, theirs: Folder) -> list[dict[str, Any]]:
     """All comparisons, also as a table in our folder: the same, ``better`` or ``worse``."""
-    mine, others = (read_table(folder.table("runs")) for folder in (ours, theirs))
-    changes = list(_changes(ours.cells, mine, theirs.cells, others))
-    if not changes:
+    pairs = list(_pairs(ours, theirs))
+    if not pairs:
         raise UsageError(f"{theirs.shown} has no cell in common with {ours.shown}")
-    adjusted = statistics.holm([change.p for change in changes])
+    changes = list(_changes(pairs))
+    adjusted = _adjusted(changes)
     rows = [
-        change._asdict() | {"p_adjusted": p, "verdict": _verdict(change, p)}
+        {name: value for name, value in change._asdict().items() if name in COMPARISON}
+        | {"p_adjusted": p, "verdict": _verdict(change, p)}
         for change, p in zip(changes, adjusted, strict=True)
     ]
     write_table(ours.table("comparison"), rows, COMPARISON)
@@ -76,29 +95,60 @@ def regressions(rows: Rows) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["verdict"] == "worse" and not row["flawed"]]
 
 
+class Apart(NamedTuple):
+    """How many cells have no partner to be compared with."""
+
+    ours: int
+    theirs: int
+
+
+def apart(ours: Folder, theirs: Folder) -> Apart:
+    common = len(_partners(ours.cells, theirs.cells))
+    return Apart(len(ours.cells) - common, len(theirs.cells) - common)
+
+
+def _adjusted(changes: Sequence[Change]) -> list[float]:
+    """Their p-values, those of single cells and of several apart."""
+    adjusted = [1.0] * len(changes)
+    for is_single in (True, False):
+        family = [place for place, one in enumerate(changes) if (one.cell is not None) is is_single]
+        chances = statistics.holm([changes[place].p for place in family])
+        for place, chance in zip(family, chances, strict=True):
+            adjusted[place] = min(1.0, 2 * chance)
+    return adjusted
+
+
 def _verdict(change: Change, p: float) -> str:
-    if p >= ALPHA or abs(change.change) < LEAST_CHANGE:
+    is_share = change.measure not in MEASURES
+    is_trifle = change.change is not None and abs(change.change) < LEAST_CHANGE and not is_share
+    # Means and ranks may differ in their direction, if a few runs are far from all others.
+    is_clear = change.change is None or change.change * change.direction > 0
+    if p >= ALPHA or is_trifle or not is_clear:
         return "same"
-    return "worse" if change.change > 0 else "better"
+    return "worse" if change.direction > 0 else "better"
 
 
-def _changes(
-    our_cells: Sequence[Cell], ours: Rows, their_cells: Sequence[Cell], theirs: Rows
-) -> Iterator[Change]:
-    mine, others = _by_cell(ours), _by_cell(theirs)
-    alike = {cell.key: cell for cell in their_cells}
-    pairs = [
-        (cell, mine[cell.number], others[alike[cell.key].number])
-        for cell in our_cells
-        if cell.key in alike and alike[cell.key].plan == cell.plan
+# --- who is compared with whom
+
+
+def _partners(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Cells under the same conditions: a run may have more or less time, or packets, for them."""
+    alike = {cell.key: cell for cell in theirs}
+    return [
+        (cell, alike[cell.key])
+        for cell in ours
+        if cell.key in alike and _conditions(alike[cell.key]) == _conditions(cell)
     ]
-    by_algorithm: dict[str, list[tuple[Cell, Rows, Rows]]] = {}
-    for pair in pairs:
-        by_algorithm.setdefault(pair[0].algorithm, []).append(pair)
-    for algorithm, of_algorithm in by_algorithm.items():
-        yield from _in_all_cells(algorithm, of_algorithm)
-        for cell, after, before in of_algorithm:
-            yield from _in_cell(cell, after, before)
+
+
+def _conditions(cell: Cell) -> Any:
+    return msgspec.structs.replace(cell.plan, budget=1)
+
+
+def _pairs(ours: Folder, theirs: Folder) -> Iterator[Pair]:
+    mine, others = (_by_cell(read_table(folder.table("runs"))) for folder in (ours, theirs))
+    for cell, other in _partners(ours.cells, theirs.cells):
+        yield Pair(cell, mine.get(cell.number, []), others.get(other.number, []))
 
 
 def _by_cell(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
@@ -108,63 +158,92 @@ def _by_cell(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
     return cells
 
 
-def _in_cell(cell: Cell, after: Rows, before: Rows) -> Iterator[Change]:
-    for measure in MEASURES:
-        new, old = values_of(after, measure), values_of(before, measure)
-        if new and old and fmean(old) > 0:
-            yield Change(
-                cell.algorithm,
-                cell.flawed,
-                cell.number,
-                cell.key,
-                measure,
-                fmean(old),
-                fmean(new),
-                fmean(new) / fmean(old) - 1,
-                statistics.difference(new, old),
-            )
+# --- the tests
 
 
-def _in_all_cells(algorithm: str, pairs: Sequence[tuple[Cell, Rows, Rows]]) -> Iterator[Change]:
-    flawed, where = pairs[0][0].flawed, f"{algorithm}, everywhere"
+def _changes(pairs: Sequence[Pair]) -> Iterator[Change]:
+    for algorithm, of_algorithm in _grouped(pairs, "algorithm").items():
+        yield from _measured(of_algorithm, f"{algorithm}, everywhere")
+        yield from _counted(of_algorithm, f"{algorithm}, everywhere")
+        by_faults = _grouped(of_algorithm, "faults")
+        for faults, under_faults in by_faults.items():
+            if len(by_faults) > 1 and len(under_faults) > 1:
+                yield from _measured(under_faults, f"{algorithm}, faults: {faults}")
+        for pair in of_algorithm:
+            yield from _measured([pair], pair.cell.key, pair.cell.number)
+
+
+def _grouped(pairs: Sequence[Pair], by: str) -> dict[str, list[Pair]]:
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(getattr(pair.cell, by), []).append(pair)
+    return groups
+
+
+def _measured(pairs: Sequence[Pair], where: str, number: int | None = None) -> Iterator[Change]:
+    first = pairs[0].cell
     for measure in MEASURES:
-        means = [
-            (fmean(new), fmean(old))
-            for _, after, before in pairs
-            if (new := values_of(after, measure)) and (old := values_of(before, measure))
-        ]
-        logs = [math.log(new / old) for new, old in means if new > 0 and old > 0]
-        if logs:
+        values = [(values_of(one.after, measure), values_of(one.before, measure)) for one in pairs]
+        values = [(new, old) for new, old in values if new and old]
+        if not values:
+            continue
+        shift = statistics.shift(values)
+        means = [(fmean(new), fmean(old)) for new, old in values]
+        before, after = fmean(old for _, old in means), fmean(new for new, _ in means)
+        yield Change(
+            algorithm=first.algorithm,
+            flawed=first.flawed,
+            cell=number,
+            where=where,
+            measure=measure,
+            before=before,
+            after=after,
+            change=_relative(means),
+            p=shift.p,
+            direction=shift.direction,
+        )
+
+
+def _relative(means: Sequence[tuple[float, float]]) -> float | None:
+    """By how much the means of the cells changed, on the (geometric) average."""
+    logs = [math.log(new / old) for new, old in means if new > 0 and old > 0]
+    if not logs:
+        return 0.0 if all(new == old for new, old in means) else None
+    return math.expm1(fmean(logs))
+
+
+def _counted(pairs: Sequence[Pair], where: str) -> Iterator[Change]:
+    """Shares of runs: those that violate a guarantee, of those in which it could be judged; and
+    those that did not end by themselves.
+    """
+    after = [row for one in pairs for row in one.after]
+    before = [row for one in pairs for row in one.before]
+    shares = {
+        f"{guarantee.value} violated": (_violated(guarantee, after), _violated(guarantee, before))
+        for guarantee in Guarantee
+    }
+    shares[NOT_ENDED] = (_not_ended(after), _not_ended(before))
+    for measure, (new, old) in shares.items():
+        if new[1] and old[1]:
+            now, then = (hits / runs for hits, runs in (new, old))
             yield Change(
-                algorithm,
-                flawed,
-                None,
-                where,
-                measure,
-                fmean(old for _, old in means),
-                fmean(new for new, _ in means),
-                math.expm1(fmean(logs)),
-                statistics.drift(logs),
-            )
-    for guarantee in Guarantee:
-        new_share = _violated(guarantee, [row for _, after, _ in pairs for row in after])
-        old_share = _violated(guarantee, [row for _, _, before in pairs for row in before])
-        if new_share[1] and old_share[1]:
-            now, then = (hits / runs for hits, runs in (new_share, old_share))
-            yield Change(
-                algorithm,
-                flawed,
-                None,
-                where,
-                f"{guarantee.value} violated",
-                then,
-                now,
-                now - then,
-                statistics.shares_differ(new_share, old_share),
+                algorithm=pairs[0].cell.algorithm,
+                flawed=pairs[0].cell.flawed,
+                cell=None,
+                where=where,
+                measure=measure,
+                before=then,
+                after=now,
+                change=now - then,
+                p=statistics.shares_differ(new, old),
+                direction=now - then,
             )
 
 
 def _violated(guarantee: Guarantee, rows: Rows) -> tuple[int, int]:
-    """In how many runs it was violated, of those in which it could be judged."""
     values = [row[column_of(guarantee)] for row in rows]
     return values.count(Value.VIOLATED.value), len(values) - values.count(Value.UNKNOWN.value)
+
+
+def _not_ended(rows: Rows) -> tuple[int, int]:
+    return sum(row["outcome"] != "ran" for row in rows), len(rows)
