@@ -2,17 +2,21 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tidings.core import EnvironmentMissing
-from tidings.lab.campaign import counterexamples, numbers
-from tidings.lab.campaign.folder import Folder, begun, opened
+from tidings.core import DataError, EnvironmentMissing, UsageError
+from tidings.lab.campaign import conduct, counterexamples, numbers
+from tidings.lab.campaign import folder as module
+from tidings.lab.campaign.folder import Folder, begun, held, opened
 from tidings.lab.campaign.plan import read_plan
-from tidings.lab.campaign.runs import perform
+from tidings.lab.campaign.runs import is_done, outcomes_of, perform
 from tidings.lab.campaign.tables import read_table, write_table
+from tidings.pipeline import Progress
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.simulator import Replay
@@ -128,6 +132,149 @@ def test_a_file_is_on_disk_before_it_has_its_name(
     with whole_file(tmp_path / "file") as draft:
         draft.write_text("all of it")
     assert deeds == [("sync", "file.open"), ("rename", "file"), ("sync", tmp_path.name)]
+
+
+def test_who_was_killed_before_the_plan_was_there_can_begin_again(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lock").write_text("4711")
+    (tmp_path / "out" / "campaign.json.open").write_text('{"tidi')
+    with held(tmp_path / "out"):
+        assert new(tmp_path).cells == opened(tmp_path / "out").cells
+
+
+def test_a_folder_of_somebody_else_is_not_even_locked(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "plan.toml").write_text("mine")
+    with pytest.raises(UsageError, match="not an empty folder"), held(tmp_path / "out"):
+        pass
+    with pytest.raises(UsageError, match="not an empty folder"):
+        new(tmp_path)
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["plan.toml"]
+
+
+def test_there_is_one_campaign_at_a_time_in_a_folder(tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    with (
+        held(place),
+        pytest.raises(EnvironmentMissing, match=f"lock: in use by process {os.getpid()}"),
+        held(place),
+    ):
+        pass
+    with held(place):
+        """Whoever had it has let it go."""
+
+
+# --- with which code
+
+
+def test_an_algorithm_that_was_edited_meanwhile_is_refused_by_its_name(tmp_path: Path) -> None:
+    folder = new(tmp_path)
+    begun(folder.path, folder.campaign)
+    (tmp_path / "own.py").write_text(HASTY + "# mended\n")
+    with pytest.raises(UsageError, match=r"own\.py has changed since .*out was begun; choose"):
+        begun(folder.path, folder.campaign)
+    with pytest.raises(EnvironmentMissing, match=r"the worker on .* says: .*own\.py has changed"):
+        conduct._work(0, folder.path, str(tmp_path))
+    (tmp_path / "own.py").unlink()
+    with pytest.raises(UsageError, match=r"own\.py: No such file"):
+        begun(folder.path, folder.campaign)
+
+
+def test_another_tidings_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = new(tmp_path)
+    monkeypatch.setattr(module, "_sources", lambda: "edited")
+    with pytest.raises(UsageError, match="out was begun with another tidings, and not with this"):
+        begun(folder.path, folder.campaign)
+    with pytest.raises(EnvironmentMissing, match=r"worker on .* was begun with another tidings"):
+        conduct._work(0, folder.path, str(tmp_path))
+    monkeypatch.setattr(module, "__version__", "9.9")
+    with pytest.raises(UsageError, match=r"out was begun with tidings \d.* this one \(9\.9"):
+        begun(folder.path, folder.campaign)
+
+
+def test_every_source_of_tidings_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "tidings"
+    (package / "core").mkdir(parents=True)
+    monkeypatch.setattr(module, "_PACKAGE", package)
+    found = set()
+    for name, text in (("a.py", ""), ("core/b.py", ""), ("core/b.py", "x = 1"), ("c.txt", "x")):
+        (package / name).write_text(text)
+        found.add(module._sources.__wrapped__())
+    assert len(found) == 3, "all but the last change something"
+
+
+def test_a_worker_does_not_take_a_new_campaign_for_an_old_one_under_the_same_path(
+    tmp_path: Path,
+) -> None:
+    conduct._work(0, new(tmp_path).path, str(tmp_path))
+    shutil.rmtree(tmp_path / "out")
+    plan = plan_in(tmp_path, PLAN.replace("seeds = 3", "seeds = 1"))
+    folder = begun(tmp_path / "out", read_plan(plan))
+    for task in folder.tasks:
+        conduct._work(task.number, folder.path, str(tmp_path))
+        assert is_done(task, folder.path)
+
+
+def test_a_campaign_can_be_told_where_its_algorithms_are_not(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    (tmp_path / "own.py").unlink()
+    copy = opened(folder.path)
+    assert copy.cells == folder.cells
+    assert counterexamples.good_run(copy) is not None
+
+
+# --- files that were damaged
+
+
+def torn(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damaged", [torn, emptied, Path.unlink])
+@pytest.mark.parametrize(
+    "name", ["tasks/{}.jsonl", "trace/{}.parquet", "trace/{}.manifest.jsonl"], ids=lambda n: n[9:]
+)
+def test_a_task_with_a_damaged_file_is_not_done(
+    tmp_path: Path, name: str, damaged: Callable[[Path], None]
+) -> None:
+    folder = simulated(new(tmp_path))
+    assert all(is_done(task, folder.path) for task in folder.tasks)
+    task = folder.tasks[2]
+    damaged(folder.path / name.format(task.name))
+    assert [is_done(one, folder.path) for one in folder.tasks] == [
+        one is not task for one in folder.tasks
+    ]
+    with pytest.raises(DataError, match=rf"{task.name}\.jsonl: .*delete it, and its task is done"):
+        numbers.write(folder, {})
+    assert not folder.table("runs").exists()
+
+
+def test_the_outcomes_of_another_task_are_not_those_of_this_one(tmp_path: Path) -> None:
+    folder = simulated(new(tmp_path))
+    shutil.copy(folder.outcomes(folder.tasks[1]), folder.outcomes(folder.tasks[2]))
+    with pytest.raises(DataError, match="not the outcomes of its task"):
+        outcomes_of(folder.tasks[2], folder.path)
+
+
+def test_a_damaged_task_is_done_again_and_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = simulated(new(tmp_path))
+    expected = [len(outcomes_of(task, folder.path)) for task in folder.tasks]
+    emptied(folder.outcomes(folder.tasks[0]))
+    torn(folder.trace / f"{folder.tasks[1].name}.parquet")
+    monkeypatch.setattr(conduct, "performing", lambda spark: plainly)
+    said: list[str] = []
+    spark: Any = None
+    done = conduct.simulate(spark, folder, Progress(said.append))
+    again = sum(expected[:2])
+    assert done == (again, sum(expected) - again)
+    assert said == [f"simulating ({done.earlier} runs are done, 2 tasks with damaged files again)"]
+    assert [len(outcomes_of(task, folder.path)) for task in folder.tasks] == expected
 
 
 # --- cells

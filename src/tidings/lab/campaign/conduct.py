@@ -5,6 +5,7 @@ campaign that was interrupted, or killed, goes on where it was.
 """
 
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -15,9 +16,10 @@ from tidings import pipeline
 from tidings.core import EnvironmentMissing, UsageError
 from tidings.lab.campaign import counterexamples, numbers, runs
 from tidings.lab.campaign.cells import mixed
-from tidings.lab.campaign.folder import Folder, opened
+from tidings.lab.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.pipeline.progress import Progress, Told
 from tidings.pipeline.workers import performing
+from tidings.report.words import many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,21 +48,26 @@ def conduct(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
 
 
 def simulate(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
-    """Run every task that is not done yet."""
-    missing = [task for task in folder.tasks if not folder.outcomes(task).exists()]
+    """Run every task that is not done yet, and those whose files the power, or the disk, spoilt."""
+    missing = [task for task in folder.tasks if not runs.is_done(task, folder.path)]
+    spoilt = sum(folder.outcomes(task).exists() for task in missing)
     count = sum(1 for task in missing for _ in task.runs)
     earlier = len(folder.cells) * folder.campaign.seeds - count
     if missing:
-        progress(f"simulating ({earlier:,} runs are done)" if earlier else "simulating")
+        words = [f"{earlier:,} runs are done"] if earlier else []
+        words += [f"{many(spoilt, 'task')} with damaged files again"] if spoilt else []
+        progress(f"simulating ({', '.join(words)})" if words else "simulating")
         progress.expect(count, "runs")
         with _marks(folder, progress, count) as marks:
             work = partial(_work, path=folder.path, marks=marks)
             performing(spark)(work, [task.number for task in mixed(missing)])
     for task in missing:
-        if not folder.outcomes(task).exists():
+        if not runs.is_done(task, folder.path):
             raise EnvironmentMissing(
                 f"{folder.outcomes(task)} is not here, though a worker has written it; {_SHARED}"
             )
+    # Nobody has edited an algorithm meanwhile.
+    refuse_other_code(folder.path)
     return Done(count, earlier)
 
 
@@ -83,17 +90,23 @@ def _marks(folder: Folder, progress: Progress, count: int) -> Iterator[str]:
 def _work(number: int, path: Path, marks: str) -> int:
     """A task, on whatever machine: the plan in the folder says what it is."""
     try:
-        folder = _opened(path)
+        folder = _opened(path, (path / PLAN).read_bytes())
+    except OSError as fault:
+        reason = f"{fault.filename}: {fault.strerror}"
+        raise EnvironmentMissing(f"a worker does not see {path}: {reason}; {_SHARED}") from None
+    try:
+        refuse_other_code(path)
     except UsageError as fault:
-        raise EnvironmentMissing(f"a worker does not see {path}: {fault}; {_SHARED}") from None
+        here = socket.gethostname()
+        raise EnvironmentMissing(f"the worker on {here} says: {fault}") from None
     task = folder.tasks[number]
     seconds = folder.campaign.budget.seconds
     return runs.perform(task, folder.path, seconds, Told(task.runs, marks))
 
 
 @lru_cache(maxsize=1)
-def _opened(path: Path) -> Folder:
-    """A worker has many tasks of the same campaign."""
+def _opened(path: Path, plan: bytes) -> Folder:
+    """A worker has many tasks of the same campaign; and the same path may be another one later."""
     return opened(path)
 
 

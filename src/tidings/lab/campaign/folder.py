@@ -12,23 +12,36 @@
     again/              runs that somebody wanted to see again
     report.html         the page
 
-Nothing is half-written: each file appears under its name when it is complete.
+    lock                held by the campaign that runs here
+
+Nothing is half-written: each file appears under its name when it is complete. Nothing is mixed:
+campaign.json has a digest of tidings itself and of every file of one's own that the plan names, and
+who has others cannot go on. (What such a file imports is not looked at.)
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import tidings
 from tidings import __version__
 from tidings.core import DataError, UsageError
 from tidings.lab.campaign.cells import Cell, Task, cells_of, table_of, tasks_of
 from tidings.lab.campaign.plan import Campaign
 from tidings.lab.campaign.tables import write_table
+from tidings.node.log.files import locked
 from tidings.trace import refuse_to_overwrite
 from tidings.trace.layout import whole_file
 
 PLAN = "campaign.json"
+_FIRST = {"lock", f"{PLAN}.open"}
+"""What somebody who was killed while beginning leaves behind."""
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +51,10 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     plan: Campaign
     text: str = ""
     """Of the file that the plan was read from."""
+    sources: str = ""
+    """The digest of tidings."""
+    own: dict[str, str] = {}
+    """The digest of each file of one's own."""
 
 
 class Folder:
@@ -95,8 +112,25 @@ def is_campaign(path: Path) -> bool:
 
 
 def opened(path: Path) -> Folder:
-    """The campaign that lies in a folder."""
+    """The campaign that lies in a folder; none of its algorithms has to be there."""
     return Folder(path, _stored(path).plan)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """One campaign at a time: nobody else may write here while the block lasts."""
+    _refuse_what_is_not_ours(path)
+    lock = locked(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _refuse_what_is_not_ours(path: Path) -> None:
+    is_begun = path.is_dir() and {file.name for file in path.iterdir()} <= _FIRST
+    if not is_begun and not is_campaign(path):
+        refuse_to_overwrite(path)
 
 
 def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
@@ -104,19 +138,22 @@ def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
 
     ``text`` is that of the file that the plan was read from.
     """
-    folder = Folder(path, campaign)
     if is_campaign(path):
         stored = _stored(path)
-        if stored.tidings != __version__:
-            raise UsageError(
-                f"{path} was begun by tidings {stored.tidings}, this is {__version__}; choose "
-                "another folder"
-            )
         if stored.plan != campaign:
             raise UsageError(f"{path} holds a campaign with another plan; choose another folder")
+        _refuse_other_code(path, stored)
+        folder = Folder(path, campaign)
     else:
-        refuse_to_overwrite(path)
-        stored = _Stored(tidings=__version__, plan=campaign, text=text)
+        _refuse_what_is_not_ours(path)
+        folder = Folder(path, campaign)
+        stored = _Stored(
+            tidings=__version__,
+            plan=campaign,
+            text=text,
+            sources=_sources(),
+            own={file: _digest(Path(file)) for file in campaign.own_files},
+        )
         with whole_file(folder.path / PLAN) as draft:
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(stored)))
     _complete(folder, stored.text)
@@ -130,6 +167,44 @@ def _complete(folder: Folder, text: str) -> None:
             draft.write_text(text, encoding="utf-8")
     if not folder.table("cells").with_suffix(".csv").exists():
         write_table(folder.table("cells"), table_of(folder.cells, folder.campaign.seeds))
+
+
+def refuse_other_code(path: Path) -> None:
+    """Results of two codes in one table would be those of neither."""
+    _refuse_other_code(path, _stored(path))
+
+
+def _refuse_other_code(path: Path, stored: _Stored) -> None:
+    if (stored.tidings, stored.sources) != (__version__, _sources()):
+        other = f"tidings {stored.tidings}" if stored.tidings != __version__ else "another tidings"
+        raise UsageError(
+            f"{path} was begun with {other}, and not with this one ({__version__}, in "
+            f"{_PACKAGE}); choose another folder with --out"
+        )
+    for file, digest in stored.own.items():
+        if _digest(Path(file)) != digest:
+            raise UsageError(
+                f"{file} has changed since {path} was begun; choose another folder with --out"
+            )
+
+
+_PACKAGE = Path(tidings.__file__).parent
+
+
+@cache
+def _sources() -> str:
+    """Once for each process: what was loaded counts, not what was edited since."""
+    found = blake2b(digest_size=16)
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        found.update(f"{file.relative_to(_PACKAGE)} {_digest(file)}\n".encode())
+    return found.hexdigest()
+
+
+def _digest(file: Path) -> str:
+    try:
+        return blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    except OSError as fault:
+        raise UsageError(f"{file}: {fault.strerror}") from None
 
 
 def _stored(path: Path) -> _Stored:

@@ -11,8 +11,8 @@ from typing import Any
 
 from tidings.lab.campaign import statistics
 from tidings.lab.campaign.cells import Cell
-from tidings.lab.campaign.folder import Folder, lines
-from tidings.lab.campaign.runs import Outcome
+from tidings.lab.campaign.folder import Folder
+from tidings.lab.campaign.runs import outcomes_of
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.spec import Guarantee, Value
 
@@ -103,7 +103,7 @@ def again(folder: Path, run: str) -> str:
 
 def _runs(folder: Folder, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     measured = _measured(folder)
-    outcomes = [one for task in folder.tasks for one in lines(folder.outcomes(task), Outcome)]
+    outcomes = [one for task in folder.tasks for one in outcomes_of(task, folder.path)]
     unknown = {guarantee.value: Value.UNKNOWN.value for guarantee in Guarantee}
     for outcome in sorted(outcomes, key=lambda one: (one.cell, one.seed)):
         cell = folder.cells[outcome.cell]

@@ -31,6 +31,7 @@ from tidings.lab.compare import Contender, contender_of
 from tidings.protocols import PROTOCOLS
 from tidings.protocols.own import is_file
 from tidings.simulator import Links, Plan
+from tidings.simulator.script import protocol_of
 
 MOST_SEEDS = 100_000
 MOST_CELLS = 100_000
@@ -102,11 +103,18 @@ class Campaign(_Table, frozen=True):
 
     @property
     def entries(self) -> Iterator[tuple[Contender, bool]]:
-        """Every algorithm with its options, and whether it is meant to fail."""
+        """Every algorithm with its options, and whether it is meant to fail; none is loaded."""
         for words in self.algorithms:
-            yield contender_of(words), False
+            yield Contender(*protocol_of(words)), False
         for words in self.flawed:
-            yield contender_of(words), True
+            yield Contender(*protocol_of(words)), True
+
+    @property
+    def own_files(self) -> list[str]:
+        """Where the algorithms are that do not come with the package."""
+        names = [entry.protocol for entry, _ in self.entries if is_file(entry.protocol)]
+        files = (name if name.endswith(".py") else name.rpartition(":")[0] for name in names)
+        return sorted(set(files))
 
     def is_wanted(self, contender: Contender, size: int, workload: str, faults: str) -> bool:
         """Whether the plan has such a cell: not everything goes with everything."""

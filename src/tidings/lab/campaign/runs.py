@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from tidings.core import DataError
 from tidings.lab.campaign.cells import Cell, Task
+from tidings.lab.campaign.folder import lines
 from tidings.simulator import World, walk
 from tidings.simulator.choices import Choice
 from tidings.trace import Row, Run, parquet
@@ -81,6 +83,42 @@ def perform(
     with whole_file(folder / "tasks" / f"{task.name}.jsonl") as draft:
         draft.write_bytes(msgspec.json.Encoder().encode_lines(outcomes))
     return len(outcomes)
+
+
+def outcomes_of(task: Task, folder: Path) -> list[Outcome]:
+    """What became of the runs of a task that is done, or DataError if it is not, or is damaged.
+
+    The rows are counted, which takes the end of their file only; whoever reads them checks them.
+    """
+    file = folder / "tasks" / f"{task.name}.jsonl"
+    way_out = "delete it, and its task is done again"
+    try:
+        outcomes: list[Outcome] = lines(file, Outcome)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise DataError(f"{file}: {fault}; {way_out}") from None
+    found = [(outcome.cell, outcome.seed) for outcome in outcomes]
+    if found != [(cell.number, seed) for cell, seed in task.runs]:
+        raise DataError(f"{file}: not the outcomes of its task; {way_out}")
+    kept = [outcome.rows for outcome in outcomes if outcome.rows]
+    if kept and not _are_stored(folder / "trace", task.name, len(kept), sum(kept)):
+        raise DataError(f"{file}: the rows of these runs are damaged; {way_out}")
+    return outcomes
+
+
+def _are_stored(folder: Path, name: str, runs: int, rows: int) -> bool:
+    try:
+        manifests = (folder / f"{name}.{MANIFEST}").read_bytes().count(b"\n")
+        return manifests >= runs and parquet.check_file(folder / f"{name}.parquet") == rows
+    except (OSError, DataError):
+        return False
+
+
+def is_done(task: Task, folder: Path) -> bool:
+    try:
+        outcomes_of(task, folder)
+    except DataError:
+        return False
+    return True
 
 
 def _tried(cell: Cell, seed: int, seconds: float) -> tuple[Outcome, Run | None]:
