@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bad_processes import BAD
+from tidings import __version__
 from tidings.core import DataError, Exit, UsageError
 from tidings.lab.campaign import counterexamples, numbers
 from tidings.lab.campaign.baseline import compare
@@ -30,6 +31,7 @@ from tidings.lab.campaign.tables import read_table, write_table
 from tidings.lab.compare import CONTENDERS
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page import render
+from tidings.report.page.model import Fact
 from tidings.simulator import Plan, Replay, walk
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs
@@ -450,6 +452,10 @@ def test_the_page_leads_from_a_violated_cell_to_its_counterexample(conducted: Co
     held = entries["majority-relay"].cells[Guarantee.VALIDITY]
     assert (held.value, held.low, held.picture) == (Value.HOLDS, 0.0, None)
     assert held.high == pytest.approx(1 - 0.025 ** (1 / held.runs))
+    assert Fact("tidings", __version__) in page.facts
+    folder = conducted.folder.shown
+    anew = f"tidings campaign {folder}/plan.toml --seeds 4 --out again"
+    assert Fact("the numbers, anew", anew) in page.reproduce
     assert page.pictures[-1].key == "good"
     assert not page.pictures[-1].is_violation
     assert "good" in render(page)
@@ -466,7 +472,15 @@ def test_only_those_that_are_not_meant_to_fail_decide_the_status(
         rows[0][value] = 1
         write_table(copy.table("verdicts"), rows, numbers.VERDICTS)
         assert status_of(copy) is status
-    assert page_of(copy).value is Value.VIOLATED
+    runs = [dict(row) for row in conducted.runs]
+    runs[0]["validity"] = runs[0]["causal_order"] = "violated"
+    write_table(copy.table("runs"), runs, numbers.RUNS)
+    page = page_of(copy)
+    assert page.value is Value.VIOLATED
+    count = sum(row["algorithm"] == runs[0]["algorithm"] for row in runs)
+    assert page.answer.startswith(
+        f"Violated: a guarantee by {runs[0]['algorithm']} in 1 of {count} runs; caught"
+    )
 
 
 # --- documents

@@ -18,13 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import msgspec
-
 from tidings.core import UsageError
 from tidings.lab.campaign import statistics
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import MEASURES, column_of, values_of
+from tidings.lab.campaign.numbers import MEASURES, column_of, grouped, values_of
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.spec import Guarantee, Value
 
@@ -137,25 +135,14 @@ def _partners(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, 
     return [
         (cell, alike[cell.key])
         for cell in ours
-        if cell.key in alike and _conditions(alike[cell.key]) == _conditions(cell)
+        if cell.key in alike and alike[cell.key].conditions == cell.conditions
     ]
 
 
-def _conditions(cell: Cell) -> Any:
-    return msgspec.structs.replace(cell.plan, budget=1)
-
-
 def _pairs(ours: Folder, theirs: Folder) -> Iterator[Pair]:
-    mine, others = (_by_cell(read_table(folder.table("runs"))) for folder in (ours, theirs))
+    mine, others = (grouped(read_table(folder.table("runs")), "cell") for folder in (ours, theirs))
     for cell, other in _partners(ours.cells, theirs.cells):
         yield Pair(cell, mine.get(cell.number, []), others.get(other.number, []))
-
-
-def _by_cell(rows: Rows) -> dict[int, list[Mapping[str, Any]]]:
-    cells: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        cells.setdefault(row["cell"], []).append(row)
-    return cells
 
 
 # --- the tests

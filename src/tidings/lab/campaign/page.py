@@ -1,22 +1,24 @@
 """The page of a campaign, from its tables: verdicts, prices, and the runs that show them.
 
 Costs are drawn for the first load and the first fault plan; latencies for the first load with more
-than one broadcast; state for the first in which it is sampled. The size is the one nearest to five.
+than one broadcast; state for the first in which it is sampled. The size is the one nearest to five
+that there is. Only runs that came to rest are measured.
 """
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
 import msgspec
 
+from tidings import __version__
 from tidings.core import Exit, quorum
 from tidings.lab.campaign import counterexamples
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import again
-from tidings.lab.campaign.runs import simulated
+from tidings.lab.campaign.numbers import again, column_of
 from tidings.lab.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
 from tidings.lab.campaign.tables import read_table
 from tidings.lab.compare import BOUNDS
@@ -24,7 +26,6 @@ from tidings.lab.shrink import Charge
 from tidings.report.causality import Causality
 from tidings.report.explain import replay_command
 from tidings.report.page import Page, measure, picture_of
-from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.report.page.model import (
     MOST_PICTURES,
     Axis,
@@ -48,6 +49,8 @@ from tidings.spec import Guarantee, Value
 
 _MS = 1_000_000
 USUAL_SIZE = 5
+AGAIN = "again"
+"""A folder that is none yet: what was done is not done again in its own."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -68,21 +71,27 @@ class _Told:
     def __init__(self, folder: Folder, how: str) -> None:
         self.folder = folder
         self.how = how
-        self.again = shlex.join(["tidings", "campaign", "--out", str(folder.shown)])
+        plan = folder.shown / folder.plan_file.name
+        anew = ["--seeds", str(folder.campaign.seeds), "--out", AGAIN]
+        self.again = shlex.join(["tidings", "campaign", str(plan), *anew])
         self.verdicts = read_table(folder.table("verdicts"))
         self.runs = read_table(folder.table("runs"))
         self.statistics = read_table(folder.table("statistics"))
         campaign = folder.campaign
         self.sound = list(dict.fromkeys(cell.algorithm for cell in folder.cells if not cell.flawed))
-        self.size = min(campaign.sizes, key=lambda size: abs(size - USUAL_SIZE))
+        self.rested = {row["run"] for row in self.runs if row["outcome"] == "ran"}
         self.calm = next(iter(campaign.faults))
         self.quiet = next(iter(campaign.workloads))
         loads = campaign.workloads
         self.busy = next((one for one in loads if loads[one].broadcasts > 1), self.quiet)
         self.sampled = next((one for one in loads if loads[one].sample_ms), self.busy)
 
+        self.counterexamples = sorted(
+            counterexamples.stored(folder), key=lambda one: bool(one[0]["flawed"])
+        )
+        self.pictures = (*islice(self._violations(), MOST_PICTURES - 1), *self._good_run())
+
     def page(self) -> Page:
-        pictures = tuple(self.pictures())
         cells = len(self.folder.cells)
         return Page(
             title=f"Campaign {self.folder.path.name}",
@@ -95,12 +104,12 @@ class _Told:
             f"{many(self.folder.campaign.seeds, 'seed')} each. Every verdict comes from the "
             "recorded events alone.",
             facts=self.facts(),
-            matrix=self.matrix({picture.key for picture in pictures}),
+            matrix=self.matrix({picture.key for picture in self.pictures}),
             costs=(self.cost_chart("packets"), self.cost_chart("bytes")),
             latencies=tuple(self.latencies()),
             states=tuple(self.states()),
             pareto=(self.pareto(),),
-            pictures=pictures,
+            pictures=self.pictures,
             reproduce=self.reproduce(),
             left_out=tuple(self.left_out()),
         )
@@ -113,7 +122,7 @@ class _Told:
         unknown = [name for name in self.sound if self._count("unknown", name)]
         runs = many(sum(not row["flawed"] for row in self.runs), "run")
         if broken:
-            told = f"{listed(broken)} violated a guarantee in {runs}"
+            told = f"Violated: a guarantee by {listed([self._share(name) for name in broken])}"
         elif unknown:
             told = f"Nothing was seen violated in {runs}, but some of {listed(unknown)} is unknown"
         else:
@@ -123,6 +132,14 @@ class _Told:
             return f"{told}."
         caught = sum(bool(self._count("violated", name)) for name in flawed)
         return f"{told}; caught: {caught} of {many(len(flawed), 'flawed form')}."
+
+    def _share(self, algorithm: str) -> str:
+        """In how many of its runs anything was violated."""
+        runs = [row for row in self.runs if row["algorithm"] == algorithm]
+        wrong = sum(
+            any(row[column_of(one)] == Value.VIOLATED.value for one in Guarantee) for row in runs
+        )
+        return f"{algorithm} in {wrong:,} of {many(len(runs), 'run')}"
 
     def _count(self, what: str, algorithm: str) -> int:
         return sum(row[what] for row in self.verdicts if row["algorithm"] == algorithm)
@@ -138,6 +155,7 @@ class _Told:
             Fact("loads", listed(list(campaign.workloads))),
             Fact("faults", listed(list(campaign.faults))),
             Fact("seeds", f"0 to {campaign.seeds - 1}"),
+            Fact("tidings", __version__),
             *(
                 Fact(f"{word} runs", f"{outcomes.count(word):,}")
                 for word in ("cut", "failed")
@@ -148,7 +166,7 @@ class _Told:
     def reproduce(self) -> tuple[Fact, ...]:
         return (
             *([Fact("this page", self.how)] if self.how else []),
-            Fact("the numbers", self.again),
+            Fact("the numbers, anew", self.again),
             Fact("one run", again(self.folder.shown, "RUN")),
         )
 
@@ -158,6 +176,9 @@ class _Told:
             yield f"Run {row['run']} of {row['algorithm']}: {row['reason']} ({row['replay']})."
         if len(failed) > 3:
             yield f"{len(failed) - 3:,} more runs did not end by themselves: see runs.csv."
+        undrawn = len(self.counterexamples) - sum(one.is_violation for one in self.pictures)
+        if undrawn:
+            yield f"{many(undrawn, 'counterexample')} not drawn: see counterexamples.csv."
 
     # --- verdicts
 
@@ -178,8 +199,9 @@ class _Told:
                 for name, of_name in by_name.items()
             ),
             confidence=CONFIDENCE,
-            note="Over all sizes, loads and faults. The intervals of the share of violating runs "
-            "are Clopper and Pearson's; shares.csv has them for each cell.",
+            note="Over all sizes, loads and faults of this plan: the shares are those of this "
+            "mixture, and say nothing about others. The intervals are Clopper and Pearson's, of "
+            "the runs that could be judged; shares.csv has them for each cell.",
             how=self.again,
         )
 
@@ -189,7 +211,7 @@ class _Told:
             value = Value.VIOLATED
         elif row["unknown"]:
             value = Value.UNKNOWN
-        key = _key(row["algorithm"], row["guarantee"])
+        key = self._key(row)
         return MatrixCell(
             value=value,
             runs=row["runs"],
@@ -233,16 +255,17 @@ class _Told:
         )
 
     def pareto(self) -> ParetoChart:
+        usual = self._usual_size(self.quiet, self.calm)
         price = {
             what: {
                 name: row["mean"]
                 for name, size, row in self._figures(what, self.quiet, self.calm)
-                if size == self.size
+                if size == usual
             }
             for what in ("delays", "bytes")
         }
         return ParetoChart(
-            title=f"Bytes against delays: {self.size} processes, {self.quiet}, faults: {self.calm}",
+            title=f"Bytes against delays: {usual} processes, {self.quiet}, faults: {self.calm}",
             x=Axis("delays until all have delivered, in mean delays of a packet"),
             y=Axis("bytes per broadcast", logarithmic=True),
             dots=tuple(
@@ -255,19 +278,29 @@ class _Told:
 
     def _cells(self, workload: str, faults: str) -> list[Cell]:
         """Of the sound ones, in groups of the usual size."""
+        usual = self._usual_size(workload, faults)
         return [
             cell
             for cell in self.folder.cells
             if not cell.flawed
-            and (cell.processes, cell.workload, cell.faults) == (self.size, workload, faults)
+            and (cell.processes, cell.workload, cell.faults) == (usual, workload, faults)
         ]
+
+    def _usual_size(self, workload: str, faults: str) -> int:
+        """Not every load, and not every fault plan, is for all sizes."""
+        sizes = [
+            cell.processes
+            for cell in self.folder.cells
+            if (cell.workload, cell.faults) == (workload, faults)
+        ]
+        return min(sizes, key=lambda size: abs(size - USUAL_SIZE), default=USUAL_SIZE)
 
     def latencies(self) -> Iterator[SpreadChart]:
         """One chart for each fault plan: from the broadcast to the last delivery it needs."""
         waits: dict[int, list[float]] = {}
         if self.folder.measures.exists():
             for row in read_table(self.folder.measures / "latencies", ["run", "last_ns"]):
-                if row["last_ns"] is not None:
+                if row["last_ns"] is not None and row["run"] in self.rested:
                     waits.setdefault(_cell_of(row), []).append(row["last_ns"] / _MS)
         for faults in self.folder.campaign.faults:
             spreads = [
@@ -277,8 +310,8 @@ class _Told:
             ]
             if spreads:
                 yield SpreadChart(
-                    title=f"Time to the last delivery: {self.size} processes, {self.busy}, "
-                    f"faults: {faults}",
+                    title=f"Time to the last delivery: {self._usual_size(self.busy, faults)} "
+                    f"processes, {self.busy}, faults: {faults}",
                     x=Axis("from the broadcast until all correct ones have delivered", "ms"),
                     spreads=tuple(spreads),
                     note="Simulated time; all messages of all runs.",
@@ -292,6 +325,7 @@ class _Told:
             cell.run_name(seed): cell.algorithm
             for cell in cells
             for seed in range(self.folder.campaign.seeds)
+            if cell.run_name(seed) in self.rested
         }
         at: dict[str, dict[int, list[float]]] = {}
         if self.folder.measures.exists():
@@ -312,8 +346,8 @@ class _Told:
             lines.append(StateLine(name, tuple(points), measure.growth_of(points)))
         if any(line.points for line in lines):
             yield StateChart(
-                title=f"What a process keeps: {self.size} processes, {self.sampled}, "
-                f"faults: {self.calm}",
+                title=f"What a process keeps: {self._usual_size(self.sampled, self.calm)} "
+                f"processes, {self.sampled}, faults: {self.calm}",
                 x=Axis("time since the start of the run", "ms"),
                 y=Axis("kept by a process", "bytes"),
                 lines=tuple(lines),
@@ -323,10 +357,9 @@ class _Told:
 
     # --- pictures
 
-    def pictures(self) -> Iterator[Picture]:
-        """Those of sound algorithms first, in case there are too many; one good run at the end."""
-        found = sorted(counterexamples.stored(self.folder), key=lambda one: bool(one[0]["flawed"]))
-        for row, run in found[: MOST_PICTURES - 1]:
+    def _violations(self) -> Iterator[Picture]:
+        """Those of sound algorithms first, in case there are too many."""
+        for row, run in self.counterexamples:
             causality = Causality(run)
             violations = Charge(Guarantee(row["guarantee"])).against(run)
             if violations and can_be_drawn(causality):
@@ -334,34 +367,30 @@ class _Told:
                 picture = picture_of(
                     causality,
                     violations[0],
-                    key=_key(row["algorithm"], row["guarantee"]),
+                    key=self._key(row),
                     entry=row["algorithm"],
                     replay=replay_command(violations[0], folder),
                 )
                 yield _with_note(picture, row["note"])
-        yield from self.good_run()
 
-    def good_run(self) -> Iterator[Picture]:
-        """The longest that can be drawn whole, of a sound algorithm, preferably with a crash."""
-        drawable = [
-            row
-            for row in self.runs
-            if not row["flawed"]
-            and row["outcome"] == "ran"
-            and row["rows"] <= MOST_ROWS_OF_A_WHOLE_RUN
-            and Value.VIOLATED.value not in row.values()
-        ]
-        crashing = [row for row in drawable if self.folder.cells[row["cell"]].plan.crashes]
-        chosen = max(crashing or drawable, key=lambda row: row["rows"], default=None)
-        if chosen is not None:
-            run = simulated(*self.folder.cell_of(chosen["run"]))
+    def _good_run(self) -> Iterator[Picture]:
+        found = counterexamples.good_run(self.folder)
+        if found is not None:
+            row, run = found
             yield picture_of(
                 Causality(run),
                 key="good",
-                entry=chosen["algorithm"],
-                title=f"A good run: {chosen['workload']}, faults: {chosen['faults']}",
-                replay=chosen["replay"],
+                entry=row["algorithm"],
+                title=f"A good run: {row['workload']}, faults: {row['faults']}",
+                replay=row["replay"],
             )
+
+    def _key(self, row: Mapping[str, Any]) -> str:
+        """Names may differ in what no key can have: the place of the algorithm tells them apart."""
+        names = list(dict.fromkeys(one["algorithm"] for one in self.verdicts))
+        place = names.index(row["algorithm"]) + 1
+        words = f"of {place} {row['algorithm']} {row['guarantee']}"
+        return "".join(letter if letter.isalnum() else "-" for letter in words)
 
 
 _BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resamples, seed {SEED}"
@@ -369,11 +398,6 @@ _BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resa
 
 def _cell_of(row: Mapping[str, Any]) -> int:
     return int(row["run"].partition("-")[0])
-
-
-def _key(algorithm: str, guarantee: str) -> str:
-    words = f"{algorithm} {guarantee}"
-    return "".join(letter if letter.isalnum() else "-" for letter in words)
 
 
 def _with_note(picture: Picture, note: str) -> Picture:

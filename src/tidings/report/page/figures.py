@@ -279,10 +279,10 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Html:
 
 
 def front(dots: Sequence[Dot]) -> list[Dot]:
-    """Those whom nobody beats in both, from left to right."""
+    """Those whom nobody beats in both, from left to right; equals are there together."""
     best: list[Dot] = []
     for dot in sorted(dots, key=lambda dot: (dot.x, dot.y)):
-        if not best or dot.y < best[-1].y:
+        if not best or dot.y < best[-1].y or (dot.x, dot.y) == (best[-1].x, best[-1].y):
             best.append(dot)
     return best
 

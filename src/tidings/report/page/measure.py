@@ -8,8 +8,10 @@ from tidings.report.page.model import Growth, Point, Spread
 
 QUARTER_LEAST = 2
 """Samples in each quarter of a line, without which nothing is said about its growth."""
-RISE = 1.3
+RISE = 1.1
 """The last quarter of a line that grows has a median so many times that of its second quarter."""
+UPS_AND_DOWNS = 3.0
+"""And it rises by so many times what its points usually are away from the median of a quarter."""
 
 
 def spread(name: str, values: Iterable[float]) -> Spread:
@@ -42,7 +44,16 @@ def growth_of(points: Sequence[Point]) -> Growth:
     if size < QUARTER_LEAST:
         return Growth.UNCLEAR
     begin = len(points) - 3 * size
-    quarters = [points[begin + number * size : begin + (number + 1) * size] for number in range(3)]
-    early, middle, late = (median(point.y for point in quarter) for quarter in quarters)
+    heights = [point.y for point in points]
+    quarters = [heights[begin + number * size : begin + (number + 1) * size] for number in range(3)]
+    early, middle, late = map(median, quarters)
+    trend = (late - early) / (2 * size)
+    away = [
+        abs(height - median(quarter) - trend * (place - (size - 1) / 2))
+        for quarter in quarters
+        for place, height in enumerate(quarter)
+    ]
     rises = early < middle < late and late > RISE * early
-    return Growth.GROWING if rises else Growth.BOUNDED
+    return (
+        Growth.GROWING if rises and late - early > UPS_AND_DOWNS * median(away) else Growth.BOUNDED
+    )

@@ -164,7 +164,7 @@ class Dot(msgspec.Struct, frozen=True):
 
 
 class ParetoChart(msgspec.Struct, frozen=True, kw_only=True):
-    """Two prices, less of both being better; who is best for some weighing of them is marked."""
+    """Two prices, less of both being better; whom nobody beats in both is marked."""
 
     title: str
     x: Axis

@@ -1,6 +1,7 @@
 """Numbers as people read them, and where the ticks of an axis go."""
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 
 
 def figure(value: float) -> str:
@@ -13,10 +14,15 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if size >= 100 else f"{value:.3g}"
 
 
-def percent(share: float) -> str:
-    """A share from 0 to 1, with two digits that count."""
-    digits = 3 if share >= 0.995 else 2
-    return f"{100 * share:.{digits}g}%"
+def percent(share: float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A share from 0 to 1, with two digits that count, near 1 with three."""
+    digits = Context(prec=3 if share >= 0.9 else 2, rounding=rounding)
+    return f"{digits.create_decimal_from_float(100 * share).normalize():f}%"
+
+
+def percents(low: float, high: float) -> str:
+    """An interval: rounding must not make it narrower."""
+    return f"{percent(low, ROUND_FLOOR)} to {percent(high, ROUND_CEILING)}"
 
 
 class Scale:

@@ -5,6 +5,7 @@ their hashes, and nothing else: no network, no frames, no forms.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import ROUND_CEILING
 from importlib.resources import files
 
 import msgspec
@@ -30,7 +31,7 @@ from tidings.report.page.model import (
     StateChart,
     within_limits,
 )
-from tidings.report.page.numbers import figure, percent
+from tidings.report.page.numbers import figure, percent, percents
 from tidings.report.words import listed, many
 from tidings.spec import Guarantee, Value
 
@@ -198,17 +199,15 @@ def _cell(cell: Cell | None, guarantee: Guarantee) -> Html:
 
 
 def _counts(cell: Cell) -> Iterator[str]:
-    """How many runs, and what that proves."""
-    if cell.violated and cell.runs > 1:
-        yield f"{cell.violated:,} of {cell.runs:,} runs"
-        if cell.low is not None and cell.high is not None:
-            yield f"{percent(cell.low)} to {percent(cell.high)}"
-    elif cell.runs > 1:
-        yield f"0 of {cell.runs:,} runs"
-        if cell.high is not None:
-            yield f"≤ {percent(cell.high)}"
-    if cell.unknown and cell.runs > 1:
-        yield f"{cell.unknown:,} unknown"
+    """In how many of those that could be judged, and what that proves."""
+    if cell.runs > 1:
+        yield f"{cell.violated:,} of {cell.runs - cell.unknown:,} runs"
+        if cell.violated and cell.low is not None and cell.high is not None:
+            yield percents(cell.low, cell.high)
+        elif cell.high is not None:
+            yield f"≤ {percent(cell.high, ROUND_CEILING)}"
+        if cell.unknown:
+            yield f"{cell.unknown:,} unknown"
     if cell.note:
         yield cell.note
 
