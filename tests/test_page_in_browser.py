@@ -229,6 +229,23 @@ def test_arrow_keys_step_too_and_escape_shows_all(browser: Chromium, picture: Pi
     assert seen == [*(f"step {number} of {most}" for number in numbers), f"{most} steps"]
 
 
+def test_enter_lights_what_came_before_and_after_the_step(
+    browser: Chromium, picture: Picture
+) -> None:
+    browser.ask("document.querySelector('.stage').focus()")
+    marks = places(browser.ask(MARKS))
+    for _ in range(3):
+        browser.press("ArrowRight")
+    browser.press("Enter")
+    lit = {name: places(found) for name, found in browser.ask(LIT).items()}
+    (event,) = lit["is-self"]
+    shown = next(one for one in picture.happenings if one.moment == 2)
+    assert event[0] == picture.processes[shown.process]
+    assert lit == cones(picture, marks, event)
+    browser.press("Enter")
+    assert browser.ask(LIT)["is-self"] == []
+
+
 def test_a_line_of_the_story_is_a_step(browser: Chromium, picture: Picture) -> None:
     browser.click(".story li.wrong-here")
     wrong = [moment.is_violation for moment in picture.moments].index(True)

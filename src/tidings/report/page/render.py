@@ -464,7 +464,7 @@ def _controls(picture: Picture) -> Html:
     ]
     whole = tag("button", "Whole run", type="button", data_go="all")
     count = tag("output", many(len(picture.moments), "step"), class_="count")
-    keys = tag("span", "or use the arrow keys", class_="small keys")
+    keys = tag("span", "or use the arrow keys; Enter lights a step", class_="small keys")
     return tag(
         "div", *buttons, whole, count, keys, class_="controls", role="group", aria_label="Steps"
     )

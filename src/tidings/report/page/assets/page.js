@@ -243,6 +243,10 @@
       button.addEventListener("click", ways[way]);
     for (const [position, line] of lines.entries())
       line.addEventListener("click", () => go(position));
+    stage.addEventListener("keydown", (event) => {
+      const here = marks.find((mark) => events[mark.begin][2] === at);
+      if (event.key === "Enter" && here) pin(here.begin);
+    });
     article.querySelector(".play").addEventListener("keydown", (event) => {
       const way = keys[event.key];
       if (!way || event.altKey || event.ctrlKey || event.metaKey) return;
