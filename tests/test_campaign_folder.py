@@ -223,6 +223,74 @@ def test_a_campaign_can_be_told_where_its_algorithms_are_not(tmp_path: Path) -> 
     assert counterexamples.good_run(copy) is not None
 
 
+# --- the command
+
+
+def edited(place: Path) -> None:
+    (place / "own.py").write_text(HASTY + "# mended\n")
+
+
+def test_a_complete_campaign_is_not_told_again_as_if_it_were_of_the_new_code(
+    tidings: Any, tmp_path: Path
+) -> None:
+    finished(tmp_path)
+    edited(tmp_path)
+    answer = tidings("campaign", "--out", "out")
+    assert (answer.status, answer.out) == (64, "")
+    file = tmp_path / "own.py"
+    assert answer.err == (
+        f"tidings: {file} has changed since out was begun; choose another folder with --out\n"
+    )
+
+
+def test_a_run_had_again_with_other_code_is_called_another_one(
+    tidings: Any, tmp_path: Path
+) -> None:
+    new(tmp_path)
+    assert tidings("campaign", "--out", "out", "--again", "00000-1").err == ""
+    edited(tmp_path)
+    answer = tidings("campaign", "--out", "out", "--again", "00000-1")
+    assert answer.status == 0
+    assert answer.err.endswith("own.py has changed since out was begun: this may be another run\n")
+
+
+def test_the_second_campaign_in_a_folder_is_told_at_once_who_is_there(
+    tidings: Any, tmp_path: Path
+) -> None:
+    with held(new(tmp_path).path):
+        answer = tidings("campaign", "--out", "out")
+    assert (answer.status, answer.out) == (69, "")
+    assert answer.err == f"tidings: out/lock: in use by process {os.getpid()}\n"
+
+
+def test_a_baseline_that_cannot_be_one_is_refused_before_anything_is_made(
+    tidings: Any, tmp_path: Path
+) -> None:
+    baseline = new(tmp_path)
+
+    def refused(plan: str) -> tuple[int, str]:
+        answer = tidings("campaign", plan, "--out", "new", "--baseline", "out")
+        assert answer.out == ""
+        assert not (tmp_path / "new").exists()
+        return answer.status, answer.err
+
+    assert refused("plan.toml") == (
+        65,
+        "tidings: out: the campaign is not complete; go on with it first\n",
+    )
+    emptied(baseline.table("runs"))
+    status, complaint = refused("plan.toml")
+    assert (status, complaint.startswith("tidings: ")) == (65, True)
+    assert "runs.parquet: " in complaint
+    write_table(baseline.table("runs"), [], numbers.RUNS)
+    text = (tmp_path / "plan.toml").read_text().replace("broadcasts = 4", "broadcasts = 5")
+    (tmp_path / "other.toml").write_text(text)
+    assert refused("other.toml") == (
+        64,
+        "tidings: out has no cell in common with what is to be run\n",
+    )
+
+
 # --- files that were damaged
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -173,6 +174,29 @@ def test_ctrl_c_ends_in_one_line_that_says_how_to_go_on(
     )
 
 
+def test_the_way_to_go_on_has_all_that_was_asked_for(
+    tidings: Any, tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    monkeypatch.setattr(conduct, "performing", stopping_after(1, KeyboardInterrupt))
+    options = ["--jobs", "2", "--baseline", str(finished)]
+    answer = tidings("campaign", "plan.toml", "--out", "out", *options)
+    assert answer.status == 130
+    assert answer.err.endswith(f"go on with: tidings campaign --out out {' '.join(options)}\n")
+
+
+def test_ctrl_c_while_it_is_told_is_one_line_too(
+    tidings: Any, campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidings.cli.campaign.write_page", interrupted)
+    answer = tidings("campaign", "--out", "out")
+    assert (answer.status, answer.out) == (130, "UNKNOWN\n")
+    assert answer.err.endswith("go on with: tidings campaign --out out\n")
+
+
 def test_a_complete_campaign_is_told_again_without_being_run_again(
     tidings: Any, campaign: Path
 ) -> None:
@@ -208,6 +232,34 @@ def test_a_campaign_is_no_worse_than_itself_and_a_dearer_one_is(
     assert {(row["algorithm"], row["measure"], row["verdict"]) for row in changes} == {
         ("two-phase", "bytes", "worse")
     }
+
+
+def test_a_comparison_is_with_the_baseline_of_this_time(
+    tidings: Any, campaign: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [campaign / "comparison.parquet", campaign / "comparison.csv"]
+    tidings("campaign", "--out", "out", "--baseline", str(finished))
+    assert all(table.exists() for table in tables)
+    tidings("campaign", "--out", "out")
+    assert not any(table.exists() for table in tables)
+
+    def failing(*_: Any) -> None:
+        raise StoppedError
+
+    (campaign / "report.html").unlink()
+    monkeypatch.setattr("tidings.lab.campaign.baseline.compare", failing)
+    answer = tidings("campaign", "--out", "out", "--baseline", str(finished))
+    assert answer.status == 70
+    assert (campaign / "report.html").exists(), "the page does not wait for the comparison"
+
+
+def test_cells_that_have_no_partner_are_counted(
+    tidings: Any, campaign: Path, tmp_path: Path
+) -> None:
+    plan = msgspec.structs.replace(opened(campaign).campaign, sizes=(3,))
+    write_table(begun(tmp_path / "small", plan).table("runs"), [], numbers.RUNS)
+    answer = tidings("campaign", "--out", "out", "--baseline", "small")
+    assert "not compared: 10 cells of out and 0 cells of small, which" in answer.out
 
 
 def test_a_baseline_has_to_be_a_complete_campaign(tidings: Any, campaign: Path) -> None:

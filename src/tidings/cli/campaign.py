@@ -2,16 +2,17 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from tidings.cli.common import (
     AsJson,
     app,
+    err,
     many,
     out,
     print_json,
@@ -21,17 +22,18 @@ from tidings.cli.common import (
     say,
 )
 from tidings.cli.own import faults_are_stored
+from tidings.cli.report import write_page
 from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.report import plain_table
 from tidings.spec import Guarantee, exit_status
 from tidings.spec import judge as judged
 from tidings.trace import write_runs
-from tidings.trace.layout import whole_file
 
 if TYPE_CHECKING:
     from tidings.lab.campaign.conduct import Done
     from tidings.lab.campaign.folder import Folder
+    from tidings.lab.campaign.plan import Campaign
 
 MOST_TOLD = 5
 """Of runs that failed, and of regressions; the tables have them all."""
@@ -78,10 +80,25 @@ def campaign(
         raise UsageError("--jobs takes 1 or more")
     if again is not None:
         raise typer.Exit(_once_more(folder, again, as_json))
-    chosen = _begun(plan, folder, seeds)
-    other = _opened(baseline) if baseline is not None else None
+    wanted, text = _wanted(plan, folder, seeds)
+    other = _comparable(baseline, folder, wanted) if baseline is not None else None
+    options = {"--jobs": jobs, "--master": master, "--remote": remote, "--baseline": baseline}
+    with _interruptions_told(folder, options, as_json):
+        from tidings.lab.campaign.folder import begun, held
+
+        with held(folder):
+            chosen = begun(folder, wanted, text)
+            done = _conducted(chosen, f"local[{jobs}]" if jobs else master, remote)
+            status = _tell(chosen, done, other, as_json)
+    raise typer.Exit(status)
+
+
+@contextmanager
+def _interruptions_told(
+    folder: Path, options: Mapping[str, object], as_json: bool
+) -> Iterator[None]:
     try:
-        done = _conducted(chosen, f"local[{jobs}]" if jobs else master, remote)
+        yield
     except BaseException as fault:
         if not _is_interruption(fault):
             raise
@@ -89,9 +106,9 @@ def campaign(
             sys.modules["tidings.pipeline"].abandon()
         if not as_json:
             out.print("UNKNOWN")
-        on = shlex.join(["tidings", "campaign", "--out", str(folder)])
+        given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
+        on = shlex.join(["tidings", "campaign", "--out", str(folder), *given])
         raise _InterruptedError(f"interrupted; what is done is kept, go on with: {on}") from None
-    raise typer.Exit(_tell(chosen, done, other, as_json))
 
 
 def _is_interruption(fault: BaseException | None) -> bool:
@@ -107,27 +124,33 @@ class _InterruptedError(TidingsError):
     status = Exit.INTERRUPTED
 
 
-def _begun(plan: Path | None, folder: Path, seeds: int | None) -> "Folder":
-    """The campaign that is asked for: by the plan, by what the folder holds, or the usual one."""
-    from tidings.lab.campaign.folder import begun, is_campaign, opened
-    from tidings.lab.campaign.plan import default_plan, read_plan
+def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Campaign", str]:
+    """The campaign that is asked for: by the plan, by what the folder holds, or the usual one; and
+    the text of its plan, if it was read from a file.
+    """
+    from tidings.lab.campaign.folder import is_campaign, plan_of
+    from tidings.lab.campaign.plan import default_plan, read_plan, with_seeds
 
     if plan is None and is_campaign(folder):
-        wanted = opened(folder).campaign
-        if seeds is not None:
-            wanted = msgspec.structs.replace(wanted, seeds=seeds)
-    else:
-        wanted = read_plan(plan or default_plan(), seeds)
-    return begun(folder, wanted)
+        return with_seeds(plan_of(folder), seeds), ""
+    file = plan or default_plan()
+    return read_plan(file, seeds), file.read_text(encoding="utf-8")
 
 
-def _opened(baseline: Path) -> "Folder":
+def _comparable(baseline: Path, folder: Path, wanted: "Campaign") -> "Folder":
+    """A campaign that can be compared with the one that is wanted, before that is run."""
     from tidings.core import DataError
-    from tidings.lab.campaign.folder import opened
+    from tidings.lab.campaign.baseline import apart
+    from tidings.lab.campaign.folder import Folder, opened
+    from tidings.lab.campaign.tables import read_table
 
     other = opened(baseline)
     if not other.table("runs").exists():
         raise DataError(f"{baseline}: the campaign is not complete; go on with it first")
+    read_table(other.table("runs"), ["run"])
+    ours = Folder(folder, wanted)
+    if apart(ours, other).ours == len(ours.cells):
+        raise UsageError(f"{baseline} has no cell in common with what is to be run")
     return other
 
 
@@ -144,14 +167,12 @@ def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Don
 def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
     from tidings.lab.campaign.baseline import compare, regressions
     from tidings.lab.campaign.page import page_of, status_of
-    from tidings.lab.campaign.tables import read_table
-    from tidings.report.page import render
+    from tidings.lab.campaign.tables import read_table, remove_table
 
+    write_page(page_of(folder, shlex.join(["tidings", "report", str(folder.shown)])), folder.page)
+    remove_table(folder.table("comparison"))  # with whatever it was compared before
     compared = compare(folder, other) if other is not None else []
     worse = regressions(compared)
-    with whole_file(folder.page) as draft:
-        again = shlex.join(["tidings", "report", str(folder.shown)])
-        draft.write_text(render(page_of(folder, again)), encoding="utf-8", errors="replace")
     verdicts = read_table(folder.table("verdicts"))
     ended = [row for row in read_table(folder.table("runs")) if row["outcome"] != "ran"]
     status = Exit.VIOLATED if worse else status_of(folder)
@@ -180,6 +201,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
     out.print(plain_table(_matrix(verdicts)))
     if other is not None:
         _tell_changes(compared, other.shown)
+        _tell_apart(folder, other)
     say(f"\npage   {page}")
     return status
 
@@ -220,18 +242,32 @@ def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None
             )
 
 
+def _tell_apart(folder: "Folder", other: "Folder") -> None:
+    from tidings.lab.campaign.baseline import apart
+
+    ours, theirs = apart(folder, other)
+    if ours or theirs:
+        say(
+            f"\nnot compared: {many(ours, 'cell')} of {folder.shown} and "
+            f"{many(theirs, 'cell')} of {other.shown}, which the other does not have"
+        )
+
+
 # --- one run once more
 
 
 def _once_more(folder: Path, name: str, as_json: bool) -> Exit:
     """Simulate one run again and store it with its schedule, so that it can be replayed."""
-    from tidings.lab.campaign.folder import opened
+    from tidings.lab.campaign.folder import opened, other_code
     from tidings.lab.campaign.runs import simulated
 
     campaign = opened(folder)
     cell, seed = campaign.cell_of(name)
+    changed = other_code(folder)
+    if changed:
+        err.print(f"tidings: {changed}: this may be another run", soft_wrap=True)
     place = folder / "again" / name
-    with faults_are_stored(place, seed=seed, plan=cell.plan):
+    with faults_are_stored(place, seed=cell.dice(seed), plan=cell.plan):
         run = simulated(cell, seed)
     rows = write_runs(place, [run], "jsonl")
     verdicts = judged(run)

@@ -34,13 +34,12 @@ def report(
 
     The page opens offline. Exits as audit does, with the verdict.
     """
+    from tidings.lab.campaign.folder import is_campaign
+
     if out.suffix not in (".html", ".htm") or out.is_dir():
         raise UsageError(f"--out takes a .html file, not {out}")
     how = shlex.join(["tidings", "report", str(path), "--out", str(out)])
-    if (path / CAMPAIGN).is_file():
-        told = campaign_told(path, how)
-    else:
-        told = trace_told(path, how, master, remote)
+    told = campaign_told(path, how) if is_campaign(path) else trace_told(path, how, master, remote)
     size = write_page(told.page, out)
     say(f"{told.page.answer}")
     say(f"page   {out}: {size / 1000:,.0f} kB")
@@ -67,10 +66,6 @@ class Told(NamedTuple):
 
     page: Page
     status: Exit
-
-
-CAMPAIGN = "campaign.json"
-"""What every folder of a campaign has."""
 
 
 def campaign_told(path: Path, how: str) -> Told:

@@ -34,7 +34,6 @@ from tidings import __version__
 from tidings.core import DataError, UsageError
 from tidings.lab.campaign.cells import Cell, Task, cells_of, table_of, tasks_of
 from tidings.lab.campaign.plan import Campaign
-from tidings.lab.campaign.tables import write_table
 from tidings.node.log.files import locked
 from tidings.trace import refuse_to_overwrite
 from tidings.trace.layout import whole_file
@@ -111,9 +110,14 @@ def is_campaign(path: Path) -> bool:
     return (path / PLAN).is_file()
 
 
+def plan_of(path: Path) -> Campaign:
+    """The plan of the campaign that lies in a folder."""
+    return _stored(path).plan
+
+
 def opened(path: Path) -> Folder:
     """The campaign that lies in a folder; none of its algorithms has to be there."""
-    return Folder(path, _stored(path).plan)
+    return Folder(path, plan_of(path))
 
 
 @contextmanager
@@ -142,7 +146,7 @@ def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
         stored = _stored(path)
         if stored.plan != campaign:
             raise UsageError(f"{path} holds a campaign with another plan; choose another folder")
-        _refuse_other_code(path, stored)
+        refuse_other_code(path)
         folder = Folder(path, campaign)
     else:
         _refuse_what_is_not_ours(path)
@@ -162,6 +166,9 @@ def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
 
 def _complete(folder: Folder, text: str) -> None:
     """What follows from campaign.json comes after it: whoever is killed in between goes on."""
+    # Late: whether a folder is that of a campaign can be asked where there is no Parquet.
+    from tidings.lab.campaign.tables import write_table
+
     if text and not folder.plan_file.exists():
         with whole_file(folder.plan_file) as draft:
             draft.write_text(text, encoding="utf-8")
@@ -171,21 +178,19 @@ def _complete(folder: Folder, text: str) -> None:
 
 def refuse_other_code(path: Path) -> None:
     """Results of two codes in one table would be those of neither."""
-    _refuse_other_code(path, _stored(path))
+    changed = other_code(path)
+    if changed:
+        raise UsageError(f"{changed}; choose another folder with --out")
 
 
-def _refuse_other_code(path: Path, stored: _Stored) -> None:
+def other_code(path: Path) -> str:
+    """What is not as it was when the campaign was begun, in words; empty if all is."""
+    stored = _stored(path)
     if (stored.tidings, stored.sources) != (__version__, _sources()):
         other = f"tidings {stored.tidings}" if stored.tidings != __version__ else "another tidings"
-        raise UsageError(
-            f"{path} was begun with {other}, and not with this one ({__version__}, in "
-            f"{_PACKAGE}); choose another folder with --out"
-        )
-    for file, digest in stored.own.items():
-        if _digest(Path(file)) != digest:
-            raise UsageError(
-                f"{file} has changed since {path} was begun; choose another folder with --out"
-            )
+        return f"{path} was begun with {other}, and not with this one ({__version__}, {_PACKAGE})"
+    changed = [file for file, digest in stored.own.items() if _digest(Path(file)) != digest]
+    return f"{', '.join(changed)} has changed since {path} was begun" if changed else ""
 
 
 _PACKAGE = Path(tidings.__file__).parent

@@ -164,7 +164,7 @@ def read_plan(path: Path, seeds: int | None = None) -> Campaign:
     file = TomlFile(path)
     given = file.as_a(_Given)
     campaign = Campaign(
-        seeds=given.seeds if seeds is None else seeds,
+        seeds=given.seeds,
         sizes=given.sizes,
         algorithms=given.algorithms,
         flawed=given.flawed,
@@ -172,11 +172,19 @@ def read_plan(path: Path, seeds: int | None = None) -> Campaign:
         faults=_tables(file, "faults", given.faults, Faults),
         budget=given.budget,
     )
-    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
-        raise UsageError(f"--seeds takes 1 to {MOST_SEEDS:,}")
+    campaign = with_seeds(campaign, seeds)
     for keys, item, fault in _mistakes(campaign):
         raise _error(file, keys, item, fault)
     return campaign
+
+
+def with_seeds(campaign: Campaign, seeds: int | None) -> Campaign:
+    """Another number of them, if one is asked for."""
+    if seeds is None:
+        return campaign
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise UsageError(f"--seeds takes 1 to {MOST_SEEDS:,}")
+    return msgspec.structs.replace(campaign, seeds=seeds)
 
 
 def _tables(

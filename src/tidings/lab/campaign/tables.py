@@ -32,6 +32,11 @@ def write_table(path: Path, rows: Rows, kinds: Mapping[str, str] | None = None) 
         pyarrow.csv.write_csv(table, draft)
 
 
+def remove_table(path: Path) -> None:
+    for file in (path, path.with_suffix(".csv")):
+        file.unlink(missing_ok=True)
+
+
 def read_table(
     path: Path,
     columns: Sequence[str] | None = None,
