@@ -161,6 +161,27 @@ def test_a_worker_with_another_python_is_told_from_a_bug(
         performing(spark)(exec, [task])
 
 
+def test_a_task_whose_worker_is_killed_is_done_by_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    task = f"""
+import os, pathlib, signal
+seen = pathlib.Path({str(seen)!r})
+if not seen.exists():
+    seen.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert performing(spark)(exec, [task]) == [None]
+    assert seen.exists()
+
+
+def test_a_task_that_kills_every_worker_is_told_in_one_line(spark: SparkSession) -> None:
+    task = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    with pytest.raises(EnvironmentMissing, match=r"a worker died, and did so again: it was killed"):
+        performing(spark)(exec, [task])
+
+
 def test_a_worker_with_another_version_says_so(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ REACHED_WITHIN_S = 10
 """A cluster that does not even answer by then is not there. Spark itself asks for minutes."""
 
 HERE = "local[*]"
+ATTEMPTS = 3
+"""At a task whose worker dies; on one machine Spark would give up at once."""
 _SHUFFLES = "spark.sql.shuffle.partitions"
 _UNDECIDED = "200"
 """Spark's default, which is for clusters of a hundred cores."""
@@ -50,7 +53,7 @@ def session(
     if master is None and _is_submitted():
         progress("joining the Spark that started us")
         return _sized(_configured(_FOR_QUERIES).getOrCreate())
-    master = master or HERE
+    master = re.sub(r"^local\[([^],]+)\]$", rf"local[\1,{ATTEMPTS}]", master or HERE)
     if not master.startswith(_MASTERS):
         raise EnvironmentMissing(f"{master!r} is no Spark master; one is spark://host:port")
     address = _address(master)

@@ -112,6 +112,10 @@ def _workers_faults_named() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as fault:
         words = str(fault)
+        if "Python worker exited unexpectedly" in words:
+            raise EnvironmentMissing(
+                "the Python of a worker died, and did so again: it was killed, or out of memory"
+            ) from fault
         module = re.search(r"No module named '([^']+)'", words)
         program = re.search(r'Cannot run program "([^"]+)"', words)
         if "PYTHON_VERSION_MISMATCH" in words:
