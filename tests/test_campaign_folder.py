@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tidings.core import DataError, EnvironmentMissing, UsageError
-from tidings.lab.campaign import conduct, counterexamples, numbers
+from tidings.lab.campaign import cells, conduct, counterexamples, numbers
 from tidings.lab.campaign import folder as module
 from tidings.lab.campaign.folder import Folder, begun, held, opened
 from tidings.lab.campaign.plan import read_plan
@@ -233,7 +233,7 @@ def edited(place: Path) -> None:
 def test_a_complete_campaign_is_not_told_again_as_if_it_were_of_the_new_code(
     tidings: Any, tmp_path: Path
 ) -> None:
-    finished(tmp_path)
+    summed_up(simulated(new(tmp_path)))
     edited(tmp_path)
     answer = tidings("campaign", "--out", "out")
     assert (answer.status, answer.out) == (64, "")
@@ -356,6 +356,90 @@ def test_when_a_run_is_given_up_is_none_of_its_conditions(tmp_path: Path) -> Non
         ours, theirs = (Folder(tmp_path / "out", one).cells[0] for one in (campaign, other))
         assert ours.conditions == theirs.conditions
     assert Folder(tmp_path, campaign).cells[0].conditions.crashes == 1
+
+
+# --- plans that are too large, or have something twice
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "flawed", "complaint"),
+    [
+        (
+            '"majority-relay notice=yes pull=yes", "majority-relay  pull=yes notice=yes"',
+            "",
+            ":3: algorithms: majority-relay pull=yes notice=yes is there twice",
+        ),
+        ('"two-phase", "two-phase"', "", ":3: algorithms: two-phase is there twice"),
+        ('"{own}:Hasty"', '"{own}:Hasty"', ":4: flawed: {own}:Hasty is there twice"),
+    ],
+)
+def test_the_same_algorithm_twice_is_found_however_it_is_written(
+    tmp_path: Path, algorithms: str, flawed: str, complaint: str
+) -> None:
+    text = PLAN.replace('"majority-relay"', algorithms).replace('"{own}:Hasty"]', f"{flawed}]")
+    file = plan_in(tmp_path, text)
+    with pytest.raises(DataError) as refusal:
+        read_plan(file)
+    assert str(refusal.value) == f"{file}{complaint.format(own=tmp_path / 'own.py')}"
+
+
+def test_a_plan_that_is_too_large_is_refused_before_it_is_dealt_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = []
+    monkeypatch.setattr(cells, "Cell", lambda **about: built.append(about))
+    campaign = read_plan(plan_in(tmp_path))
+    many = msgspec.structs.replace(campaign, sizes=tuple(range(1, 60_000)))
+    with pytest.raises(UsageError, match="up to 100,000 cells"):
+        Folder(tmp_path, msgspec.structs.replace(many, algorithms=("two-phase",) * 1_000))
+    assert len(built) == cells.MOST_CELLS + 1
+    with pytest.raises(UsageError, match="up to 10,000,000 runs, and not 60,004 cells with 1,000"):
+        Folder(tmp_path, msgspec.structs.replace(many, seeds=1_000))
+
+
+def test_seeds_are_refused_before_anything_is_made_of_them(
+    tidings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = new(tmp_path)
+    monkeypatch.setattr(module, "tasks_of", lambda *_: pytest.fail("they are dealt out"))
+    for seeds, complaint in (
+        (5_000_000, "--seeds takes 1 to 100,000"),
+        (100_000, "out holds a campaign with another plan; choose another folder"),
+    ):
+        answer = tidings("campaign", "--out", "out", "--seeds", str(seeds))
+        assert (answer.status, answer.err) == (64, f"tidings: {complaint}\n")
+    names = ["plan.toml", "--out", "new", "--seeds", "100000"]
+    monkeypatch.setattr(cells, "MOST_RUNS", 1_000)
+    answer = tidings("campaign", *names)
+    assert (answer.status, answer.out) == (64, "")
+    assert "a campaign has up to 1,000 runs, and not 2 cells with 100,000 seeds" in answer.err
+    assert not (tmp_path / "new").exists()
+    assert folder.cells
+
+
+def test_what_was_measured_is_looked_up_for_each_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once names of all runs of the cell were made for every one of them."""
+    folder = simulated(new(tmp_path))
+    costs = {"packets_per_broadcast": 6.0, "bytes_per_broadcast": 600.0}
+    stored = {
+        "run_costs": [{"run": "00000-1", **costs}],
+        "latencies": [{"run": "00000-1", "last_ns": ms * 10**6} for ms in (21, 42, 84)],
+        "states_by_run": [{"run": "00000-1", "last": 7.0}],
+    }
+    folder.measures.mkdir()
+    monkeypatch.setattr(numbers, "read_table", lambda path, *_, **__: stored[path.name])
+    measured = numbers._measured(folder)
+    monkeypatch.setattr(cells.Cell, "run_name", lambda *_: pytest.fail("no names are made"))
+    assert measured(folder.cells[0], "00000-1") == {
+        "packets": 6.0,
+        "bytes": 600.0,
+        "delays": 4.0,
+        "latency_ms": 49.0,
+        "state_bytes": 7.0,
+    }
+    assert set(measured(folder.cells[0], "00000-2").values()) == {None}
 
 
 # --- runs that are kept

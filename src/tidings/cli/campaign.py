@@ -33,7 +33,6 @@ from tidings.trace import write_runs
 if TYPE_CHECKING:
     from tidings.lab.campaign.conduct import Done
     from tidings.lab.campaign.folder import Folder
-    from tidings.lab.campaign.plan import Campaign
 
 MOST_TOLD = 5
 """Of runs that failed, and of regressions; the tables have them all."""
@@ -81,13 +80,13 @@ def campaign(
     if again is not None:
         raise typer.Exit(_once_more(folder, again, as_json))
     wanted, text = _wanted(plan, folder, seeds)
-    other = _comparable(baseline, folder, wanted) if baseline is not None else None
+    other = _comparable(baseline, wanted) if baseline is not None else None
     options = {"--jobs": jobs, "--master": master, "--remote": remote, "--baseline": baseline}
     with _interruptions_told(folder, options, as_json):
         from tidings.lab.campaign.folder import begun, held
 
         with held(folder):
-            chosen = begun(folder, wanted, text)
+            chosen = begun(folder, wanted.campaign, text)
             done = _conducted(chosen, f"local[{jobs}]" if jobs else master, remote)
             status = _tell(chosen, done, other, as_json)
     raise typer.Exit(status)
@@ -124,32 +123,31 @@ class _InterruptedError(TidingsError):
     status = Exit.INTERRUPTED
 
 
-def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Campaign", str]:
+def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Folder", str]:
     """The campaign that is asked for: by the plan, by what the folder holds, or the usual one; and
-    the text of its plan, if it was read from a file.
+    the text of its plan, if it was read from a file. Nothing is written yet.
     """
-    from tidings.lab.campaign.folder import is_campaign, plan_of
+    from tidings.lab.campaign.folder import Folder, is_campaign, plan_of
     from tidings.lab.campaign.plan import default_plan, read_plan, with_seeds
 
     if plan is None and is_campaign(folder):
-        return with_seeds(plan_of(folder), seeds), ""
+        return Folder(folder, with_seeds(plan_of(folder), seeds)), ""
     file = plan or default_plan()
-    return read_plan(file, seeds), file.read_text(encoding="utf-8")
+    return Folder(folder, read_plan(file, seeds)), file.read_text(encoding="utf-8")
 
 
-def _comparable(baseline: Path, folder: Path, wanted: "Campaign") -> "Folder":
+def _comparable(baseline: Path, wanted: "Folder") -> "Folder":
     """A campaign that can be compared with the one that is wanted, before that is run."""
     from tidings.core import DataError
     from tidings.lab.campaign.baseline import apart
-    from tidings.lab.campaign.folder import Folder, opened
+    from tidings.lab.campaign.folder import opened
     from tidings.lab.campaign.tables import read_table
 
     other = opened(baseline)
     if not other.table("runs").exists():
         raise DataError(f"{baseline}: the campaign is not complete; go on with it first")
     read_table(other.table("runs"), ["run"])
-    ours = Folder(folder, wanted)
-    if apart(ours, other).ours == len(ours.cells):
+    if apart(wanted, other).ours == len(wanted.cells):
         raise UsageError(f"{baseline} has no cell in common with what is to be run")
     return other
 

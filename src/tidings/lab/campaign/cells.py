@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.core import UsageError
-from tidings.lab.campaign.plan import LARGEST_FLAWED, MOST_CELLS, Campaign
+from tidings.lab.campaign.plan import LARGEST_FLAWED, MOST_CELLS, MOST_RUNS, Campaign
 from tidings.simulator import Plan
 
 TASK_COST = 60_000.0
@@ -89,8 +89,13 @@ def cells_of(campaign: Campaign) -> list[Cell]:
                             plan=campaign.plan_for(contender, size, workload, name),
                         )
                     )
-    if not found or len(found) > MOST_CELLS:
-        raise UsageError(f"a campaign has 1 to {MOST_CELLS:,} cells, and not {len(found):,}")
+                    if len(found) > MOST_CELLS:
+                        raise UsageError(f"a campaign has up to {MOST_CELLS:,} cells, and not more")
+    if not found:
+        raise UsageError("no algorithm meets any size, load and faults: the plan has no cell")
+    if len(found) * campaign.seeds > MOST_RUNS:
+        runs = f"{len(found):,} cells with {campaign.seeds:,} seeds each"
+        raise UsageError(f"a campaign has up to {MOST_RUNS:,} runs, and not {runs}")
     return found
 
 

@@ -22,7 +22,7 @@ who has others cannot go on. (What such a file imports is not looked at.)
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,10 @@ class Folder:
         """As the user calls it."""
         self.campaign = campaign
         self.cells: list[Cell] = cells_of(campaign)
-        self.tasks: list[Task] = tasks_of(self.cells, campaign.seeds)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        return tasks_of(self.cells, self.campaign.seeds)
 
     @property
     def trace(self) -> Path:

@@ -117,7 +117,7 @@ def _runs(folder: Folder, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
             "replay": again(folder.shown, outcome.run),
             "rows": outcome.rows,
             "cpu_s": outcome.cpu_s,
-            **{name: of_run.get(outcome.run) for name, of_run in measured(cell).items()},
+            **measured(cell, outcome.run),
             **{column_of(guarantee): values[guarantee.value] for guarantee in Guarantee},
         }
 
@@ -126,10 +126,10 @@ def _about(cell: Cell) -> dict[str, Any]:
     return {name: getattr(cell, {"cell": "number"}.get(name, name)) for name in CELL}
 
 
-def _measured(folder: Folder) -> Callable[[Cell], dict[str, dict[str, float]]]:
-    """The measures of every run, for a cell: delays are counted in those of its packets."""
+def _measured(folder: Folder) -> Callable[[Cell, str], dict[str, float | None]]:
+    """The measures of a run of a cell: delays are counted in those of its packets."""
     if not folder.measures.exists():
-        return lambda cell: {name: {} for name in MEASURES}
+        return lambda cell, run: dict.fromkeys(MEASURES)
     costs = read_table(folder.measures / "run_costs")
     waits: dict[str, list[float]] = {}
     for row in read_table(folder.measures / "latencies", ["run", "last_ns"]):
@@ -144,13 +144,12 @@ def _measured(folder: Folder) -> Callable[[Cell], dict[str, dict[str, float]]]:
     }
     middle = {run: _median(of_run) for run, of_run in waits.items()}
 
-    def of_cell(cell: Cell) -> dict[str, dict[str, float]]:
+    def of_run(cell: Cell, run: str) -> dict[str, float | None]:
         delay_ms = (cell.plan.delay_ms_min + cell.plan.delay_ms_max) / 2
-        names = [cell.run_name(seed) for seed in range(folder.campaign.seeds)]
-        delays = {run: middle[run] / delay_ms for run in names if run in middle}
-        return {name: plain.get(name, delays) for name in MEASURES}
+        delays = middle[run] / delay_ms if run in middle else None
+        return {name: of_all.get(run) for name, of_all in plain.items()} | {"delays": delays}
 
-    return of_cell
+    return of_run
 
 
 def _median(values: Sequence[float]) -> float:

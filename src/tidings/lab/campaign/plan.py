@@ -18,6 +18,7 @@ are meant to fail are listed apart and run in small groups only: some of them ne
 The first load and the first fault plan are those whose costs are drawn.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -35,6 +36,8 @@ from tidings.simulator.script import protocol_of
 
 MOST_SEEDS = 100_000
 MOST_CELLS = 100_000
+MOST_RUNS = 10_000_000
+"""Of all cells: their tables have to fit in memory."""
 LARGEST_FLAWED = 5
 """Forms as written may send without end; larger groups only take longer to show it."""
 
@@ -214,11 +217,11 @@ def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
     for what in ("sizes", "algorithms", "workloads", "faults"):
         if not getattr(campaign, what):
             yield [what], "", "at least one"
-    for what in ("sizes", "algorithms", "flawed"):
-        items = list(map(str, getattr(campaign, what)))
-        for item in items:
-            if items.count(item) > 1:
-                yield [what], item, f"{item} is there twice"
+    if len(campaign.sizes) * len(campaign.workloads) * len(campaign.faults) > MOST_CELLS:
+        yield ["sizes"], "", f"with all loads and faults these are more than {MOST_CELLS:,} cells"
+    for size, count in Counter(campaign.sizes).items():
+        if count > 1:
+            yield ["sizes"], str(size), f"{size} is there twice"
     if campaign.budget.packets < 1 or campaign.budget.seconds <= 0:
         yield ["budget"], "", "a run needs some packets and some seconds"
     yield from _mistakes_in_algorithms(campaign)
@@ -226,6 +229,7 @@ def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
 
 
 def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
+    seen: list[Contender] = []
     for what in ("algorithms", "flawed"):
         for words in getattr(campaign, what):
             try:
@@ -233,6 +237,9 @@ def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
             except UsageError as fault:
                 yield [what], words, str(fault)
                 continue
+            if contender in seen:
+                yield [what], words, f"{contender} is there twice"
+            seen.append(contender)
             known = PROTOCOLS.get(contender.protocol)
             if known is not None and bool(known.breaks) != (what == "flawed"):
                 right = "flawed" if known.breaks else "algorithms"
