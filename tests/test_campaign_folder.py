@@ -1,5 +1,6 @@
 """The folder of a campaign: who may go on in it, with what, and after which accidents."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.simulator import Replay
 from tidings.spec import Value, judge
 from tidings.trace import read_runs
-from tidings.trace.layout import whole_file
+from tidings.trace.layout import sync, whole_file
 
 HASTY = """
 from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Packet, Process, Receive
@@ -345,6 +346,48 @@ def test_a_damaged_task_is_done_again_and_said_in_one_line(
     assert [len(outcomes_of(task, folder.path)) for task in folder.tasks] == expected
 
 
+def test_a_file_system_that_cannot_sync_folders_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(file: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    sync(tmp_path)
+    with pytest.raises(OSError, match="Invalid argument"), whole_file(tmp_path / "file") as draft:
+        draft.touch()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_spark_measured_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = simulated(new(tmp_path))
+    synced = []
+
+    def written(spark: Any, trace: Path, place: Path, **_: Any) -> None:
+        (place / "run_costs").mkdir(parents=True)
+        (place / "run_costs" / "part-0.parquet").touch()
+
+    def noted(file: Path) -> None:
+        assert not folder.measures.exists()
+        synced.append(file.name)
+
+    monkeypatch.setattr(conduct.pipeline, "write_tables", written)
+    monkeypatch.setattr(conduct, "sync", noted)
+    spark: Any = None
+    conduct.measure(spark, folder, Progress())
+    assert sorted(synced) == ["part-0.parquet", "run_costs"]
+    assert (folder.measures / "run_costs" / "part-0.parquet").exists()
+
+
+def test_what_the_disk_refuses_to_a_worker_is_said_in_one_line(tmp_path: Path) -> None:
+    folder = new(tmp_path)
+    (folder.path / "tasks").write_text("in the way")
+    with pytest.raises(EnvironmentMissing, match=r"a worker cannot write .*/tasks: File exists"):
+        conduct._work(0, folder.path, str(tmp_path))
+
+
 # --- cells
 
 
@@ -388,13 +431,14 @@ def test_a_plan_that_is_too_large_is_refused_before_it_is_dealt_out(
 ) -> None:
     built = []
     monkeypatch.setattr(cells, "Cell", lambda **about: built.append(about))
+    monkeypatch.setattr(cells, "MOST_CELLS", 30)
     campaign = read_plan(plan_in(tmp_path))
-    many = msgspec.structs.replace(campaign, sizes=tuple(range(1, 60_000)))
-    with pytest.raises(UsageError, match="up to 100,000 cells"):
-        Folder(tmp_path, msgspec.structs.replace(many, algorithms=("two-phase",) * 1_000))
-    assert len(built) == cells.MOST_CELLS + 1
-    with pytest.raises(UsageError, match="up to 10,000,000 runs, and not 60,004 cells with 1,000"):
-        Folder(tmp_path, msgspec.structs.replace(many, seeds=1_000))
+    larger = msgspec.structs.replace(campaign, sizes=tuple(range(1, 21)))
+    with pytest.raises(UsageError, match="up to 30 cells"):
+        Folder(tmp_path, msgspec.structs.replace(larger, algorithms=("two-phase",) * 9))
+    assert len(built) == 31
+    with pytest.raises(UsageError, match="up to 10,000,000 runs, and not 25 cells with 1,000,000"):
+        Folder(tmp_path, msgspec.structs.replace(larger, seeds=1_000_000))
 
 
 def test_seeds_are_refused_before_anything_is_made_of_them(

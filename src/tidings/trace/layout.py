@@ -103,21 +103,24 @@ def whole_file(path: Path) -> Iterator[Path]:
     draft = path.with_name(path.name + ".open")
     try:
         yield draft
-        _sync(draft)
+        sync(draft)
         draft.replace(path)
     except BaseException:
         with suppress(FileNotFoundError):
             draft.unlink()
         raise
-    # Not every file system that is shared can do this for a folder.
-    with suppress(OSError):
-        _sync(path.parent)
+    sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """What was written to a file, or the names in a folder, are on disk from now on."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
+    except OSError:
+        # Not every file system that is shared can do this for a folder.
+        if not path.is_dir():
+            raise
     finally:
         os.close(file)
 

@@ -20,6 +20,7 @@ from tidings.lab.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.pipeline.progress import Progress, Told
 from tidings.pipeline.workers import performing
 from tidings.report.words import many
+from tidings.trace.layout import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,11 @@ def _work(number: int, path: Path, marks: str) -> int:
         raise EnvironmentMissing(f"the worker on {here} says: {fault}") from None
     task = folder.tasks[number]
     seconds = folder.campaign.budget.seconds
-    return runs.perform(task, folder.path, seconds, Told(task.runs, marks))
+    try:
+        return runs.perform(task, folder.path, seconds, Told(task.runs, marks))
+    except OSError as fault:
+        place = fault.filename or path
+        raise EnvironmentMissing(f"a worker cannot write {place}: {fault.strerror}") from None
 
 
 @lru_cache(maxsize=1)
@@ -131,6 +136,9 @@ def measure(spark: "SparkSession", folder: Folder, progress: Progress) -> None:
     draft = folder.path / "measures.open"
     shutil.rmtree(draft, ignore_errors=True)
     pipeline.write_tables(spark, folder.trace, draft, progress=progress)
+    # Spark leaves that to the system; and once they have their name, nobody measures again.
+    for file in draft.rglob("*"):
+        sync(file)
     draft.replace(folder.measures)
 
 
