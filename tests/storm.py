@@ -1,8 +1,8 @@
 """A durable group under a steady load and every fault in random order.
 
-The soak lets it rage for half an hour, the tests for a minute. Faults come one after the other, as
-from a deck of cards that is shuffled again when all are dealt, and never concern more than a
-minority; except that now and then everybody is killed at once, and comes back to links that
+The soak lets it rage for half an hour, the tests until there was everything. Faults come one after
+the other, as from a deck of cards that is shuffled again when all are dealt, and never concern more
+than a minority; except that now and then everybody is killed at once, and comes back to links that
 lose, repeat and reorder packets above TCP, or to links that no longer do.
 """
 
@@ -80,7 +80,10 @@ def group_file(folder: Path) -> Path:
 
 
 def rage(folder: Path, seconds: float, seed: int, tell: Tell, per_s: int = PER_S) -> Outcome:
-    """Storm for so long, then settle; the trace is in ``folder / "trace"``."""
+    """Storm for so long, and until every fault was dealt, then settle.
+
+    The trace is in ``folder / "trace"``.
+    """
     tell(f"seed {seed}")
     injector = f"seed={seed} {WEATHER}"
     path = group_file(folder)
@@ -108,7 +111,7 @@ class Storm:
         for member in self.fleet:
             self._offer(member)
         for fault in self._deck():
-            if time.monotonic() > self._begin_s + seconds:
+            if time.monotonic() > self._begin_s + seconds and len(self.faults) == FAULTS:
                 break
             fault()
             self.faults[fault.__name__] += 1

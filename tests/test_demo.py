@@ -55,8 +55,13 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
     assert "5 guarantees hold" in page
 
 
-@pytest.mark.parametrize("what", BREAKS)
+@pytest.mark.parametrize("what", ["order", "agreement"])
 def test_flawed_nodes_break_exactly_what_they_are_said_to(tidings, what: str) -> None:
+    """All of them in the simulator below, and on real nodes in the soak."""
+    assert_nodes_break(tidings, what)
+
+
+def assert_nodes_break(tidings, what: str) -> None:
     answer = tidings("demo", "--break", what, "--json")
     result = json.loads(answer.out)
     assert answer.status == 1

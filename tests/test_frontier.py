@@ -1077,20 +1077,20 @@ def test_only_numbers_are_left_of_what_is_stable() -> None:
 # --- in bad company
 
 
-def test_two_thousand_adversarial_runs_hold_all_guarantees() -> None:
-    happened = hold_all_guarantees(range(2000))
+def test_a_thousand_adversarial_runs_hold_all_guarantees() -> None:
+    happened = hold_all_guarantees(range(1000))
     for what, least in {
-        "packets lost": 5000,
-        "packets duplicated": 2000,
-        "partitions": 500,
-        "crashes in mid-broadcast": 200,
-        "restarts in mid-broadcast": 100,
-        "crashes at a write": 500,
-        "recover": 2000,
-        "pull packets": 500,
-        "push packets": 500,
-        "asking packets": 500,
-        "state packets": 5000,
+        "packets lost": 2500,
+        "packets duplicated": 1000,
+        "partitions": 250,
+        "crashes in mid-broadcast": 100,
+        "restarts in mid-broadcast": 50,
+        "crashes at a write": 250,
+        "recover": 1000,
+        "pull packets": 250,
+        "push packets": 250,
+        "asking packets": 250,
+        "state packets": 2500,
     }.items():
         assert happened[what] >= least, f"{what}: {happened}"
 

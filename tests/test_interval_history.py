@@ -420,7 +420,7 @@ def contents(run: Run) -> Counter[str]:
 @pytest.mark.parametrize("joiners", [1, 2, 3])
 def test_the_guarantees_hold_while_newcomers_join(joiners: int) -> None:
     found: Counter[str] = Counter()
-    for seed in range(140):
+    for seed in range(84):
         carried: dict[MessageId, Members] = {}
         recording = type("Recording", (Recording,), {"carried": carried})
         run = walk(plan(seed % 7 + 1, joiners), seed, factory=recording)
@@ -431,11 +431,11 @@ def test_the_guarantees_hold_while_newcomers_join(joiners: int) -> None:
             if row.kind == "broadcast":
                 assert run.manifest.views[row.view] == carried[row.message], f"seed {seed}"
         found += contents(run)
-    assert found["joined"] >= 130 * joiners, found
-    assert found["spoke at once"] >= 50 * joiners, found
-    assert found["joined and crashed"] >= 10 * joiners, found
-    assert found["delivered by newcomers"] >= 300 * joiners, found
-    assert found["incomparable lists"] >= (20 if joiners > 1 else 0), found
+    assert found["joined"] >= 78 * joiners, found
+    assert found["spoke at once"] >= 30 * joiners, found
+    assert found["joined and crashed"] >= 6 * joiners, found
+    assert found["delivered by newcomers"] >= 180 * joiners, found
+    assert found["incomparable lists"] >= (12 if joiners > 1 else 0), found
 
 
 def test_impossible_joins_are_refused() -> None:

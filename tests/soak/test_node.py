@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from conftest import Tidings
 from storm import assert_everything_happened, assert_nothing_is_lost_or_repeated, rage
+from test_demo import assert_nodes_break
+from tidings.lab.demo import BREAKS
 from tidings.pipeline import audit
 
 SECONDS = float(os.environ.get("TIDINGS_SOAK_S", 1_800))
@@ -30,3 +33,8 @@ def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
     (verdicts,) = audit(spark, tmp_path / "trace", progress=tell).verdicts.values()
     assert_nothing_is_lost_or_repeated(outcome, verdicts)
     assert_everything_happened(outcome)
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_flawed_nodes_break_exactly_what_they_are_said_to(tidings: Tidings, what: str) -> None:
+    assert_nodes_break(tidings, what)

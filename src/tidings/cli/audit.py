@@ -16,7 +16,7 @@ from tidings.cli.common import (
     result,
     say,
 )
-from tidings.cli.spark import Master, Remote, on_spark
+from tidings.cli.spark import Master, Remote, on_spark, refuse_both
 from tidings.core import Exit, UsageError
 from tidings.report import campaign_table
 from tidings.spec import exit_status
@@ -100,6 +100,7 @@ def audit_on_spark(
     """Judge a trace, and measure it if asked to."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
+    refuse_both(master, remote)
     layout(path)  # what is not there at all is said before Spark starts
     if tables is not None:
         refuse_to_overwrite(tables)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tidings.cli.common import app, say
-from tidings.cli.spark import Master, Remote, on_spark
+from tidings.cli.spark import Master, Remote, on_spark, refuse_both
 from tidings.core import Exit, UsageError
 from tidings.report.page import Page, page_of_trace, render
 from tidings.report.page.from_trace import MOST_ROWS, entries_of
@@ -36,6 +36,7 @@ def report(
     """
     from tidings.lab.campaign.folder import is_campaign
 
+    refuse_both(master, remote)
     if out.suffix not in (".html", ".htm") or out.is_dir():
         raise UsageError(f"--out takes a .html file, not {out}")
     how = shlex.join(["tidings", "report", str(path), "--out", str(out)])

@@ -26,13 +26,16 @@ EVERY_S = 5.0
 """How often it is told where there is no terminal."""
 
 
+def refuse_both(master: str | None, remote: str | None) -> None:
+    if master is not None and remote is not None:
+        raise UsageError("--master or --remote, not both")
+
+
 @contextmanager
 def on_spark(
     master: str | None = None, remote: str | None = None
 ) -> Iterator[tuple["SparkSession", "Progress"]]:
     """A session, and the progress that is shown as long as the block lasts."""
-    if master is not None and remote is not None:
-        raise UsageError("--master or --remote, not both")
     with err.status("looking for Spark and Java") as status:
         from tidings import pipeline
 
