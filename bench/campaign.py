@@ -38,7 +38,7 @@ def plainly(folder: Folder, jobs: int) -> tuple[float, float]:
     begin = time.perf_counter()
     tasks = mixed(folder.tasks)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        works = [(task, folder.path, folder.campaign.budget.seconds) for task in tasks]
+        works = [(task, folder.path, folder.campaign.budget) for task in tasks]
         cpu = sum(pool.imap_unordered(_timed, works))
     return time.perf_counter() - begin, cpu
 

@@ -1,4 +1,4 @@
-"""A file of somebody whose processes fail: one raises, the other never comes to rest."""
+"""A file of somebody whose processes fail: one raises, two never rest, one of these is hungry."""
 
 BAD = """
 from tidings.core import Accept, Broadcast, MessageId, Packet, Process, Receive, Send
@@ -21,6 +21,17 @@ class Endless(Process):
             case Broadcast((text,)):
                 return [Accept((MessageId(self.me, 1),)), Send(self.others, Word(1))]
             case Receive(sender, word):
+                return [Send((sender,), word)]
+        return []
+
+class Hungry(Process):
+    def step(self, event):
+        match event:
+            case Broadcast((text,)):
+                self.eaten = []
+                return [Accept((MessageId(self.me, 1),)), Send((self.me,), Word(1))]
+            case Receive(sender, word):
+                self.eaten.append(bytearray(10_000_000))
                 return [Send((sender,), word)]
         return []
 """

@@ -26,7 +26,7 @@ from tidings.lab.campaign.plan import (
     default_plan,
     read_plan,
 )
-from tidings.lab.campaign.runs import Outcome, perform, simulated
+from tidings.lab.campaign.runs import Outcome, perform, resident_bytes, simulated
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.lab.compare import CONTENDERS
 from tidings.pipeline.arrays.perform import plainly
@@ -245,7 +245,7 @@ def test_tasks_of_the_default_plan_cost_about_the_same() -> None:
 def performed(folder: Path, campaign: Campaign, task_cost: float | None = None) -> list[Outcome]:
     tasks = tasks_of(cells_of(campaign), campaign.seeds, task_cost)
     for task in tasks:
-        perform(task, folder, campaign.budget.seconds)
+        perform(task, folder, campaign.budget)
     return [
         one for task in tasks for one in lines(folder / "tasks" / f"{task.name}.jsonl", Outcome)
     ]
@@ -327,6 +327,20 @@ def test_a_run_that_takes_too_many_seconds_is_given_up(tmp_path: Path) -> None:
     assert outcomes[0].reason == "it had not come to rest after 1e-09 seconds"
 
 
+@pytest.mark.skipif(not resident_bytes(), reason="the system does not tell what a process takes")
+def test_a_run_that_takes_too_much_memory_is_given_up_and_the_next_one_is_not(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    text = BAD_PLAN.format(file=tmp_path / "bad.py", seconds=30.0).replace("Endless", "Hungry")
+    campaign = read_plan(plan_in(tmp_path, f"{text}memory_mb = 100\n".replace("= 500", "= 5_000")))
+    outcomes = performed(tmp_path / "out", campaign)
+    hungry = [outcome for outcome in outcomes if outcome.cell == 2]
+    assert [(one.outcome, one.rows) for one in hungry] == [("cut", 0)] * 2
+    assert hungry[0].reason == "it had not come to rest with 100 MB of memory"
+    assert performed(tmp_path / "again", campaign)[0].outcome == "ran"
+
+
 def test_a_folder_goes_on_with_its_own_plan_only(tmp_path: Path) -> None:
     campaign = read_plan(plan_in(tmp_path))
     begun(tmp_path / "out", campaign)
@@ -366,7 +380,7 @@ def conducted(tmp_path_factory: pytest.TempPathFactory) -> Conducted:
     campaign = msgspec.structs.replace(read_plan(plan_in(place)), seeds=4)
     folder = begun(place / "out", campaign)
     for task in folder.tasks:
-        perform(task, folder.path, 30.0)
+        perform(task, folder.path, Budget())
     numbers.write(folder, verdicts_in(folder))
     counterexamples.find(folder, plainly, lambda words: None)
     return Conducted(folder, read_table(folder.table("runs")))

@@ -14,7 +14,7 @@ from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.lab.campaign import cells, conduct, counterexamples, numbers
 from tidings.lab.campaign import folder as module
 from tidings.lab.campaign.folder import Folder, begun, held, opened
-from tidings.lab.campaign.plan import read_plan
+from tidings.lab.campaign.plan import Budget, read_plan
 from tidings.lab.campaign.runs import is_done, outcomes_of, perform
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.pipeline import Progress
@@ -79,7 +79,7 @@ def new(place: Path) -> Folder:
 
 def simulated(folder: Folder) -> Folder:
     for task in folder.tasks:
-        perform(task, folder.path, 30.0)
+        perform(task, folder.path, Budget())
     return folder
 
 

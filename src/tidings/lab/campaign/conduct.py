@@ -101,9 +101,8 @@ def _work(number: int, path: Path, marks: str) -> int:
         here = socket.gethostname()
         raise EnvironmentMissing(f"the worker on {here} says: {fault}") from None
     task = folder.tasks[number]
-    seconds = folder.campaign.budget.seconds
     try:
-        return runs.perform(task, folder.path, seconds, Told(task.runs, marks))
+        return runs.perform(task, folder.path, folder.campaign.budget, Told(task.runs, marks))
     except OSError as fault:
         place = fault.filename or path
         raise EnvironmentMissing(f"a worker cannot write {place}: {fault.strerror}") from None

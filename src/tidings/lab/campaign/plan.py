@@ -91,6 +91,8 @@ class Budget(_Table, frozen=True):
     """Or choices: whatever comes first."""
     seconds: float = 60.0
     """Of wall time."""
+    memory_mb: int = 2_000
+    """More than its worker has already; only where Linux counts it."""
 
 
 class Campaign(_Table, frozen=True):
@@ -222,8 +224,9 @@ def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
     for size, count in Counter(campaign.sizes).items():
         if count > 1:
             yield ["sizes"], str(size), f"{size} is there twice"
-    if campaign.budget.packets < 1 or campaign.budget.seconds <= 0:
-        yield ["budget"], "", "a run needs some packets and some seconds"
+    budget = campaign.budget
+    if budget.packets < 1 or budget.seconds <= 0 or budget.memory_mb < 1:
+        yield ["budget"], "", "a run needs some packets, some seconds and some memory"
     yield from _mistakes_in_algorithms(campaign)
     yield from _mistakes_in_loads_and_faults(campaign)
 

@@ -2,9 +2,10 @@
 
 A run that fails is a result like any other. One that raises has no rows; of one that exceeds its
 packets the rows up to there are kept, and it is judged as far as that goes; one that takes too many
-seconds is given up without rows, since how far it came depends on the machine.
+seconds, or too much memory, is given up without rows, since how far it came depends on the machine.
 """
 
+import resource
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from tidings.core import DataError
 from tidings.lab.campaign.cells import Cell, Task
 from tidings.lab.campaign.folder import lines
+from tidings.lab.campaign.plan import Budget
 from tidings.simulator import World, walk
 from tidings.simulator.choices import Choice
 from tidings.trace import Row, Run, parquet
@@ -25,6 +27,10 @@ LONGEST_REASON = 300
 
 class OverTimeError(Exception):
     """A run has taken all the seconds it has."""
+
+
+class OverMemoryError(Exception):
+    """A run has taken all the memory it has."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,32 +45,65 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float = 0.0
 
 
-def world_named(run: str, seconds: float | None = None) -> type[World]:
+def world_named(run: str, budget: Budget | None = None) -> type[World]:
     """Worlds that call their run so, and last only so long.
 
     By itself a run is named by a hash of its plan, which in a large campaign two might share.
     """
-    end = None if seconds is None else time.monotonic() + seconds
+    patience = None if budget is None else _Patience(budget)
 
     class Named(World):
         def __init__(self, **about: Any) -> None:
             super().__init__(**about | {"run": run})
 
         def apply(self, choice: Choice, time_ns: int | None = None) -> list[Row]:
-            if end is not None and time.monotonic() > end:
-                raise OverTimeError
+            if patience is not None:
+                patience.check()
             return super().apply(choice, time_ns)
 
     return Named
 
 
-def simulated(cell: Cell, seed: int, seconds: float | None = None) -> Run:
+class _Patience:
+    """A run that has taken too much is noticed before its next choice, not in the middle of one.
+
+    (A limit of the system would be stricter, but what is written in C may not survive it.)
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._end = time.monotonic() + budget.seconds
+        self._most = resident_bytes() + budget.memory_mb * 1_000_000
+        self._look_at = 0.0
+
+    def check(self) -> None:
+        now = time.monotonic()
+        if now > self._end:
+            raise OverTimeError
+        if now > self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            if resident_bytes() > self._most:
+                raise OverMemoryError
+
+
+LOOK_EVERY_S = 0.05
+_STATM = Path("/proc/self/statm")
+
+
+def resident_bytes() -> int:
+    """What this process has in memory; 0 where the system does not tell."""
+    try:
+        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def simulated(cell: Cell, seed: int, budget: Budget | None = None) -> Run:
     """A run of a cell, as often as one likes: it is decided by its seed."""
-    return walk(cell.plan, cell.dice(seed), world=world_named(cell.run_name(seed), seconds))
+    return walk(cell.plan, cell.dice(seed), world=world_named(cell.run_name(seed), budget))
 
 
 def perform(
-    task: Task, folder: Path, seconds: float, runs: Iterable[tuple[Cell, int]] | None = None
+    task: Task, folder: Path, budget: Budget, runs: Iterable[tuple[Cell, int]] | None = None
 ) -> int:
     """Simulate a task and write its files, the outcomes last; how many runs that were.
 
@@ -74,7 +113,7 @@ def perform(
     kept: list[Run] = []
     for cell, seed in task.runs if runs is None else runs:
         begin = time.process_time()
-        outcome, run = _tried(cell, seed, seconds)
+        outcome, run = _tried(cell, seed, budget)
         outcomes.append(msgspec.structs.replace(outcome, cpu_s=time.process_time() - begin))
         if run is not None:
             kept.append(run)
@@ -121,12 +160,15 @@ def is_done(task: Task, folder: Path) -> bool:
     return True
 
 
-def _tried(cell: Cell, seed: int, seconds: float) -> tuple[Outcome, Run | None]:
+def _tried(cell: Cell, seed: int, budget: Budget) -> tuple[Outcome, Run | None]:
     told: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
     try:
-        run = simulated(cell, seed, seconds)
+        run = simulated(cell, seed, budget)
     except OverTimeError:
-        reason = f"it had not come to rest after {seconds:g} seconds"
+        reason = f"it had not come to rest after {budget.seconds:g} seconds"
+        return Outcome(**told, outcome="cut", reason=reason), None
+    except (OverMemoryError, MemoryError):
+        reason = f"it had not come to rest with {budget.memory_mb:,} MB of memory"
         return Outcome(**told, outcome="cut", reason=reason), None
     except Exception as fault:
         reason = " ".join(f"{type(fault).__name__}: {fault}".split())[:LONGEST_REASON]
