@@ -18,7 +18,7 @@ from spark_cluster import connect_server, standalone
 from tidings.lab.campaign.folder import opened
 from tidings.lab.campaign.tables import read_table
 
-SEEDS = int(os.environ.get("TIDINGS_SEEDS", "4"))
+SEEDS = int(os.environ.get("TIDINGS_SEEDS", "5"))
 WITHIN_S = 15 * 60
 COMMAND = [sys.executable, "-m", "tidings", "campaign", "--out", "out", "--json"]
 
