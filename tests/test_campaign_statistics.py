@@ -15,6 +15,7 @@ from tidings.core import UsageError
 from tidings.lab.campaign import numbers
 from tidings.lab.campaign.baseline import ALPHA, NOT_ENDED, apart, compare, regressions
 from tidings.lab.campaign.folder import Folder, begun, opened
+from tidings.lab.campaign.page import page_of
 from tidings.lab.campaign.plan import read_plan
 from tidings.lab.campaign.statistics import (
     RUNS_FOR_P99,
@@ -25,6 +26,7 @@ from tidings.lab.campaign.statistics import (
     summary,
 )
 from tidings.lab.campaign.tables import read_table, write_table
+from tidings.report.page import render
 
 # --- intervals
 
@@ -194,6 +196,21 @@ def test_what_costs_more_everywhere_is_worse(
     }
     assert changed[0]["change"] == pytest.approx(factor - 1)
     assert bool(regressions(rows)) == (verdict == "worse")
+
+
+def test_the_page_tells_what_changed_since_the_baseline(campaigns: Campaigns) -> None:
+    campaigns.compared(dearer(1.6, algorithm="two-phase"))
+    comparison = page_of(campaigns.ours).comparison
+    assert comparison is not None
+    assert comparison.baseline == str(campaigns.theirs.shown)
+    (change,) = comparison.changes
+    assert (change.where, change.measure) == ("two-phase, everywhere", "bytes")
+    assert change.is_worse
+    assert change.after == pytest.approx(1.6 * change.before)
+    page = render(page_of(campaigns.ours))
+    assert "↗ worse: bytes" in page
+    campaigns.compared()
+    assert "Nothing is better or worse beyond noise." in render(page_of(campaigns.ours))
 
 
 def test_what_is_worse_under_one_fault_plan_is_seen_there(campaigns: Campaigns) -> None:

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import ROUND_CEILING
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,7 @@ from tidings.cli.report import write_page
 from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.report import plain_table
+from tidings.report.page.numbers import percent
 from tidings.spec import Guarantee, exit_status
 from tidings.spec import judge as judged
 from tidings.trace import write_runs
@@ -165,12 +167,13 @@ def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Don
 def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
     from tidings.lab.campaign.baseline import compare, regressions
     from tidings.lab.campaign.page import page_of, status_of
+    from tidings.lab.campaign.statistics import CONFIDENCE
     from tidings.lab.campaign.tables import read_table, remove_table
 
-    write_page(page_of(folder, shlex.join(["tidings", "report", str(folder.shown)])), folder.page)
     remove_table(folder.table("comparison"))  # with whatever it was compared before
     compared = compare(folder, other) if other is not None else []
     worse = regressions(compared)
+    write_page(page_of(folder, shlex.join(["tidings", "report", str(folder.shown)])), folder.page)
     verdicts = read_table(folder.table("verdicts"))
     ended = [row for row in read_table(folder.table("runs")) if row["outcome"] != "ran"]
     status = Exit.VIOLATED if worse else status_of(folder)
@@ -197,6 +200,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
         say(f"       and {many(len(ended) - MOST_TOLD, 'more run')}: see runs.csv")
     out.print()
     out.print(plain_table(_matrix(verdicts)))
+    say(f"✓ ≤: a share of runs that seeing no violation still allows, at {percent(CONFIDENCE)}")
     if other is not None:
         _tell_changes(compared, other.shown)
         _tell_apart(folder, other)
@@ -224,15 +228,15 @@ def _in_a_word(verdict: Mapping[str, Any]) -> str:
         return f"✗ {verdict['violated']:,}"
     if verdict["unknown"]:
         return f"? {verdict['unknown']:,}"
-    return f"✓ < {100 * verdict['share_high']:.2g} %"
+    return f"✓ ≤ {percent(verdict['share_high'], ROUND_CEILING)}"
 
 
 def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None:
+    from tidings.lab.campaign.baseline import told_first
+
     for verdict in ("worse", "better"):
-        changed = [row for row in compared if row["verdict"] == verdict]
+        changed = [row for row in told_first(compared) if row["verdict"] == verdict]
         say(f"\n{verdict:<6} than {baseline}: {len(changed):,} of {len(compared):,} comparisons")
-        # What is so everywhere says more than any one cell.
-        changed.sort(key=lambda row: (row["cell"] is not None, row["p_adjusted"]))
         for row in changed[:MOST_TOLD]:
             say(
                 f"       {row['where']}: {row['measure']} {row['before']:.4g} to "

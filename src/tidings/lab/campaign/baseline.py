@@ -31,6 +31,7 @@ LEAST_CHANGE = 0.01
 NOT_ENDED = "runs that did not end"
 
 COMPARISON = {
+    "baseline": "string",
     "algorithm": "string",
     "flawed": "bool",
     "cell": "int64",
@@ -81,7 +82,7 @@ def compare(ours: Folder, theirs: Folder) -> list[dict[str, Any]]:
     adjusted = _adjusted(changes)
     rows = [
         {name: value for name, value in change._asdict().items() if name in COMPARISON}
-        | {"p_adjusted": p, "verdict": _verdict(change, p)}
+        | {"baseline": str(theirs.shown), "p_adjusted": p, "verdict": _verdict(change, p)}
         for change, p in zip(changes, adjusted, strict=True)
     ]
     write_table(ours.table("comparison"), rows, COMPARISON)
@@ -91,6 +92,15 @@ def compare(ours: Folder, theirs: Folder) -> list[dict[str, Any]]:
 def regressions(rows: Rows) -> list[Mapping[str, Any]]:
     """What got worse; those that are meant to fail are not meant to fail less."""
     return [row for row in rows if row["verdict"] == "worse" and not row["flawed"]]
+
+
+def told_first(rows: Rows) -> list[Mapping[str, Any]]:
+    """What is not the same: worse before better, many cells before one, the surest first."""
+    changed = [row for row in rows if row["verdict"] != "same"]
+    return sorted(
+        changed,
+        key=lambda row: (row["verdict"] != "worse", row["cell"] is not None, row["p_adjusted"]),
+    )
 
 
 class Apart(NamedTuple):

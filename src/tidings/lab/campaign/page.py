@@ -16,6 +16,7 @@ import msgspec
 from tidings import __version__
 from tidings.core import Exit, quorum
 from tidings.lab.campaign import counterexamples
+from tidings.lab.campaign.baseline import told_first
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
 from tidings.lab.campaign.numbers import again, column_of
@@ -29,6 +30,8 @@ from tidings.report.page import Page, measure, picture_of
 from tidings.report.page.model import (
     MOST_PICTURES,
     Axis,
+    Change,
+    Comparison,
     Dot,
     Entry,
     Fact,
@@ -100,11 +103,12 @@ class _Told:
                 status_of(self.folder), Value.HOLDS
             ),
             about=f"{many(len(self.runs), 'simulated run')} in {many(cells, 'cell')}: every "
-            "algorithm in groups of every size, under every load and every fault plan, "
-            f"{many(self.folder.campaign.seeds, 'seed')} each. Every verdict comes from the "
-            "recorded events alone.",
+            "algorithm in groups of every size, under every load and every fault plan that it is "
+            f"made for, {many(self.folder.campaign.seeds, 'seed')} each. Every verdict comes from "
+            "the recorded events alone.",
             facts=self.facts(),
             matrix=self.matrix({picture.key for picture in self.pictures}),
+            comparison=self.comparison(),
             costs=(self.cost_chart("packets"), self.cost_chart("bytes")),
             latencies=tuple(self.latencies()),
             states=tuple(self.states()),
@@ -221,6 +225,33 @@ class _Told:
             high=row["share_high"],
             note=f"first in run {row['first_violated']}" if row["violated"] else "",
             picture=key if key in pictures else None,
+        )
+
+    def comparison(self) -> Comparison | None:
+        """With the baseline, if there was one."""
+        table = self.folder.table("comparison")
+        rows = read_table(table) if table.exists() else []
+        if not rows:
+            return None
+        baseline = rows[0]["baseline"]
+        return Comparison(
+            baseline=baseline,
+            changes=tuple(
+                Change(
+                    where=row["where"] + (" (flawed)" if row["flawed"] else ""),
+                    measure=row["measure"],
+                    before=row["before"],
+                    after=row["after"],
+                    chance=row["p_adjusted"],
+                    is_worse=row["verdict"] == "worse",
+                )
+                for row in told_first(rows)
+            ),
+            note=f"Of {many(len(rows), 'comparison')}, by the ranks of the runs within each cell "
+            "or by shares of runs; the chance is adjusted for their number by Holm's method. All "
+            "of them are in comparison.csv.",
+            how=f"{shlex.join(['tidings', 'campaign', '--out', str(self.folder.shown)])} "
+            f"--baseline {shlex.quote(baseline)}",
         )
 
     # --- prices

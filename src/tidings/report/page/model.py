@@ -56,6 +56,27 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What is better or worse than it was elsewhere, beyond noise."""
+
+    where: str
+    measure: str
+    before: float
+    after: float
+    chance: float
+    """How likely that is by chance alone."""
+    is_worse: bool
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """With a baseline; without changes, the note says all there is to say."""
+
+    baseline: str
+    changes: tuple[Change, ...]
+    note: str = ""
+    how: str = ""
+
+
 # --- figures
 
 
@@ -254,6 +275,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """What this is: what was run and judged, and how."""
     facts: tuple[Fact, ...] = ()
     matrix: Matrix | None = None
+    comparison: Comparison | None = None
     costs: tuple[LineChart, ...] = ()
     cost_table: CostTable | None = None
     latencies: tuple[SpreadChart, ...] = ()
@@ -270,6 +292,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 MOST_ENTRIES = 64
 """Rows of the matrix."""
+MOST_CHANGES = 40
+"""Of a comparison."""
 MOST_LINES = 24
 """Lines, distributions, panels or dots of one figure."""
 MOST_POINTS = 200
@@ -301,6 +325,10 @@ def within_limits(page: Page) -> Page:
         keys = {picture.key for picture in pictures}
         linked = tuple(_linked(entry, keys) for entry in kept)
         changes["matrix"] = msgspec.structs.replace(page.matrix, entries=linked)
+    if page.comparison is not None:
+        changed = page.comparison.changes
+        shown_changes = changed[: first(changed, MOST_CHANGES, "changes")]
+        changes["comparison"] = msgspec.structs.replace(page.comparison, changes=shown_changes)
     for section, parts in _PARTS.items():
         charts = getattr(page, section)
         charts = charts[: first(charts, MOST_FIGURES, f"figures of {section}")]

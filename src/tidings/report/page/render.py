@@ -17,6 +17,7 @@ from tidings.report.page.figures import Styles, with_unit
 from tidings.report.page.html import Html, data, fingerprint, joined, tag
 from tidings.report.page.model import (
     Cell,
+    Comparison,
     CostTable,
     Entry,
     Fact,
@@ -85,6 +86,7 @@ def _sections(page: Page) -> Iterator[Section]:
     """Their ids, titles and contents, in the order in which they are read."""
     styles = _styles(page)
     yield "verdicts", "Verdicts", [_matrix(page.matrix)] if page.matrix else []
+    yield "changes", "Since the baseline", [_changes(page.comparison)] if page.comparison else []
     bounds = _numbered(line.name for chart in page.costs for line in chart.bounds)
     costs = [_lines(chart, styles, bounds) for chart in page.costs]
     table = [_cost_table(page.cost_table)] if page.cost_table else []
@@ -210,6 +212,29 @@ def _counts(cell: Cell) -> Iterator[str]:
             yield f"{cell.unknown:,} unknown"
     if cell.note:
         yield cell.note
+
+
+def _changes(comparison: Comparison) -> Html:
+    title = f"Compared with {comparison.baseline}"
+    rows = [
+        [
+            change.where,
+            f"{WORSE if change.is_worse else BETTER} {change.measure}",
+            figure(change.before),
+            figure(change.after),
+            f"{change.chance:.2g}",
+        ]
+        for change in comparison.changes
+    ]
+    head = ["where", "what", "before", "after", "chance"]
+    told = tag("p", "Nothing is better or worse beyond noise.")
+    shown = tag("div", _table(head, rows), class_="scroll", tabindex="0") if rows else told
+    return tag(
+        "figure", tag("figcaption", title), shown, _note(comparison.note), _how(comparison.how)
+    )
+
+
+WORSE, BETTER = "↗ worse:", "↘ better:"
 
 
 # --- figures
