@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from finished_campaign import PLAN
-from tidings.core import UsageError
+from tidings.core import DataError, UsageError
 from tidings.lab.campaign import numbers
 from tidings.lab.campaign.baseline import ALPHA, NOT_ENDED, apart, compare, regressions
 from tidings.lab.campaign.folder import Folder, begun, opened
@@ -303,3 +303,13 @@ def test_cells_without_a_partner_are_counted_and_none_in_common_is_refused(
     strange = longer.replace("broadcasts = 1\n", "broadcasts = 2\n")
     with pytest.raises(UsageError, match="no cell in common"):
         compare(campaigns.ours, other("strange", strange))
+
+
+def test_a_baseline_of_another_version_is_told_in_one_line(campaigns: Campaigns) -> None:
+    rows = [
+        {name: value for name, value in row.items() if name != "state_bytes"}
+        for row in read_table(campaigns.theirs.table("runs"))
+    ]
+    write_table(campaigns.theirs.table("runs"), rows)
+    with pytest.raises(DataError, match=r"no column state_bytes: it was written by another"):
+        compare(campaigns.ours, campaigns.theirs)

@@ -143,12 +143,13 @@ def _comparable(baseline: Path, wanted: "Folder") -> "Folder":
     from tidings.core import DataError
     from tidings.lab.campaign.baseline import apart
     from tidings.lab.campaign.folder import opened
+    from tidings.lab.campaign.numbers import RUNS
     from tidings.lab.campaign.tables import read_table
 
     other = opened(baseline)
     if not other.table("runs").exists():
         raise DataError(f"{baseline}: the campaign is not complete; go on with it first")
-    read_table(other.table("runs"), ["run"])
+    read_table(other.table("runs"), RUNS)
     if apart(wanted, other).ours == len(wanted.cells):
         raise UsageError(f"{baseline} has no cell in common with what is to be run")
     return other

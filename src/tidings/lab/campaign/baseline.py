@@ -22,7 +22,7 @@ from tidings.core import UsageError
 from tidings.lab.campaign import statistics
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import MEASURES, column_of, grouped, values_of
+from tidings.lab.campaign.numbers import MEASURES, RUNS, column_of, grouped, values_of
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.spec import Guarantee, Value
 
@@ -150,7 +150,9 @@ def _partners(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, 
 
 
 def _pairs(ours: Folder, theirs: Folder) -> Iterator[Pair]:
-    mine, others = (grouped(read_table(folder.table("runs")), "cell") for folder in (ours, theirs))
+    mine, others = (
+        grouped(read_table(folder.table("runs"), RUNS), "cell") for folder in (ours, theirs)
+    )
     for cell, other in _partners(ours.cells, theirs.cells):
         yield Pair(cell, mine.get(cell.number, []), others.get(other.number, []))
 

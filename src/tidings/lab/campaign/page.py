@@ -16,10 +16,10 @@ import msgspec
 from tidings import __version__
 from tidings.core import Exit, quorum
 from tidings.lab.campaign import counterexamples
-from tidings.lab.campaign.baseline import told_first
+from tidings.lab.campaign.baseline import COMPARISON, told_first
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import again, column_of
+from tidings.lab.campaign.numbers import RUNS, STATISTICS, VERDICTS, again, column_of
 from tidings.lab.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
 from tidings.lab.campaign.tables import read_table
 from tidings.lab.compare import BOUNDS
@@ -59,7 +59,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 def status_of(folder: Folder) -> Exit:
     """By those that are not meant to fail: violated, unknown, or all is well."""
-    sound = [row for row in read_table(folder.table("verdicts")) if not row["flawed"]]
+    sound = [row for row in read_table(folder.table("verdicts"), VERDICTS) if not row["flawed"]]
     if any(row["violated"] for row in sound):
         return Exit.VIOLATED
     return Exit.UNKNOWN if any(row["unknown"] for row in sound) else Exit.HOLDS
@@ -77,9 +77,9 @@ class _Told:
         plan = folder.shown / folder.plan_file.name
         anew = ["--seeds", str(folder.campaign.seeds), "--out", AGAIN]
         self.again = shlex.join(["tidings", "campaign", str(plan), *anew])
-        self.verdicts = read_table(folder.table("verdicts"))
-        self.runs = read_table(folder.table("runs"))
-        self.statistics = read_table(folder.table("statistics"))
+        self.verdicts = read_table(folder.table("verdicts"), VERDICTS)
+        self.runs = read_table(folder.table("runs"), RUNS)
+        self.statistics = read_table(folder.table("statistics"), STATISTICS)
         campaign = folder.campaign
         self.sound = list(dict.fromkeys(cell.algorithm for cell in folder.cells if not cell.flawed))
         self.rested = {row["run"] for row in self.runs if row["outcome"] == "ran"}
@@ -230,7 +230,7 @@ class _Told:
     def comparison(self) -> Comparison | None:
         """With the baseline, if there was one."""
         table = self.folder.table("comparison")
-        rows = read_table(table) if table.exists() else []
+        rows = read_table(table, COMPARISON) if table.exists() else []
         if not rows:
             return None
         baseline = rows[0]["baseline"]

@@ -1,6 +1,7 @@
 """Tables on disk: each as Parquet for programs, and as CSV for everybody else."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def remove_table(path: Path) -> None:
 
 def read_table(
     path: Path,
-    columns: Sequence[str] | None = None,
+    columns: Iterable[str] | None = None,
     only: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of a table: a file, or a folder of them as Spark writes it.
@@ -55,4 +56,8 @@ def read_table(
     except FileNotFoundError:
         raise DataError(f"{path}: the campaign is not complete") from None
     except (pa.ArrowInvalid, OSError) as fault:
+        missing = re.search(r"No match for FieldRef\.Name\((\w+)\)", str(fault))
+        if missing:
+            reason = f"no column {missing[1]}: it was written by another version of tidings"
+            raise DataError(f"{path}: {reason}") from None
         raise DataError(f"{path}: {str(fault).splitlines()[0]}") from None
