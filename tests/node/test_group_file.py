@@ -118,6 +118,7 @@ def test_a_mistake_is_told_with_its_line(old: str, new: str, complaint: str) -> 
 def test_lines_of_keys_however_they_are_written() -> None:
     text = 'a.b = 1\n[x]\ny = 2\n[ x . "z" ]\nw = 3\n'
     assert line_of(text, ["a", "b"]) == 1
+    assert line_of("x = 1\n\n[y.z]\nw = 2\n", ["y"]) == 3
     assert line_of(text, ["x", "y"]) == 3
     assert line_of(text, ["x", "z"]) == 4
     assert line_of(text, ["x", "z", "w"]) == 5

@@ -161,7 +161,7 @@ def test_ctrl_c_ends_in_one_line_that_says_how_to_go_on(
     (tmp_path / "plan.toml").write_text(PLAN)
     monkeypatch.setattr(conduct, "performing", interrupted)
     answer = tidings("campaign", "plan.toml", "--out", "out")
-    assert (answer.status, answer.out) == (130, "UNKNOWN\n")
+    assert (answer.status, answer.out) == (130, "UNKNOWN: interrupted before the verdicts\n")
     assert answer.err.endswith(
         "tidings: interrupted; what is done is kept, go on with: tidings campaign --out out\n"
     )
@@ -193,7 +193,7 @@ def test_ctrl_c_while_it_is_told_is_one_line_too(
 
     monkeypatch.setattr("tidings.cli.campaign.write_page", interrupted)
     answer = tidings("campaign", "--out", "out")
-    assert (answer.status, answer.out) == (130, "UNKNOWN\n")
+    assert (answer.status, answer.out) == (130, "UNKNOWN: interrupted before the verdicts\n")
     assert answer.err.endswith("go on with: tidings campaign --out out\n")
 
 

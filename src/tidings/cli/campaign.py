@@ -106,7 +106,7 @@ def _interruptions_told(
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
         if not as_json:
-            out.print("UNKNOWN")
+            say("UNKNOWN: interrupted before the verdicts")
         given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
         on = shlex.join(["tidings", "campaign", "--out", str(folder), *given])
         raise _InterruptedError(f"interrupted; what is done is kept, go on with: {on}") from None

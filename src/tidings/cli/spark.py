@@ -3,6 +3,7 @@
 The pipeline is imported late: everything else works without Spark.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +37,8 @@ def on_spark(
     master: str | None = None, remote: str | None = None
 ) -> Iterator[tuple["SparkSession", "Progress"]]:
     """A session, and the progress that is shown as long as the block lasts."""
+    # py4j logs an interruption with its stack; a root logger with a handler is not given another.
+    logging.getLogger().addHandler(logging.NullHandler())
     with err.status("looking for Spark and Java") as status:
         from tidings import pipeline
 

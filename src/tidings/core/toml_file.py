@@ -49,7 +49,7 @@ class TomlFile:
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line on which the last of these keys is given, or else the one before it, and so on.
+    """The first line of what the last of these keys names, or else of the one before, and so on.
 
     A simple look at the lines, enough for files that people write.
     """
@@ -62,7 +62,7 @@ def line_of(text: str, keys: Sequence[str]) -> int:
                 given = [*within, *_parts(line.partition("=")[0])]
             else:
                 continue
-            if given == list(keys[:depth]):
+            if given[:depth] == list(keys[:depth]):
                 return number
     return 1
 

@@ -30,7 +30,7 @@ _PLOT = 210.0
 COLOURS = 8
 _DASHES = (None, "6 3", "2 3", "9 3 2 3")
 _BOUND_DASHES = ("1 3", "5 4", "8 3 1 3", "2 2 6 2")
-_LONGEST_NAME = 44
+_LONGEST_NAME = 40
 
 _SHAPES = (
     "M0 -4.2A4.2 4.2 0 1 1 -0.01 -4.2Z",
