@@ -1,5 +1,6 @@
 """The page of a report: what must be in it, what must never be, and how much of it."""
 
+import json
 import re
 import shlex
 from html.parser import HTMLParser
@@ -433,6 +434,21 @@ def test_the_command_audits_a_trace_and_writes_its_page(
     assert "Causal order was violated." in answer.out
     page = Document(Path("pages/told.html").read_text(encoding="utf-8"))
     assert shlex.join(["tidings", "report", "runs/told", "--out", "pages/told.html"]) in page.text
+
+
+def test_the_page_lies_beside_its_trace_unless_it_is_to_be_elsewhere(tidings: Tidings) -> None:
+    write_runs(Path("runs/told"), [careless_run()])
+    answer = tidings("report", "runs/told", "--json")
+    assert json.loads(answer.out) == {
+        "answer": "Causal order was violated.",
+        "value": "violated",
+        "page": "runs/told/report.html",
+    }
+    assert answer.status == 1
+    again = tidings("audit", "runs/told")
+    assert again.status == 1, "a page in its folder does a trace no harm"
+    page = Document(Path("runs/told/report.html").read_text(encoding="utf-8"))
+    assert "tidings report runs/told" in page.text
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,8 @@ def test_a_protocol_that_raises_makes_rows_and_can_be_had_again(
     )
     answer = tidings("campaign", "plan.toml", "--out", "out")
     assert answer.status == 2
-    assert "failed 00000-0 of" in answer.out
+    bad = f"{tmp_path / 'bad.py'}:Raising"
+    assert f"failed 2 runs of {bad}, first 00000-0:" in answer.out
     assert "ValueError: no idea" in answer.out
     assert "tidings campaign --out out --again 00000-0" in answer.out
     rows = by_run(tmp_path / "out")

@@ -194,11 +194,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
         )
         return status
     say(f"runs   {done.runs + done.earlier:,} in {many(len(folder.cells), 'cell')}{_before(done)}")
-    for row in ended[:MOST_TOLD]:
-        say(f"{row['outcome']:<6} {row['run']} of {row['algorithm']}: {row['reason']}")
-        say(f"       {row['replay']}")
-    if len(ended) > MOST_TOLD:
-        say(f"       and {many(len(ended) - MOST_TOLD, 'more run')}: see runs.csv")
+    _tell_ended(ended)
     out.print()
     out.print(plain_table(_matrix(verdicts)))
     say(f"✓ ≤: a share of runs that seeing no violation still allows, at {percent(CONFIDENCE)}")
@@ -207,6 +203,20 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
         _tell_apart(folder, other)
     say(f"\npage   {page}")
     return status
+
+
+def _tell_ended(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Runs that did not end by themselves: of each algorithm and outcome the first."""
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        alike.setdefault((row["outcome"], row["algorithm"]), []).append(row)
+    for (outcome, algorithm), same in list(alike.items())[:MOST_TOLD]:
+        first = same[0]
+        say(f"{outcome:<6} {many(len(same), 'run')} of {algorithm}, first {first['run']}:")
+        say(f"       {first['reason']}")
+        say(f"       {first['replay']}")
+    if len(alike) > MOST_TOLD:
+        say(f"       and those of {many(len(alike) - MOST_TOLD, 'more algorithm')}: see runs.csv")
 
 
 def _before(done: "Done") -> str:

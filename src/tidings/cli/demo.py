@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.cli.report import judged_and_measured, open_page, write_page
+from tidings.cli.report import PAGE, judged_and_measured, open_page, write_page
 from tidings.core import Exit, TidingsError
 from tidings.lab.demo import Break, demo_run, last_words
 from tidings.report.page import page_of_trace
@@ -147,8 +147,8 @@ def _audit(folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_jso
         say(f"trace  {folder}: {rows:,} rows")
     audited, measured = judged_and_measured(folder)
     assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} audited"
-    page = folder / "report.html"
-    how = shlex.join(["tidings", "report", str(folder), "--out", str(page)])
+    page = folder / PAGE
+    how = shlex.join(["tidings", "report", str(folder)])
     manifests, by_run = audited.manifests, audited.verdicts
     write_page(page_of_trace(folder, rows, manifests, by_run, [run], measured, how), page)
     verdicts = by_run[run.manifest.run]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tidings.cli.common import app, say
+from tidings.cli.common import AsJson, app, err, print_json, say
 from tidings.cli.spark import Master, Remote, on_spark, refuse_both
 from tidings.core import Exit, UsageError
 from tidings.report.page import Page, page_of_trace, render
@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from tidings.pipeline import Audit, Overview
 
 
-@app.command(epilog="Example: tidings report runs/7 --out report.html --open")
+PAGE = "report.html"
+
+
+@app.command(epilog="Example: tidings report runs/7 --open")
 def report(
     path: Annotated[Path, typer.Argument(help="A trace, or the folder of a campaign.")],
-    out: Annotated[Path, typer.Option(help="The page to write, a .html file.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path | None, typer.Option(help=f"The page to write, a .html file; else PATH/{PAGE}.")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     master: Master = None,
     remote: Remote = None,
+    as_json: AsJson = False,
 ) -> None:
     """Audit a trace on Spark and tell it as one HTML page: verdicts, costs, latencies, pictures.
 
@@ -37,15 +41,21 @@ def report(
     from tidings.lab.campaign.folder import is_campaign
 
     refuse_both(master, remote)
-    if out.suffix not in (".html", ".htm") or out.is_dir():
+    if out is not None and (out.suffix not in (".html", ".htm") or out.is_dir()):
         raise UsageError(f"--out takes a .html file, not {out}")
-    how = shlex.join(["tidings", "report", str(path), "--out", str(out)])
+    target = out or (path.parent if path.is_file() else path) / PAGE
+    where = ["--out", str(out)] if out else []
+    how = shlex.join(["tidings", "report", str(path), *where])
     told = campaign_told(path, how) if is_campaign(path) else trace_told(path, how, master, remote)
-    size = write_page(told.page, out)
-    say(f"{told.page.answer}")
-    say(f"page   {out}: {size / 1000:,.0f} kB")
+    size = write_page(told.page, target)
+    if as_json:
+        value = told.page.value.value
+        print_json({"answer": told.page.answer, "value": value, "page": str(target)})
+    else:
+        say(f"{told.page.answer}")
+        say(f"page   {target}: {size / 1000:,.0f} kB")
     if open_:
-        open_page(out)
+        open_page(target)
     raise typer.Exit(told.status)
 
 
@@ -59,7 +69,7 @@ def write_page(page: Page, out: Path) -> int:
 
 def open_page(out: Path) -> None:
     if not webbrowser.open(out.resolve().as_uri()):
-        say("No browser could be opened.")
+        err.print("No browser could be opened.")
 
 
 class Told(NamedTuple):

@@ -158,7 +158,7 @@ class _Told:
             Fact("sizes", listed([str(size) for size in campaign.sizes])),
             Fact("loads", listed(list(campaign.workloads))),
             Fact("faults", listed(list(campaign.faults))),
-            Fact("seeds", f"0 to {campaign.seeds - 1}"),
+            Fact("seeds", f"0 to {campaign.seeds - 1}" if campaign.seeds > 1 else "0"),
             Fact("tidings", __version__),
             *(
                 Fact(f"{word} runs", f"{outcomes.count(word):,}")
@@ -195,7 +195,7 @@ class _Told:
                 Entry(
                     name=name,
                     flawed=of_name[0]["flawed"],
-                    note=many(of_name[0]["runs"], "run"),
+                    note=many(of_name[0]["runs"], "run") + _uncaught(of_name),
                     cells={
                         Guarantee(row["guarantee"]): self._cell(row, pictures) for row in of_name
                     },
@@ -270,7 +270,7 @@ class _Told:
         for name, size, row in self._figures(measure, self.quiet, self.calm):
             point = Point(size, row["mean"], row["mean_low"], row["mean_high"])
             lines.setdefault(name, []).append(point)
-        sizes = self.folder.campaign.sizes
+        sizes, seeds = self.folder.campaign.sizes, self.folder.campaign.seeds
         bounds = [
             Line(name, tuple(Point(size, bound(size, quorum(size) - 1)) for size in sizes))
             for name, bound in BOUNDS.items()
@@ -281,7 +281,7 @@ class _Told:
             y=Axis(f"{measure} per broadcast", logarithmic=True),
             lines=tuple(Line(name, tuple(points)) for name, points in lines.items()),
             bounds=tuple(bounds) if measure == "packets" else (),
-            note=f"Means of {many(self.folder.campaign.seeds, 'run')}; bars: {_BOOTSTRAP}.",
+            note=f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run.",
             how=self.again,
         )
 
@@ -422,6 +422,12 @@ class _Told:
         place = names.index(row["algorithm"]) + 1
         words = f"of {place} {row['algorithm']} {row['guarantee']}"
         return "".join(letter if letter.isalnum() else "-" for letter in words)
+
+
+def _uncaught(verdicts: Rows) -> str:
+    """What a flawed form does not show is not a virtue of it."""
+    is_flawed = bool(verdicts[0]["flawed"])
+    return "; not caught" if is_flawed and not any(row["violated"] for row in verdicts) else ""
 
 
 _BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resamples, seed {SEED}"
