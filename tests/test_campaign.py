@@ -153,7 +153,7 @@ def plan_in(folder: Path, text: str = PLAN) -> Path:
         ("mode=origin", "mode=sideways", ":5: algorithms: mode is auto or all or origin"),
         ('"majority-relay"', '"flawed/careless"', ":4: algorithms: flawed/careless belongs under"),
         ('"flawed/hasty"', '"two-phase"', ":7: flawed: two-phase belongs under algorithms"),
-        ('"flawed/hasty"', '"my.py:Mine"', ":7: flawed: my.py"),
+        ('"flawed/hasty"', '"my.py:Mine"', "my.py: no such file"),
         ("broadcasts = 1\n", "broadcast = 1\n", ":10: workloads.one-shot.broadcast: there is no"),
         ("broadcasts = 1\n", "", ":9: workloads.one-shot: missing: broadcasts"),
         ("broadcasts = 6", 'broadcasts = "six"', ":13: workloads.steady.broadcasts: expected int"),
@@ -322,6 +322,24 @@ def test_what_raises_and_what_never_ends_become_rows_with_reasons(tmp_path: Path
     assert cut.reason == "it had not come to rest after 500 packets or choices"
     stored = {run.manifest.run for run in read_runs(tmp_path / "out" / "trace")}
     assert stored == {outcome.run for outcome in outcomes if outcome.outcome != "failed"}
+
+
+def test_a_file_of_ones_own_is_named_from_the_plan_and_called_so_everywhere(
+    tmp_path: Path,
+) -> None:
+    cells = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bad.py").write_text(BAD)
+        text = BAD_PLAN.format(file="bad.py", seconds=30.0)
+        campaign = read_plan(plan_in(tmp_path / name, text))
+        assert campaign.own_files == [str(tmp_path / name / "bad.py")]
+        cells.append(cells_of(campaign))
+        assert performed(tmp_path / name / "out", campaign)[2].outcome == "failed"
+    for one, other in zip(*cells, strict=True):
+        assert (one.key, one.conditions) == (other.key, other.conditions)
+    assert cells[0][1].algorithm == "bad.py:Raising"
+    assert cells[0][1].plan.protocol == f"{tmp_path / 'here' / 'bad.py'}:Raising"
 
 
 def test_a_run_that_takes_too_many_seconds_is_given_up(tmp_path: Path) -> None:
@@ -499,6 +517,7 @@ def test_only_those_that_are_not_meant_to_fail_decide_the_status(
     assert page.answer.startswith(
         f"Violated: a guarantee by {runs[0]['algorithm']} in 1 of {count} runs; caught"
     )
+    assert f"{runs[0]['algorithm']} violated a guarantee" in page.costs[0].note
 
 
 # --- documents
@@ -527,10 +546,8 @@ def test_the_documented_columns_are_those_that_are_written(finished: Path, tmp_p
 def test_the_documented_plan_is_one_and_knows_every_field(tmp_path: Path) -> None:
     text = re.search(r"```toml\n(.+?)```", DOCS.read_text(), re.DOTALL)
     assert text is not None
-    campaign = read_plan(
-        plan_in(tmp_path, text[1].replace(', "/home/me/mine.py:Mine"', "")), seeds=2
-    )
+    campaign = read_plan(plan_in(tmp_path, text[1].replace(', "mine.py:Mine"', "")), seeds=2)
     assert len(cells_of(campaign)) == 2 * 3 * 2 * 2 + 3 * 2 + 2 * 2 * 2
     fields = set(re.findall(r"`(\w+)`", DOCS.read_text()))
     for table in (Campaign, Load, Faults, Budget):
-        assert set(table.__struct_fields__) <= fields | {"workloads", "faults", "budget"}
+        assert set(table.__struct_fields__) <= fields | {"workloads", "faults", "budget", "source"}

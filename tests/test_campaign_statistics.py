@@ -27,6 +27,7 @@ from tidings.lab.campaign.statistics import (
 )
 from tidings.lab.campaign.tables import read_table, write_table
 from tidings.report.page import render
+from tidings.spec import Value
 
 # --- intervals
 
@@ -207,9 +208,12 @@ def test_the_page_tells_what_changed_since_the_baseline(campaigns: Campaigns) ->
     assert (change.where, change.measure) == ("two-phase, everywhere", "bytes")
     assert change.is_worse
     assert change.after == pytest.approx(1.6 * change.before)
-    page = render(page_of(campaigns.ours))
-    assert "↗ worse: bytes" in page
+    page = page_of(campaigns.ours)
+    assert page.value is Value.VIOLATED, "as the command ends"
+    assert page.answer.endswith(f"; worse than {campaigns.theirs.shown} in 1 comparison.")
+    assert "↗ worse: bytes" in render(page)
     campaigns.compared()
+    assert page_of(campaigns.ours).value is Value.HOLDS
     assert "Nothing is better or worse beyond noise." in render(page_of(campaigns.ours))
 
 

@@ -22,12 +22,14 @@ from tidings.report.page.model import (
     MOST_LINES,
     MOST_PICTURES,
     MOST_POINTS,
+    Axis,
     Cell,
     Dot,
     Entry,
     Growth,
     Line,
     Matrix,
+    ParetoChart,
     Picture,
     Point,
     within_limits,
@@ -262,6 +264,9 @@ def test_an_unknown_cell_is_neither_and_says_why() -> None:
     assert "? unknown" in text
     assert "0 of 1 runs" in text, "the others were not judged"
     assert "2 unknown" in text
+    nothing = matrix_of(Cell(value=Value.UNKNOWN, runs=3, unknown=3, high=1.0)).text
+    assert "3 unknown" in nothing
+    assert "of 0 runs" not in nothing
     assert "p1 never settled" in text
 
 
@@ -566,6 +571,10 @@ def test_the_front_is_those_whom_nobody_beats_in_both() -> None:
     dots = [Dot("a", 2, 10), Dot("b", 3, 5), Dot("c", 3, 7), Dot("d", 4, 5), Dot("e", 2, 12)]
     assert [dot.name for dot in front(dots)] == ["a", "b"]
     assert [dot.name for dot in front([*dots, Dot("f", 3, 5)])] == ["a", "b", "f"]
+    cheat = Dot("g", 1, 1, is_out=True)
+    assert [dot.name for dot in front([*dots, cheat])] == ["a", "b"], "who keeps no promise is out"
+    chart = ParetoChart(title="Alone", x=Axis("x"), y=Axis("y"), dots=(cheat,))
+    assert "Nobody beats" not in Document(render(plain_page(pareto=(chart,)))).text
 
 
 @pytest.mark.parametrize(

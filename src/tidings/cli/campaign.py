@@ -288,7 +288,7 @@ def _once_more(folder: Path, name: str, as_json: bool) -> Exit:
         print_json(result(run.manifest, verdicts) | {"cell": cell.key, "trace": str(place)})
     else:
         say(f"cell   {cell.key}")
-        say(f"seed   {seed}")
+        say(f"seed   {seed} of the cell, {run.manifest.seed} of the simulator")
         print_run(run)
         say(
             f"trace  {place}: {rows:,} rows; step by step: tidings replay {shlex.quote(str(place))}"

@@ -52,8 +52,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> Plan:
-        """What its runs meet. Not when one is given up: that changes no run that comes to rest."""
-        return msgspec.structs.replace(self.plan, budget=Plan().budget)
+        """What its runs meet: neither who they are, nor when one is given up, which changes no run
+        that comes to rest.
+        """
+        usual = Plan()
+        return msgspec.structs.replace(
+            self.plan, protocol=usual.protocol, options=usual.options, budget=usual.budget
+        )
 
     def run_name(self, seed: int) -> str:
         return f"{self.number:05}-{seed}"

@@ -16,7 +16,7 @@ import msgspec
 from tidings import __version__
 from tidings.core import Exit, quorum
 from tidings.lab.campaign import counterexamples
-from tidings.lab.campaign.baseline import COMPARISON, told_first
+from tidings.lab.campaign.baseline import COMPARISON, regressions, told_first
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
 from tidings.lab.campaign.numbers import RUNS, STATISTICS, VERDICTS, again, column_of
@@ -74,14 +74,24 @@ class _Told:
     def __init__(self, folder: Folder, how: str) -> None:
         self.folder = folder
         self.how = how
-        plan = folder.shown / folder.plan_file.name
+        # A copy elsewhere would look for files of one's own where it lies.
+        plan = folder.campaign.source or folder.shown / folder.plan_file.name
         anew = ["--seeds", str(folder.campaign.seeds), "--out", AGAIN]
         self.again = shlex.join(["tidings", "campaign", str(plan), *anew])
         self.verdicts = read_table(folder.table("verdicts"), VERDICTS)
         self.runs = read_table(folder.table("runs"), RUNS)
         self.statistics = read_table(folder.table("statistics"), STATISTICS)
+        compared = folder.table("comparison")
+        self.compared = read_table(compared, COMPARISON) if compared.exists() else []
+        self.worse = len(regressions(self.compared))
         campaign = folder.campaign
         self.sound = list(dict.fromkeys(cell.algorithm for cell in folder.cells if not cell.flawed))
+        self.broken = [name for name in self.sound if self._count("violated", name)]
+        self.ended: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        """Runs that did not end by themselves, by outcome and algorithm."""
+        for row in self.runs:
+            if row["outcome"] != "ran":
+                self.ended.setdefault((row["outcome"], row["algorithm"]), []).append(row)
         self.rested = {row["run"] for row in self.runs if row["outcome"] == "ran"}
         self.calm = next(iter(campaign.faults))
         self.quiet = next(iter(campaign.workloads))
@@ -99,9 +109,7 @@ class _Told:
         return Page(
             title=f"Campaign {self.folder.path.name}",
             answer=self.answer(),
-            value={Exit.VIOLATED: Value.VIOLATED, Exit.UNKNOWN: Value.UNKNOWN}.get(
-                status_of(self.folder), Value.HOLDS
-            ),
+            value=self.value(),
             about=f"{many(len(self.runs), 'simulated run')} in {many(cells, 'cell')}: every "
             "algorithm in groups of every size, under every load and every fault plan that it is "
             f"made for, {many(self.folder.campaign.seeds, 'seed')} each. Every verdict comes from "
@@ -120,9 +128,15 @@ class _Told:
 
     # --- words
 
+    def value(self) -> Value:
+        if self.worse:
+            return Value.VIOLATED
+        of_status = {Exit.VIOLATED: Value.VIOLATED, Exit.UNKNOWN: Value.UNKNOWN}
+        return of_status.get(status_of(self.folder), Value.HOLDS)
+
     def answer(self) -> str:
         """One sentence about those that should hold, one about those that should not."""
-        broken = [name for name in self.sound if self._count("violated", name)]
+        broken = self.broken
         unknown = [name for name in self.sound if self._count("unknown", name)]
         runs = many(sum(not row["flawed"] for row in self.runs), "run")
         if broken:
@@ -132,10 +146,14 @@ class _Told:
         else:
             told = f"All five guarantees held in {runs} of {many(len(self.sound), 'algorithm')}"
         flawed = list(dict.fromkeys(row["algorithm"] for row in self.verdicts if row["flawed"]))
-        if not flawed:
-            return f"{told}."
-        caught = sum(bool(self._count("violated", name)) for name in flawed)
-        return f"{told}; caught: {caught} of {many(len(flawed), 'flawed form')}."
+        if flawed:
+            caught = sum(bool(self._count("violated", name)) for name in flawed)
+            told += f"; caught: {caught} of {many(len(flawed), 'flawed form')}"
+        if self.worse:
+            told += (
+                f"; worse than {self.compared[0]['baseline']} in {many(self.worse, 'comparison')}"
+            )
+        return f"{told}."
 
     def _share(self, algorithm: str) -> str:
         """In how many of its runs anything was violated."""
@@ -175,11 +193,12 @@ class _Told:
         )
 
     def left_out(self) -> Iterator[str]:
-        failed = [row for row in self.runs if row["outcome"] != "ran"]
-        for row in failed[:3]:
-            yield f"Run {row['run']} of {row['algorithm']}: {row['reason']} ({row['replay']})."
-        if len(failed) > 3:
-            yield f"{len(failed) - 3:,} more runs did not end by themselves: see runs.csv."
+        for (outcome, algorithm), rows in self.ended.items():
+            first = rows[0]
+            yield (
+                f"{many(len(rows), 'run')} of {algorithm} {outcome}, the first of them "
+                f"{first['run']}: {first['reason']} ({first['replay']})."
+            )
         undrawn = len(self.counterexamples) - sum(one.is_violation for one in self.pictures)
         if undrawn:
             yield f"{many(undrawn, 'counterexample')} not drawn: see counterexamples.csv."
@@ -195,7 +214,7 @@ class _Told:
                 Entry(
                     name=name,
                     flawed=of_name[0]["flawed"],
-                    note=many(of_name[0]["runs"], "run") + _uncaught(of_name),
+                    note="; ".join(self._notes(name, of_name)),
                     cells={
                         Guarantee(row["guarantee"]): self._cell(row, pictures) for row in of_name
                     },
@@ -208,6 +227,14 @@ class _Told:
             "the runs that could be judged; shares.csv has them for each cell.",
             how=self.again,
         )
+
+    def _notes(self, name: str, verdicts: Rows) -> Iterator[str]:
+        yield many(verdicts[0]["runs"], "run")
+        for outcome in ("failed", "cut"):
+            if rows := self.ended.get((outcome, name)):
+                yield f"{len(rows):,} {outcome}"
+        if verdicts[0]["flawed"] and not any(row["violated"] for row in verdicts):
+            yield "not caught"
 
     def _cell(self, row: Mapping[str, Any], pictures: set[str]) -> MatrixCell:
         value = Value.HOLDS
@@ -229,8 +256,7 @@ class _Told:
 
     def comparison(self) -> Comparison | None:
         """With the baseline, if there was one."""
-        table = self.folder.table("comparison")
-        rows = read_table(table, COMPARISON) if table.exists() else []
+        rows = self.compared
         if not rows:
             return None
         baseline = rows[0]["baseline"]
@@ -271,6 +297,7 @@ class _Told:
             point = Point(size, row["mean"], row["mean_low"], row["mean_high"])
             lines.setdefault(name, []).append(point)
         sizes, seeds = self.folder.campaign.sizes, self.folder.campaign.seeds
+        means = f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run."
         bounds = [
             Line(name, tuple(Point(size, bound(size, quorum(size) - 1)) for size in sizes))
             for name, bound in BOUNDS.items()
@@ -281,9 +308,16 @@ class _Told:
             y=Axis(f"{measure} per broadcast", logarithmic=True),
             lines=tuple(Line(name, tuple(points)) for name, points in lines.items()),
             bounds=tuple(bounds) if measure == "packets" else (),
-            note=f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run.",
+            note=f"{means} {self._disclaimer('not held to any bound')}".strip(),
             how=self.again,
         )
+
+    def _disclaimer(self, consequence: str) -> str:
+        """Who keeps no promise may be cheap."""
+        if not self.broken:
+            return ""
+        verb = "is" if len(self.broken) == 1 else "are"
+        return f"{listed(self.broken)} violated a guarantee, and {verb} {consequence}."
 
     def pareto(self) -> ParetoChart:
         usual = self._usual_size(self.quiet, self.calm)
@@ -300,10 +334,11 @@ class _Told:
             x=Axis("delays until all have delivered, in mean delays of a packet"),
             y=Axis("bytes per broadcast", logarithmic=True),
             dots=tuple(
-                Dot(name, delays, price["bytes"][name])
+                Dot(name, delays, price["bytes"][name], is_out=name in self.broken)
                 for name, delays in price["delays"].items()
                 if name in price["bytes"]
             ),
+            note=self._disclaimer("not among them"),
             how=self.again,
         )
 
@@ -374,8 +409,9 @@ class _Told:
             # The sample at the end is at another moment in every run.
             moments = [time for time in sorted(at.get(name, {})) if time <= last_ns]
             points = [Point(time / _MS, fmean(at[name][time])) for time in moments]
-            lines.append(StateLine(name, tuple(points), measure.growth_of(points)))
-        if any(line.points for line in lines):
+            if len(points) > 1:
+                lines.append(StateLine(name, tuple(points), measure.growth_of(points)))
+        if lines:
             yield StateChart(
                 title=f"What a process keeps: {self._usual_size(self.sampled, self.calm)} "
                 f"processes, {self.sampled}, faults: {self.calm}",
@@ -422,12 +458,6 @@ class _Told:
         place = names.index(row["algorithm"]) + 1
         words = f"of {place} {row['algorithm']} {row['guarantee']}"
         return "".join(letter if letter.isalnum() else "-" for letter in words)
-
-
-def _uncaught(verdicts: Rows) -> str:
-    """What a flawed form does not show is not a virtue of it."""
-    is_flawed = bool(verdicts[0]["flawed"])
-    return "; not caught" if is_flawed and not any(row["violated"] for row in verdicts) else ""
 
 
 _BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resamples, seed {SEED}"

@@ -106,10 +106,15 @@ class Campaign(_Table, frozen=True):
     faults: dict[str, Faults]
     flawed: tuple[str, ...] = ()
     budget: Budget = Budget()
+    source: str = ""
+    """The file of the plan, if it names files of one's own from there."""
 
     @property
     def entries(self) -> Iterator[tuple[Contender, bool]]:
-        """Every algorithm with its options, and whether it is meant to fail; none is loaded."""
+        """Every algorithm with its options, and whether it is meant to fail; none is loaded.
+
+        They are called as in the plan: the same plan elsewhere has the same cells.
+        """
         for words in self.algorithms:
             yield Contender(*protocol_of(words)), False
         for words in self.flawed:
@@ -118,9 +123,13 @@ class Campaign(_Table, frozen=True):
     @property
     def own_files(self) -> list[str]:
         """Where the algorithms are that do not come with the package."""
-        names = [entry.protocol for entry, _ in self.entries if is_file(entry.protocol)]
+        names = [self.located(one.protocol) for one, _ in self.entries if is_file(one.protocol)]
         files = (name if name.endswith(".py") else name.rpartition(":")[0] for name in names)
         return sorted(set(files))
+
+    def located(self, words: str) -> str:
+        """A file of one's own under its whole path, which workers need; others as they are."""
+        return str(Path(self.source).parent / words) if is_relative(words) else words
 
     def is_wanted(self, contender: Contender, size: int, workload: str, faults: str) -> bool:
         """Whether the plan has such a cell: not everything goes with everything."""
@@ -139,7 +148,7 @@ class Campaign(_Table, frozen=True):
         if wrong["crashes"] == "minority":
             wrong["crashes"] = quorum(size) - 1
         return Plan(
-            protocol=contender.protocol,
+            protocol=self.located(contender.protocol),
             options=contender.options,
             processes=size,
             budget=self.budget.packets,
@@ -160,6 +169,15 @@ class _Given(_Table, frozen=True):
     budget: Budget = Budget()
 
 
+def is_relative(words: str) -> bool:
+    """Whether it is a file of one's own, with options or not, named from where the plan is."""
+    try:
+        protocol, _ = protocol_of(words)
+    except UsageError:
+        return False
+    return is_file(protocol) and not Path(protocol).is_absolute()
+
+
 def default_plan() -> Path:
     """The plan that comes with the package."""
     return Path(str(files("tidings.lab.campaign") / "default.toml"))
@@ -178,6 +196,8 @@ def read_plan(path: Path, seeds: int | None = None) -> Campaign:
         faults=_tables(file, "faults", given.faults, Faults),
         budget=given.budget,
     )
+    if any(map(is_relative, (*campaign.algorithms, *campaign.flawed))):
+        campaign = msgspec.structs.replace(campaign, source=str(path.resolve()))
     campaign = with_seeds(campaign, seeds)
     for keys, item, fault in _mistakes(campaign):
         raise _error(file, keys, item, fault)
@@ -252,7 +272,7 @@ def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
     for what in ("algorithms", "flawed"):
         for words in getattr(campaign, what):
             try:
-                contender = contender_of(words)
+                contender = contender_of(campaign.located(words))
             except UsageError as fault:
                 yield [what], words, str(fault)
                 continue
@@ -263,8 +283,6 @@ def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
             if known is not None and bool(known.breaks) != (what == "flawed"):
                 right = "flawed" if known.breaks else "algorithms"
                 yield [what], words, f"{contender.protocol} belongs under {right}"
-            if is_file(contender.protocol) and not Path(contender.protocol).is_absolute():
-                yield [what], words, "workers need the whole path of the file, from / on"
     if campaign.flawed and not any(size <= LARGEST_FLAWED for size in campaign.sizes):
         yield ["sizes"], "", f"flawed ones need a size of at most {LARGEST_FLAWED}"
 

@@ -5,6 +5,7 @@ alone: it has a mark of its own shape, and a dash of its own where colours begin
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from tidings.report.diagram.svg import element, path, shortened, text, title
 from tidings.report.page.html import Html
@@ -281,7 +282,8 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Html:
 def front(dots: Sequence[Dot]) -> list[Dot]:
     """Those whom nobody beats in both, from left to right; equals are there together."""
     best: list[Dot] = []
-    for dot in sorted(dots, key=lambda dot: (dot.x, dot.y)):
+    able = [dot for dot in dots if not dot.is_out]
+    for dot in sorted(able, key=lambda dot: (dot.x, dot.y)):
         if not best or dot.y < best[-1].y or (dot.x, dot.y) == (best[-1].x, best[-1].y):
             best.append(dot)
     return best
@@ -291,20 +293,23 @@ def pareto(chart: ParetoChart, styles: Styles) -> Html:
     x = _scale(chart.x, [dot.x for dot in chart.dots], _LEFT + 6, WIDTH - _RIGHT - 6)
     y = _scale(chart.y, [dot.y for dot in chart.dots], _TOP + _PLOT, _TOP)
     best = front(chart.dots)
-    stairs: list[tuple[float, float]] = [(x(best[0].x), _TOP)]
-    for before, after in zip(best, [*best[1:], None], strict=True):
+    stairs: list[tuple[float, float]] = [(x(one.x), _TOP) for one in best[:1]]
+    for before, after in zip_longest(best, best[1:]):
         right = WIDTH - _RIGHT if after is None else x(after.x)
         stairs += [(x(before.x), y(before.y)), (right, y(before.y))]
     names = {dot.name for dot in best}
     parts = [
         *_frame(x, y, chart.x, chart.y, x.ticks()),
-        element(
-            "path", title("nobody is below and left of this line"), class_="front", d=path(*stairs)
-        ),
+        *([_front(stairs)] if stairs else []),
         *(_dot(dot, styles[dot.name], x, y, dot.name in names, chart) for dot in chart.dots),
     ]
     told = f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}"
     return _svg(parts, told, _TOP + _PLOT + _BOTTOM)
+
+
+def _front(stairs: Sequence[tuple[float, float]]) -> str:
+    told = title("nobody is below and left of this line")
+    return element("path", told, class_="front", d=path(*stairs))
 
 
 def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: ParetoChart) -> str:

@@ -182,6 +182,8 @@ class Dot(msgspec.Struct, frozen=True):
     name: str
     x: float
     y: float
+    is_out: bool = False
+    """Whether it is shown only, and beats nobody."""
 
 
 class ParetoChart(msgspec.Struct, frozen=True, kw_only=True):

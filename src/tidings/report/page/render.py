@@ -202,14 +202,14 @@ def _cell(cell: Cell | None, guarantee: Guarantee) -> Html:
 
 def _counts(cell: Cell) -> Iterator[str]:
     """In how many of those that could be judged, and what that proves."""
-    if cell.runs > 1:
+    if cell.runs > 1 and cell.unknown < cell.runs:
         yield f"{cell.violated:,} of {cell.runs - cell.unknown:,} runs"
         if cell.violated and cell.low is not None and cell.high is not None:
             yield percents(cell.low, cell.high)
         elif cell.high is not None:
             yield f"≤ {percent(cell.high, ROUND_CEILING)}"
-        if cell.unknown:
-            yield f"{cell.unknown:,} unknown"
+    if cell.runs > 1 and cell.unknown:
+        yield f"{cell.unknown:,} unknown"
     if cell.note:
         yield cell.note
 
@@ -380,8 +380,10 @@ def _capital(words: str) -> str:
 
 def _pareto(chart: ParetoChart, styles: Styles) -> Html:
     best = figures.front(chart.dots)
-    names = listed([dot.name for dot in best])
-    told = f"Less of both is better. Nobody beats those with a ring in both: {names}."
+    told = "Less of both is better."
+    if best:
+        names = listed([dot.name for dot in best])
+        told += f" Nobody beats those with a ring in both: {names}."
     head = ["", with_unit(chart.x), with_unit(chart.y), "best"]
     rows = [
         [dot.name, figure(dot.x), figure(dot.y), "yes" if dot in best else "no"]
