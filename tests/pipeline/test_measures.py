@@ -12,11 +12,12 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from measured_by_hand import Table, Tables, measured_by_hand, overview_by_hand
 from random_runs import plan_for
-from tidings.core import DataError, UsageError
+from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.lab.compare import CONTENDERS
 from tidings.pipeline import measures
 from tidings.simulator import Plan, walk
@@ -288,3 +289,18 @@ def test_tables_do_not_replace_what_is_there(
 ) -> None:
     with pytest.raises(UsageError, match="is not an empty folder"):
         measures.write_tables(spark, folder, written)
+
+
+def test_a_full_disk_is_told_in_one_line(
+    spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark tells it; no disk is filled here."""
+
+    def full(table: Any, place: Path) -> None:
+        raise PySparkException(
+            "[TASK_WRITE_FAILED] ... java.io.IOException: No space left on device"
+        )
+
+    monkeypatch.setattr("tidings.pipeline.measures.tables._write", full)
+    with pytest.raises(EnvironmentMissing, match=r"tables: no space left on the disk$"):
+        measures.write_tables(spark, folder, tmp_path / "tables")

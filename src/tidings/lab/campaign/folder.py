@@ -127,7 +127,7 @@ def opened(path: Path) -> Folder:
 def held(path: Path) -> Iterator[None]:
     """One campaign at a time: nobody else may write here while the block lasts."""
     _refuse_what_is_not_ours(path)
-    lock = locked(path)
+    lock = locked(path, "a campaign needs a folder to write to: see --out")
     try:
         yield
     finally:

@@ -43,10 +43,10 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def locked(folder: Path) -> int:
+def locked(folder: Path, way_out: str) -> int:
     """Nobody else may write here as long as this file is open, however this process ends."""
     path = folder / "lock"
-    with told(path, "a durable member needs a folder to write to: see data in the group file"):
+    with told(path, way_out):
         make_folder(folder)
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:

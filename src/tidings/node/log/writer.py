@@ -182,7 +182,7 @@ def open_log(
 
     A new segment is begun only by the caller: what it must begin with, the process knows.
     """
-    lock = locked(folder)
+    lock = locked(folder, "a durable member needs a folder to write to: see data in the group file")
     try:
         reader = Reader(folder, about, kind)
         found = reader.read()

@@ -1,11 +1,15 @@
 """All tables of a trace, as Parquet: a folder for each, as Spark writes them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidings.core import EnvironmentMissing
 from tidings.pipeline.measures.costs import costs, run_costs
 from tidings.pipeline.measures.hold_back import hold_back, hold_back_summary
 from tidings.pipeline.measures.latencies import latencies, latency_summary
@@ -43,13 +47,23 @@ def write_tables(
     folder = Path(folder).absolute()
     refuse_to_overwrite(folder)
     progress("reading the trace to measure it")
-    with record(spark, path) as recording:
+    with record(spark, path) as recording, _full_disk_told(folder):
         for name, measured in _MEASURED.items():
             progress(f"measuring: {name.replace('_', ' ')}")
             _write(measured(recording), folder / name)
         for name, (source, summed_up) in _SUMMED_UP.items():
             progress(f"summing up: {name.replace('_', ' ')}")
             _write(summed_up(recording, _read(spark, folder / source)), folder / name)
+
+
+@contextmanager
+def _full_disk_told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as fault:
+        if "No space left on device" in str(fault):
+            raise EnvironmentMissing(f"{folder}: no space left on the disk") from fault
+        raise
 
 
 def _write(table: DataFrame, folder: Path) -> None:
