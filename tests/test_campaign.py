@@ -169,6 +169,7 @@ def plan_in(folder: Path, text: str = PLAN) -> Path:
         ("seconds = 30.0", "seconds = 0.0", ":26: budget: a run needs some"),
         ("seconds = 30.0", "seconds = inf", "budget.seconds: inf is no number that can be used"),
         ("sample_ms = 5.0", "gap_ms_mean = nan", ":14: workloads.steady.gap_ms_mean: nan is no"),
+        ("sample_ms = 5.0", "gap_ms_mean = 1e300", ":14: workloads.steady.gap_ms_mean: 1e+300 is"),
         ("[faults.restarts]", "[fautls.restarts]", ":22: fautls: there is no such setting"),
     ],
 )

@@ -330,7 +330,7 @@ class _Told:
             for what in ("delays", "bytes")
         }
         return ParetoChart(
-            title=f"Bytes against delays: {usual} processes, {self.quiet}, faults: {self.calm}",
+            title=f"Bytes against delays: {self._group(self.quiet, self.calm)}",
             x=Axis("delays until all have delivered, in mean delays of a packet"),
             y=Axis("bytes per broadcast", logarithmic=True),
             dots=tuple(
@@ -361,6 +361,10 @@ class _Told:
         ]
         return min(sizes, key=lambda size: abs(size - USUAL_SIZE), default=USUAL_SIZE)
 
+    def _group(self, workload: str, faults: str) -> str:
+        size = self._usual_size(workload, faults)
+        return f"{many(size, 'process')}, {workload}, faults: {faults}"
+
     def latencies(self) -> Iterator[SpreadChart]:
         """One chart for each fault plan: from the broadcast to the last delivery it needs."""
         waits: dict[int, list[float]] = {}
@@ -376,8 +380,7 @@ class _Told:
             ]
             if spreads:
                 yield SpreadChart(
-                    title=f"Time to the last delivery: {self._usual_size(self.busy, faults)} "
-                    f"processes, {self.busy}, faults: {faults}",
+                    title=f"Time to the last delivery: {self._group(self.busy, faults)}",
                     x=Axis("from the broadcast until all correct ones have delivered", "ms"),
                     spreads=tuple(spreads),
                     note="Simulated time; all messages of all runs.",
@@ -413,8 +416,7 @@ class _Told:
                 lines.append(StateLine(name, tuple(points), measure.growth_of(points)))
         if lines:
             yield StateChart(
-                title=f"What a process keeps: {self._usual_size(self.sampled, self.calm)} "
-                f"processes, {self.sampled}, faults: {self.calm}",
+                title=f"What a process keeps: {self._group(self.sampled, self.calm)}",
                 x=Axis("time since the start of the run", "ms"),
                 y=Axis("kept by a process", "bytes"),
                 lines=tuple(lines),

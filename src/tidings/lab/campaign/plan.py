@@ -18,7 +18,6 @@ are meant to fail are listed apart and run in small groups only: some of them ne
 The first load and the first fault plan are those whose costs are drawn.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -39,6 +38,8 @@ MOST_SEEDS = 100_000
 MOST_CELLS = 100_000
 MOST_RUNS = 10_000_000
 """Of all cells: their tables have to fit in memory."""
+MOST = 1e9
+"""Of any number: as milliseconds, eleven days."""
 LARGEST_FLAWED = 5
 """Forms as written may send without end; larger groups only take longer to show it."""
 
@@ -248,13 +249,13 @@ def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
     budget = campaign.budget
     if budget.packets < 1 or budget.seconds <= 0 or budget.memory_mb < 1:
         yield ["budget"], "", "a run needs some packets, some seconds and some memory"
-    yield from _infinities(campaign)
+    yield from _immense(campaign)
     yield from _mistakes_in_algorithms(campaign)
     yield from _mistakes_in_loads_and_faults(campaign)
 
 
-def _infinities(campaign: Campaign) -> Iterator[Mistake]:
-    """TOML has them, but neither a run nor JSON can do anything with them."""
+def _immense(campaign: Campaign) -> Iterator[Mistake]:
+    """TOML has infinities, but no run, and no clock that counts nanoseconds, can use them."""
     tables: list[tuple[list[str], _Table]] = [
         *((["workloads", name], load) for name, load in campaign.workloads.items()),
         *((["faults", name], faults) for name, faults in campaign.faults.items()),
@@ -263,8 +264,8 @@ def _infinities(campaign: Campaign) -> Iterator[Mistake]:
     for keys, table in tables:
         for field in table.__struct_fields__:
             value = getattr(table, field)
-            if isinstance(value, float) and not math.isfinite(value):
-                yield [*keys, field], "", f"{value} is no number that can be used"
+            if isinstance(value, float) and not abs(value) <= MOST:
+                yield [*keys, field], "", f"{value:g} is no number that can be used"
 
 
 def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
