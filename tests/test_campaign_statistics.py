@@ -183,7 +183,7 @@ def test_a_campaign_is_not_worse_than_itself(campaigns: Campaigns) -> None:
     assert {row["verdict"] for row in rows} == {"same"}
     assert not regressions(rows)
     assert len(read_table(campaigns.ours.table("comparison"))) == len(rows) > 100
-    assert apart(campaigns.ours, campaigns.theirs) == (0, 0)
+    assert apart(campaigns.ours, campaigns.theirs) == (0, 0, ())
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.6, "worse"), (0.6, "better")])
@@ -299,11 +299,12 @@ def test_cells_without_a_partner_are_counted_and_none_in_common_is_refused(
         return folder
 
     fewer = other("fewer", PLAN.replace('"history-sets", ', ""))
-    assert apart(campaigns.ours, fewer) == (4, 0)
+    assert apart(campaigns.ours, fewer) == (4, 0, ("history-sets",))
+    assert apart(fewer, campaigns.ours) == (0, 4, ())
     patient = other("patient", f"{PLAN}\n[budget]\npackets = 5000\n")
-    assert apart(campaigns.ours, patient) == (0, 0), "more patience is no other condition"
+    assert apart(campaigns.ours, patient) == (0, 0, ()), "more patience is no other condition"
     longer = PLAN.replace("broadcasts = 40", "broadcasts = 41")
-    assert apart(campaigns.ours, other("longer", longer)) == (10, 10)
+    assert apart(campaigns.ours, other("longer", longer)) == (10, 10, ())
     strange = longer.replace("broadcasts = 1\n", "broadcasts = 2\n")
     with pytest.raises(UsageError, match="no cell in common"):
         compare(campaigns.ours, other("strange", strange))

@@ -254,6 +254,12 @@ def test_cells_that_have_no_partner_are_counted(
     write_table(begun(tmp_path / "small", plan).table("runs"), [], numbers.RUNS)
     answer = tidings("campaign", "--out", "out", "--baseline", "small")
     assert "not compared: 10 cells of out and 0 cells of small, which" in answer.out
+    assert answer.status == 0
+    plan = msgspec.structs.replace(plan, algorithms=("two-phase",), flawed=())
+    write_table(begun(tmp_path / "other", plan).table("runs"), [], numbers.RUNS)
+    answer = tidings("campaign", "--out", "out", "--baseline", "other")
+    assert "could be compared: history-sets and frontier mode=origin" in answer.out
+    assert answer.status == 2
 
 
 def test_a_baseline_has_to_be_a_complete_campaign(tidings: Any, campaign: Path) -> None:

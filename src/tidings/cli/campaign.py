@@ -28,11 +28,13 @@ from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.report import plain_table
 from tidings.report.page.numbers import percent
+from tidings.report.words import listed
 from tidings.spec import Guarantee, exit_status
 from tidings.spec import judge as judged
 from tidings.trace import write_runs
 
 if TYPE_CHECKING:
+    from tidings.lab.campaign.baseline import Apart
     from tidings.lab.campaign.conduct import Done
     from tidings.lab.campaign.folder import Folder
 
@@ -166,7 +168,7 @@ def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Don
 
 
 def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
-    from tidings.lab.campaign.baseline import compare, regressions
+    from tidings.lab.campaign.baseline import Apart, apart, compare, regressions
     from tidings.lab.campaign.page import page_of, status_of
     from tidings.lab.campaign.statistics import CONFIDENCE
     from tidings.lab.campaign.tables import read_table, remove_table
@@ -174,10 +176,13 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
     remove_table(folder.table("comparison"))  # with whatever it was compared before
     compared = compare(folder, other) if other is not None else []
     worse = regressions(compared)
+    uncompared = apart(folder, other) if other is not None else Apart(0, 0, ())
     write_page(page_of(folder, shlex.join(["tidings", "report", str(folder.shown)])), folder.page)
     verdicts = read_table(folder.table("verdicts"))
     ended = [row for row in read_table(folder.table("runs")) if row["outcome"] != "ran"]
     status = Exit.VIOLATED if worse else status_of(folder)
+    if status is Exit.HOLDS and uncompared.algorithms:
+        status = Exit.UNKNOWN
     page = folder.shown / folder.page.name
     if as_json:
         print_json(
@@ -189,6 +194,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
                 "not_ended": ended,
                 "verdicts": verdicts,
                 "changes": [row for row in compared if row["verdict"] != "same"],
+                "not_compared": uncompared.algorithms,
                 "page": str(page),
             }
         )
@@ -200,7 +206,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
     say(f"✓ ≤: a share of runs that seeing no violation still allows, at {percent(CONFIDENCE)}")
     if other is not None:
         _tell_changes(compared, other.shown)
-        _tell_apart(folder, other)
+        _tell_apart(uncompared, folder, other)
     say(f"\npage   {page}")
     return status
 
@@ -255,15 +261,15 @@ def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None
             )
 
 
-def _tell_apart(folder: "Folder", other: "Folder") -> None:
-    from tidings.lab.campaign.baseline import apart
-
-    ours, theirs = apart(folder, other)
-    if ours or theirs:
+def _tell_apart(apart: "Apart", folder: "Folder", other: "Folder") -> None:
+    if apart.ours or apart.theirs:
         say(
-            f"\nnot compared: {many(ours, 'cell')} of {folder.shown} and "
-            f"{many(theirs, 'cell')} of {other.shown}, which the other does not have"
+            f"\nnot compared: {many(apart.ours, 'cell')} of {folder.shown} and "
+            f"{many(apart.theirs, 'cell')} of {other.shown}, which the other does not have"
         )
+    if apart.algorithms:
+        names = listed(apart.algorithms)
+        say(f"UNKNOWN whether worse, since nothing of it could be compared: {names}")
 
 
 # --- one run once more

@@ -110,6 +110,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 "the share of crashes in mid-broadcast is from 0 to 1",
             ),
             (self.gap_ms_mean <= 0, "the mean gap between broadcasts is above 0"),
+            (0 < self.sample_ms < 0.001, "state is sampled every 0.001 ms at most, or never: 0"),
             (self.burst < 1, "a burst has at least one broadcast"),
             (not 0 <= self.replies < 1, "the share of answers is from 0 to less than 1"),
             (

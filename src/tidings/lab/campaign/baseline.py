@@ -104,15 +104,23 @@ def told_first(rows: Rows) -> list[Mapping[str, Any]]:
 
 
 class Apart(NamedTuple):
-    """How many cells have no partner to be compared with."""
+    """How many cells have no partner to be compared with, and whose have none at all."""
 
     ours: int
     theirs: int
+    algorithms: tuple[str, ...]
+    """Of ours, those that are not meant to fail."""
 
 
 def apart(ours: Folder, theirs: Folder) -> Apart:
-    common = len(_partners(ours.cells, theirs.cells))
-    return Apart(len(ours.cells) - common, len(theirs.cells) - common)
+    common = [cell for cell, _ in _partners(ours.cells, theirs.cells)]
+    compared = {cell.algorithm for cell in common}
+    sound = dict.fromkeys(cell.algorithm for cell in ours.cells if not cell.flawed)
+    return Apart(
+        len(ours.cells) - len(common),
+        len(theirs.cells) - len(common),
+        tuple(name for name in sound if name not in compared),
+    )
 
 
 def _adjusted(changes: Sequence[Change]) -> list[float]:
