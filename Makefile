@@ -15,7 +15,7 @@ demo: $(READY) ## a group of five, two killed in mid-broadcast, audited on Spark
 	@$(BIN)/tidings demo
 
 test: $(READY) ## every test that fits in a coffee break
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadgroup
 
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)

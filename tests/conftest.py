@@ -16,9 +16,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several workers one has Spark, and all that needs it; else whole files are dealt out."""
+    for item in items:
+        needs_spark = not {"spark", "tidings"}.isdisjoint(getattr(item, "fixturenames", ()))
+        group = "spark" if needs_spark else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One session for all pipeline tests: a JVM takes seconds to start."""
+    """One session for all tests that need one: a JVM takes seconds to start."""
     from tidings.pipeline.session import session
 
     with session() as started:

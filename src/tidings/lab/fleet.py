@@ -68,7 +68,7 @@ def free_ports(count: int) -> list[int]:
     while len(found) < count:
         port = random.choice(PORTS)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
+            found += [port] if port not in found else []
     return found
 
 
