@@ -65,7 +65,7 @@ def test_the_readme_shows_what_the_commands_print(tidings, request) -> None:
             assert request.config.getoption("--rewrite"), f"{command}\n{shown}"
             rewritten = rewritten.replace(f"$ {command}\n{output}", f"$ {command}\n{shown}")
         else:
-            assert command_run == "pytest", f"cannot check {command!r}"
+            assert command_run == "pytest -n 2 --dist loadgroup", f"cannot check {command!r}"
     if request.config.getoption("--rewrite"):
         README.write_text(rewritten)
     assert ran >= 5
