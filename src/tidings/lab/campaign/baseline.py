@@ -9,8 +9,8 @@ whether its runs come to rest.
 
 So many tests would find something by chance alone. Those of single cells and all the others are two
 families; in each the p-values are adjusted by Holm's method, and doubled since there are two: the
-chance that any change is reported where there is none is below ALPHA. A change of a mean by less
-than LEAST_CHANGE is not reported, however sure.
+chance that any change is reported where there is none is about ALPHA at most. A change of a mean by
+less than LEAST_CHANGE is not reported, however sure.
 """
 
 import math
