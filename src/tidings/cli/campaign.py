@@ -169,6 +169,7 @@ def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Don
 
 def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
     from tidings.lab.campaign.baseline import Apart, apart, compare, regressions
+    from tidings.lab.campaign.numbers import not_ended
     from tidings.lab.campaign.page import page_of, status_of
     from tidings.lab.campaign.statistics import CONFIDENCE
     from tidings.lab.campaign.tables import read_table, remove_table
@@ -179,7 +180,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
     uncompared = apart(folder, other) if other is not None else Apart(0, 0, ())
     write_page(page_of(folder, shlex.join(["tidings", "report", str(folder.shown)])), folder.page)
     verdicts = read_table(folder.table("verdicts"))
-    ended = [row for row in read_table(folder.table("runs")) if row["outcome"] != "ran"]
+    ended = not_ended(read_table(folder.table("runs")))
     status = Exit.VIOLATED if worse else status_of(folder)
     if status is Exit.HOLDS and uncompared.algorithms:
         status = Exit.UNKNOWN
@@ -191,7 +192,7 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
                 "cells": len(folder.cells),
                 "runs": done.runs + done.earlier,
                 "done_before": done.earlier,
-                "not_ended": ended,
+                "not_ended": [row for rows in ended.values() for row in rows],
                 "verdicts": verdicts,
                 "changes": [row for row in compared if row["verdict"] != "same"],
                 "not_compared": uncompared.algorithms,
@@ -211,11 +212,8 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
     return status
 
 
-def _tell_ended(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Runs that did not end by themselves: of each algorithm and outcome the first."""
-    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        alike.setdefault((row["outcome"], row["algorithm"]), []).append(row)
+def _tell_ended(alike: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> None:
+    """Runs that did not end by themselves: of each outcome and algorithm the first."""
     for (outcome, algorithm), same in list(alike.items())[:MOST_TOLD]:
         first = same[0]
         say(f"{outcome:<6} {many(len(same), 'run')} of {algorithm}, first {first['run']}:")

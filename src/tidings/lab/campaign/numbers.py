@@ -199,6 +199,16 @@ def _shares(found: Rows) -> Iterator[dict[str, Any]]:
         }
 
 
+def not_ended(found: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Rows]:
+    """Runs that did not end by themselves, by outcome and algorithm."""
+    return {
+        (outcome, algorithm): rows
+        for outcome, of_outcome in grouped(found, "outcome").items()
+        if outcome != "ran"
+        for algorithm, rows in grouped(of_outcome, "algorithm").items()
+    }
+
+
 def grouped(found: Iterable[dict[str, Any]], column: str) -> dict[Any, Rows]:
     """Rows by the value that they have in a column, such as ``cell``."""
     groups: dict[Any, Rows] = {}

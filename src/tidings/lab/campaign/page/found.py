@@ -14,7 +14,7 @@ from tidings.lab.campaign import counterexamples
 from tidings.lab.campaign.baseline import COMPARISON, regressions
 from tidings.lab.campaign.cells import Cell
 from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import RUNS, STATISTICS, VERDICTS
+from tidings.lab.campaign.numbers import RUNS, STATISTICS, VERDICTS, not_ended
 from tidings.lab.campaign.tables import read_table
 from tidings.report.words import many
 
@@ -48,11 +48,7 @@ class Found:
         campaign = folder.campaign
         self.sound = list(dict.fromkeys(cell.algorithm for cell in folder.cells if not cell.flawed))
         self.broken = [name for name in self.sound if self.count("violated", name)]
-        self.ended: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-        """Runs that did not end by themselves, by outcome and algorithm."""
-        for row in self.runs:
-            if row["outcome"] != "ran":
-                self.ended.setdefault((row["outcome"], row["algorithm"]), []).append(row)
+        self.ended = not_ended(self.runs)
         self.rested = {row["run"] for row in self.runs if row["outcome"] == "ran"}
         self.calm = next(iter(campaign.faults))
         self.quiet = next(iter(campaign.workloads))
