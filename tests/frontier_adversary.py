@@ -78,6 +78,9 @@ class Adversary:
             "window": dice.choice([1, 2, 10_000]),
             "batch_ms": dice.choice([0, -1]),
             "log_limit": dice.choice([10_000_000, 12]),
+            "early": dice.choice([10_000, 1, 2]),
+            "early_bytes": dice.choice([1 << 20, 1, 3]),
+            "push_bytes": dice.choice([1 << 18, 1, 40]),
         }
         self.world = WatchedWorld(
             f"adversary-{seed}",

@@ -46,7 +46,6 @@ from tidings.lab.compare import BOUNDS, Contender, measure
 from tidings.lab.compare import SIZES as SIZES_TOLD
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
-from tidings.protocols.frontier_log import MOST_EARLY, PUSH_BYTES
 from tidings.protocols.frontier_packets import (
     Admitted,
     Asking,
@@ -353,8 +352,8 @@ def test_what_is_forgotten_is_asked_for_by_nobody_but_late_packets() -> None:
 
 
 def test_a_long_history_is_fetched_in_pieces_one_at_a_time() -> None:
-    p1, p2 = process("p1", 3), process("p2", 3)
-    p1.step(Broadcast((b"x" * (PUSH_BYTES // 2),) * 5))
+    p1, p2 = process("p1", 3, push_bytes=1_000), process("p2", 3)
+    p1.step(Broadcast((b"x" * 500,) * 5))
     p2.step(Receive("p3", Holding(some("p1#5"))))
     p2.step(Timeout("pull"))
     ((to, packet),) = sent(p2.step(Timeout("pull")))
@@ -818,13 +817,37 @@ def test_nobody_asks_about_what_is_younger_than_the_timer() -> None:
 
 
 def test_the_message_that_closes_the_gap_is_kept_however_much_waits_for_it() -> None:
-    p2 = process("p2", 3)
-    many = tuple(b"x" for _ in range(MOST_EARLY))
-    p2.step(Receive("p1", Data(Batch(MessageId("p1", 2), many))))
-    p2.step(Receive("p1", data(f"p1#{MOST_EARLY + 3}", "too much")))
-    assert len(p2.early["p1"]) == MOST_EARLY
+    p2 = process("p2", 3, early=3)
+    p2.step(Receive("p1", data("p1#2", *"bcd")))
+    p2.step(Receive("p1", data("p1#6", "too much")))
+    assert list(p2.early["p1"]) == [2, 3, 4]
     p2.step(Receive("p1", data("p1#1", "at last")))
-    assert p2.held["p1"] == MOST_EARLY + 1
+    assert p2.held["p1"] == 4
+
+
+@pytest.mark.parametrize("limit", [{"early": 2}, {"early_bytes": 2}], ids=str)
+def test_of_a_batch_only_what_there_is_room_for_waits_for_its_predecessor(
+    limit: dict[str, int],
+) -> None:
+    p2 = process("p2", 3, **limit)
+    p2.step(Receive("p1", data("p1#2", *"abcde")))
+    assert list(p2.early["p1"]) == [2, 3]
+    assert p2._wanted("p1", "p1") == Range("p1", 1, 1)
+    p2.step(Receive("p1", data("p1#1", "0")))
+    assert p2._wanted("p1", "p1") == Range("p1", 4, 6), "the rest is fetched"
+
+
+def test_what_was_stored_is_held_after_a_restart_whatever_the_limits_are_by_then() -> None:
+    """An early batch that was accepted whole must not be forgotten record by record."""
+    p2 = process("p2", 3)
+    disk = persisted(p2.step(Receive("p1", data("p1#2", *"bcdef"))))
+    disk += persisted(p2.step(Receive("p1", data("p1#1", "a"))))
+    assert p2.held["p1"] == 6
+    again = factory("frontier", {"early": 1, "early_bytes": 1})("p2", p2.members, take_first)
+    assert isinstance(again, Frontier)
+    again.step(Start(recovered=tuple(disk)))
+    assert again.held == p2.held
+    assert again.early_bytes == 0
 
 
 def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
@@ -839,8 +862,9 @@ def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
             talk.step(Receive(peer, Holding(held)))
         talk.step(Broadcast((b"ok",)))
     for chatty in (empty, talk):
+        assert chatty.push_bytes == 256 * 1024
         ((_, push),) = sent(chatty.step(Receive("p3", Pull((Range("p1", 1, 10**9),)))))
-        assert len(encode(push)) <= PUSH_BYTES
+        assert len(encode(push)) <= chatty.push_bytes
         assert sum(len(batch.texts) for batch in push.batches) > 1_000, "but not too small"
 
 
@@ -970,7 +994,18 @@ def astuple(recall: Recall) -> tuple[str, MessageId, int]:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"window": 0}, {"log_limit": 0}, {"memory": -1}, {"memory_bytes": -1}]
+    "wrong",
+    [
+        {"window": 0},
+        {"log_limit": 0},
+        {"memory": -1},
+        {"memory_bytes": -1},
+        {"early": 0},
+        {"early_bytes": 0},
+        {"push_bytes": 0},
+        {"push_bytes": 2**20 + 1},
+    ],
+    ids=str,
 )
 def test_impossible_limits_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="1 or more"):

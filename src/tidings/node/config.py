@@ -48,6 +48,7 @@ SET_ELSEWHERE = {
     "confirmed": "durable",
     "memory": "limits.memory_messages",
     "memory_bytes": "limits.memory_bytes",
+    "early_bytes": "limits.memory_bytes",
     "log_limit": "limits.log_bytes",
 }
 """Options that follow from other settings."""
@@ -165,7 +166,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
         self.check_member(name)
-        ours = {"window": self.limits.window, "confirmed": self.durable}
+        ours = {
+            "window": self.limits.window,
+            "early_bytes": self.limits.memory_bytes,
+            "confirmed": self.durable,
+        }
         if self.durable:
             # What is kept is limited in bytes, on disk, and not by number.
             limits = self.limits

@@ -48,7 +48,8 @@ Options: ``batch_ms``, in mode all the time between two vectors (the first goes 
 millisecond per member); ``window``, how many of one's own messages may be unsafe; ``log_limit``,
 how many messages may be kept before broadcasts are refused; ``memory`` and ``memory_bytes``, how
 many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
-number).
+number); ``early`` and ``early_bytes``, how many messages of one origin, and how many bytes in all,
+may wait for a predecessor; ``push_bytes``, about how much answers one request.
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
@@ -110,6 +111,8 @@ Mode = Literal["auto", "all", "origin"]
 LARGEST_ALL = 7
 """Up to this size the mode is ``all`` unless set: it has one delay less."""
 
+MIB = 1024 * 1024
+
 COMMIT_MS = 5.0
 """origin: how long an origin that has a majority waits for the rest before it says so."""
 ASK_MS = 200.0
@@ -136,10 +139,17 @@ class Frontier(Knowledge):
         log_limit: int = 10_000_000,
         memory: int = 0,
         memory_bytes: int = 0,
+        early: int = 10_000,
+        early_bytes: int = 64 * MIB,
+        push_bytes: int = 256 * 1024,
         confirmed: bool = False,
     ) -> None:
-        if window < 1 or log_limit < 1 or memory < 0 or memory_bytes < 0:
-            raise UsageError("window and log_limit are 1 or more, memory limits are 0 or more")
+        if min(window, log_limit, early, early_bytes) < 1 or min(memory, memory_bytes) < 0:
+            raise UsageError(
+                "window, log_limit, early and early_bytes are 1 or more, memory limits 0 or more"
+            )
+        if not 1 <= push_bytes <= MIB:
+            raise UsageError(f"push_bytes is 1 or more, and at most {MIB:,}")
         super().__init__(me, members, choose, confirmed=confirmed)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
@@ -147,6 +157,8 @@ class Frontier(Knowledge):
         self.window = window
         self.log_limit = log_limit
         self.memory, self.memory_bytes = memory, memory_bytes
+        self.most_early, self.most_early_bytes = early, early_bytes
+        self.push_bytes = push_bytes
         self.lossy = False
         nothing_of_others = dict.fromkeys(self.others, 0)
         self.stamped = dict(nothing_of_others)

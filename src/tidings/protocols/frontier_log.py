@@ -23,21 +23,18 @@ from tidings.protocols.frontier_packets import (
     Upto,
 )
 
-MOST_EARLY = 10_000
-"""How many messages of one origin may wait for their predecessors; the rest is fetched later."""
-
-
-PUSH_BYTES = 256 * 1024
-"""About how much is sent to one who asks, at a time."""
 TEXT_BYTES, CAUSE_BYTES = 8, 24
 """What a text, and each of its causes, take beside their contents, at most."""
 
 
 def batched(
-    origin: str, first: int, last: int, texts: dict[int, bytes], causes: dict[int, Upto]
+    origin: str, first: int, last: int, texts: dict[int, bytes], causes: dict[int, Upto], room: int
 ) -> Iterator[Batch]:
-    """These messages as they were broadcast, a new batch wherever one has causes; not too many."""
-    begin, gathered, room = first, list[bytes](), PUSH_BYTES
+    """These messages as they were broadcast, a new batch wherever one has causes.
+
+    Ends with the message that uses up the room, in bytes.
+    """
+    begin, gathered = first, list[bytes]()
     for seq in range(first, last + 1):
         if seq not in texts or room <= 0:
             break
@@ -60,6 +57,11 @@ class Log(Process):
         self.confirmed = confirmed
         self.memory = self.memory_bytes = 0
         """How many texts may be in memory, and how long they may be together; 0 for any number."""
+        self.most_early = self.most_early_bytes = 0
+        """How many texts of one origin may wait for a predecessor, and how long all of those may
+        be together. What is beyond is fetched later."""
+        self.push_bytes = 0
+        """About how many bytes of messages answer one request."""
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
         self.taken = dict.fromkeys(members, 0) if confirmed else {}
@@ -70,6 +72,8 @@ class Log(Process):
         self.text_bytes = 0
         """How long all texts are together."""
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
+        self.early_bytes = 0
+        """How long the texts in ``early`` are together."""
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
         self.incarnation = 0
         """Who this is: it changes only with the disk."""
@@ -90,8 +94,11 @@ class Log(Process):
 
     # --- holding
 
-    def _store(self, batch: Batch) -> list[Batch]:
-        """Keep what is new in the batch, and say what that is."""
+    def _store(self, batch: Batch, *, is_limited: bool = True) -> list[Batch]:
+        """Keep what is new in the batch, and say what that is.
+
+        What an earlier life has stored is stored without limit: others may count on it.
+        """
         origin, held = batch.id.origin, self.held[batch.id.origin]
         if batch.last <= held:
             return []
@@ -104,26 +111,33 @@ class Log(Process):
             self.text_bytes += sum(map(len, batch.texts))
             self.held[origin] = batch.last
             return [batch]
-        if batch.id.seq > held + 1 and len(early) >= MOST_EARLY:
-            return []
-        singles = [
-            Batch(one, (text,), batch.causes if one == batch.id else NOTHING)
-            for one, text in zip(batch.ids(), batch.texts, strict=True)
-            if one.seq not in early
-        ]
-        for single in singles:
-            early[single.id.seq] = single.texts[0]
-            if single.causes:
-                self.causes[origin][single.id.seq] = single.causes
+        is_early = batch.id.seq > held + 1
+        singles: list[Batch] = []
+        for one, text in zip(batch.ids(), batch.texts, strict=True):
+            if one.seq in early:
+                continue
+            if is_early and is_limited and not self._has_room_for_early(origin, text):
+                break
+            early[one.seq] = text
+            self.early_bytes += len(text)
+            causes = batch.causes if one == batch.id else NOTHING
+            if causes:
+                self.causes[origin][one.seq] = causes
+            singles.append(Batch(one, (text,), causes))
         self._close_the_gap(origin)
         return singles
+
+    def _has_room_for_early(self, origin: str, text: bytes) -> bool:
+        is_many = len(self.early[origin]) >= self.most_early
+        return not is_many and self.early_bytes + len(text) <= self.most_early_bytes
 
     def _close_the_gap(self, origin: str) -> None:
         early, texts, held = self.early[origin], self.texts[origin], self.held[origin]
         while held + 1 in early:
             held += 1
-            texts[held] = early.pop(held)
-            self.text_bytes += len(texts[held])
+            texts[held] = text = early.pop(held)
+            self.early_bytes -= len(text)
+            self.text_bytes += len(text)
         self.held[origin] = held
 
     def _gap(self, origin: str) -> int:
@@ -134,7 +148,8 @@ class Log(Process):
 
     def _kept(self, origin: str, first: int, last: int) -> list[Batch]:
         """These messages, or the first of them if they are many."""
-        return list(batched(origin, first, last, self.texts[origin], self.causes[origin]))
+        texts, causes = self.texts[origin], self.causes[origin]
+        return list(batched(origin, first, last, texts, causes, self.push_bytes))
 
     def _recalled(self, first: MessageId, last: int, records: Iterable[Record]) -> list[Batch]:
         """The same from what is on disk."""
@@ -146,7 +161,7 @@ class Log(Process):
                 texts |= enumerate(record.batch.texts, record.batch.id.seq)
                 if record.batch.causes:
                     causes[record.batch.id.seq] = record.batch.causes
-        return list(batched(origin, begin, last, texts, causes))
+        return list(batched(origin, begin, last, texts, causes, self.push_bytes))
 
     # --- delivering
 
@@ -283,6 +298,6 @@ class Log(Process):
         done = self._done()
         for record in records:
             if isinstance(record, Stored):
-                self._store(record.batch)
+                self._store(record.batch, is_limited=False)
                 if self._is_crowded():
                     self._spill_up_to({one: min(done[one], self.held[one]) for one in done})
