@@ -641,11 +641,22 @@ def test_who_comes_back_without_its_disk_is_refused_and_told_so() -> None:
     effects = p1.step(LinkUp("p2", 1))
     reason = "p2 lost its disk; its name cannot return to this group"
     assert the_only(Reject, effects) == Reject("p2", reason)
-    assert sent(effects) == [(("p2",), Refusal("p2", reason))]
+    assert sent(effects) == [(("p2",), Refusal("p2", 1, "lost disk"))]
     assert p1.step(Receive("p2", Holding(some("p3#9")))) == [], "nothing it says counts"
     p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
     p2.step(Start(incarnation=1))
-    assert the_only(Halt, p2.step(Receive("p1", Refusal("p2", reason)))) == Halt(reason)
+    refusal = Refusal("p2", 1, "lost disk")
+    assert the_only(Halt, p2.step(Receive("p1", refusal))) == Halt(reason)
+
+
+def test_a_refusal_of_another_process_of_the_same_name_stops_nobody() -> None:
+    """Somebody started p2 a second time in an empty folder; the true p2 has the link by now."""
+    p2 = process("p2", 3)
+    assert p2.step(Receive("p1", Refusal("p2", 77, "lost disk"))) == []
+    p3 = process("p3", 3)
+    assert p3.step(Receive("p2", Refusal("p2", 77, "lost disk"))) == [], "the true one is pinned"
+    assert p3.step(Receive("p1", Refusal("p2", 0, "lost disk"))) == [], "p1 does not speak for p2"
+    assert p3.refused == {}
 
 
 def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
@@ -736,9 +747,27 @@ def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: P
     p2 = process("p2", 3)
     effects = p2.step(Receive("p1", claim))
     reason = "p2 lost its disk; its name cannot return to this group"
-    assert effects == [Send(("p1", "p3"), Refusal("p2", reason)), Halt(reason)]
+    refusal = Refusal("p2", 0, "lost disk")
+    assert effects == [Send(("p1", "p3"), refusal), Halt(reason)]
     p1 = process("p1", 3)
-    assert p1.step(Receive("p2", Refusal("p2", reason))) == [Reject("p2", reason)]
+    assert p1.step(Receive("p2", refusal)) == [Reject("p2", reason)]
+
+
+@pytest.mark.parametrize("claim", [Known("p1", 9, 9), Known("p2", 9, 0)], ids=str)
+def test_one_member_that_errs_about_others_halts_nobody_and_f_and_one_more_do(
+    claim: Known,
+) -> None:
+    p2 = process("p2", 5)
+    for peer in ("p3", "p4"):
+        p2.step(Receive(peer, Commit((claim,))))
+        assert p2.stable == dict.fromkeys(p2.members, 0)
+    assert isinstance(p2.step(Receive("p5", Commit((claim,))))[-1], Halt)
+
+
+def test_new_messages_come_from_their_origin_alone() -> None:
+    p2 = process("p2", 3)
+    assert p2.step(Receive("p3", data("p1#1", "never said"))) == []
+    assert p2.held["p1"] == 0
 
 
 # --- what reviewers found

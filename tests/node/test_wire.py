@@ -163,7 +163,7 @@ def test_a_body_that_makes_no_sense_is_one_line(body: bytes) -> None:
         Pull((Range("nobody", 1, 2),)),
         Push((Batch(MessageId("p1", 1), ()), Batch(MessageId("p0", 1), ()))),
         State((1, 2, 3), (1, 2, 3), (1, 2, 3), (1, 2, 3, 4)),
-        Refusal("p5", "because"),
+        Refusal("p5", 1, "lost disk"),
     ],
 )
 def test_a_packet_for_another_group_is_refused(packet: Packet) -> None:

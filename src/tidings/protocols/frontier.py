@@ -85,6 +85,7 @@ from tidings.core import (
 )
 from tidings.protocols.frontier_known import Knowledge, Turn, named
 from tidings.protocols.frontier_packets import (
+    REASONS,
     Admitted,
     Asking,
     Batch,
@@ -103,6 +104,7 @@ from tidings.protocols.frontier_packets import (
     Stored,
     Taken,
     Upto,
+    Why,
     upto,
 )
 
@@ -185,6 +187,8 @@ class Frontier(Knowledge):
     def step(self, event: Event) -> list[Effect]:
         turn = Turn()
         match event:
+            case Receive(sender, packet) if not packet.may_come_from(sender):
+                pass
             case Receive(sender, packet):
                 if sender not in self.refused:
                     self._receive(sender, packet, turn)
@@ -417,7 +421,7 @@ class Frontier(Knowledge):
 
     def _helpers(self, origin: str) -> list[str]:
         """Who holds more and was not asked yet; the origin, who has most to do, comes last."""
-        unavailable = self.asked.get(origin, set()) | self.down | self.refused
+        unavailable = self.asked.get(origin, set()) | self.down | self.refused.keys()
         holders = [
             peer
             for peer in self.others
@@ -475,11 +479,11 @@ class Frontier(Knowledge):
             self.pinned[peer] = incarnation
             turn.records.append(Pinned(peer, incarnation))
         if self.pinned[peer] != incarnation:
-            self._reject(peer, _lost_its_disk(peer), turn)
+            self._reject(peer, incarnation, "lost disk", turn)
             self._refuse(peer, turn)
             return
         # Somebody else under its name was refused, not this one.
-        self.refused.discard(peer)
+        self.refused.pop(peer, None)
         self._may_be_asked_again(peer)
         # It does the same, so neither needs an answer.
         self._say((peer,), self._state_for(peer, asks=False), turn)
@@ -502,7 +506,7 @@ class Frontier(Knowledge):
         for origin, held, safe, stable, mine in theirs:
             turn.lost_disk |= mine > self.held[origin]
             self._know(sender, origin, held, turn)
-            self._commit(origin, safe, stable, turn)
+            self._commit(sender, origin, safe, stable, turn)
         self._meet(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.
@@ -539,7 +543,7 @@ class Frontier(Knowledge):
 
     def _behind(self) -> list[str]:
         """Who is not known to hold the same, no less and no more, or was not met; if linked."""
-        unavailable = self.down | self.refused
+        unavailable = self.down | self.refused.keys()
         return [
             peer
             for peer in self.others
@@ -589,17 +593,25 @@ class Frontier(Knowledge):
         turn.replayed = self._delivered_since(self._done())
         turn.touched |= dict.fromkeys(self.members)
 
-    def _reject(self, member: str, reason: str, turn: Turn) -> None:
-        if member not in self.refused:
-            self.refused.add(member)
-            turn.said.append(Reject(member, reason))
+    def _reject(self, member: str, incarnation: int, why: Why, turn: Turn) -> None:
+        if self.refused.get(member) != incarnation:
+            self.refused[member] = incarnation
+            turn.said.append(Reject(member, REASONS[why].format(member)))
 
     def _refuse(self, peer: str, turn: Turn) -> None:
-        self._say((peer,), Refusal(peer, _lost_its_disk(peer)), turn)
+        self._say((peer,), Refusal(peer, self.refused[peer], "lost disk"), turn)
+
+    def _take_refusal(self, sender: str, refusal: Refusal, turn: Turn) -> None:
+        """It stops this very process, or says that its sender stops; any other is not meant."""
+        member, incarnation, why = refusal.member, refusal.incarnation, refusal.why
+        if member == self.me and incarnation == self.incarnation:
+            turn.said.append(Halt(REASONS[why].format(member)))
+        elif member == sender and self.pinned.get(member, incarnation) == incarnation:
+            self._reject(member, incarnation, why, turn)
 
     def _leave(self) -> list[Effect]:
-        reason = _lost_its_disk(self.me)
-        return [Send(self.others, Refusal(self.me, reason)), Halt(reason)]
+        refusal = Refusal(self.me, self.incarnation, "lost disk")
+        return [Send(self.others, refusal), Halt(REASONS["lost disk"].format(self.me))]
 
     # --- events
 
@@ -610,7 +622,7 @@ class Frontier(Knowledge):
                 self._know(sender, sender, batch.last, turn)
                 self._know_all(sender, held, turn)
                 if commit:
-                    self._commit(sender, commit[0], commit[1], turn)
+                    self._commit(sender, sender, commit[0], commit[1], turn)
             case Holding(held):
                 self._know_all(sender, held, turn)
             case Asking(held):
@@ -618,17 +630,15 @@ class Frontier(Knowledge):
                 self._answer(sender, held, turn)
             case Commit(known):
                 for one in known:
-                    self._commit(one.origin, one.safe, one.stable, turn)
+                    self._commit(sender, one.origin, one.safe, one.stable, turn)
             case Pull(wanted):
                 self._push(sender, wanted, turn)
             case Push(batches):
                 self._take_push(sender, batches, turn)
             case State():
                 self._take_state(sender, packet, turn)
-            case Refusal(member, reason) if member == self.me:
-                turn.said.append(Halt(reason))
-            case Refusal(member, reason):
-                self._reject(member, reason, turn)
+            case Refusal():
+                self._take_refusal(sender, packet, turn)
 
     def _time_out(self, name: str, turn: Turn) -> None:
         match name:
@@ -658,7 +668,3 @@ class Frontier(Knowledge):
         elif not wanted and name in self.timers:
             self.timers.discard(name)
             turn.timers.append(CancelTimer(name))
-
-
-def _lost_its_disk(member: str) -> str:
-    return f"{member} lost its disk; its name cannot return to this group"

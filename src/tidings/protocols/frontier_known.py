@@ -87,8 +87,10 @@ class Knowledge(Log):
         """What each of the others is known to hold, of each origin, beyond what is stable."""
         self.safe = dict(nothing)
         self.stable = dict(nothing)
-        self.refused: set[str] = set()
-        """Who came back as somebody else, and is not listened to: as good as crashed."""
+        self.refused: dict[str, int] = {}
+        """Who came back as somebody else, under which incarnation: as good as crashed."""
+        self.doubts: dict[str, set[str]] = {}
+        """Of each origin, the members that pass on as a fact that more of it was held here."""
         self.down: set[str] = set()
         """Whose links are down."""
 
@@ -111,15 +113,29 @@ class Knowledge(Log):
         for origin, count in counts.of(self.members):
             self._know(member, origin, count, turn)
 
-    def _commit(self, origin: str, safe: int, stable: int, turn: Turn) -> None:
-        """Somebody knows so many to be safe and stable, so now we do."""
+    def _commit(self, sender: str, origin: str, safe: int, stable: int, turn: Turn) -> None:
+        """The sender knows so many to be safe and stable, so now we do."""
+        if stable > self.held[origin]:
+            self._doubt(sender, origin, turn)
+            stable = 0
+        if origin == self.me and safe > self.held[origin]:
+            self._doubt(sender, origin, turn)
+            safe = 0
         self._know(origin, origin, safe, turn)
         if safe > self.safe[origin]:
             self.safe[origin] = safe
             turn.touched[origin] = None
         if stable > self.stable[origin]:
-            turn.lost_disk |= stable > self.held[origin]
             self._is_stable(origin, stable, turn)
+
+    def _doubt(self, sender: str, origin: str, turn: Turn) -> None:
+        """The sender passes on that this process held what it does not hold.
+
+        Then its disk has lost it, or the sender errs. The origin knows; so does one of f + 1.
+        """
+        doubting = self.doubts.setdefault(origin, set())
+        doubting.add(sender)
+        turn.lost_disk |= sender == origin or len(doubting) >= self.quorum
 
     def _count(self, turn: Turn) -> None:
         """What Q members hold is safe, what all hold is stable."""
@@ -175,7 +191,7 @@ class Knowledge(Log):
     def _why_not_held(self, message: MessageId) -> str:
         origin, seq = message
         holders = {peer for peer in self.others if self._held_by(peer, origin) >= seq}
-        within_reach = holders - self.down - self.refused
+        within_reach = holders - self.down - self.refused.keys()
         if within_reach:
             who = f"{named(within_reach)} could supply it"
         elif holders:

@@ -2,14 +2,23 @@
 
 Every packet states facts that stay true: who holds how much, how much is known to be safe. So a
 packet may come late, twice or after a newer one, and does no harm. docs/frontier.md has the rules.
+
+What a packet may say depends on its sender. DATA comes from its origin alone, HOLDING, ASKING and
+``held`` in STATE count for their sender alone, and a REFUSAL is about its sender or its receiver.
+PUSH, ``safe`` and ``stable`` are facts that anybody may pass on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import msgspec
 
 from tidings.core import Members, MessageId, Packet
 from tidings.core.renaming import SortedIds, Vector
+
+
+Why = Literal["lost disk"]
+"""Why a member is refused."""
 
 
 class Upto(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +95,9 @@ class Data(Packet, frozen=True, tag="data"):
     def about(self) -> MessageId:
         return self.batch.id
 
+    def may_come_from(self, sender: str) -> bool:
+        return self.batch.id.origin == sender
+
 
 class Holding(Packet, frozen=True, tag="holding"):
     """An acknowledgement: the sender holds everything up to these."""
@@ -145,10 +157,21 @@ class State(Packet, frozen=True, tag="state"):
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
-    """This member is not who it was, and cannot take part."""
+    """A member under this incarnation cannot take part: the sender itself, or the receiver.
+
+    Any other process of the same name is not meant: a program that was started twice must not
+    stop the one that was there before.
+    """
 
     member: str
-    reason: str
+    incarnation: int
+    why: Why
+
+
+REASONS: dict[Why, str] = {
+    "lost disk": "{} lost its disk; its name cannot return to this group",
+}
+"""What a member is refused for, in our own words and never in those of a peer."""
 
 
 # --- records
