@@ -554,6 +554,7 @@ def test_a_restart_continues_where_the_disk_says() -> None:
     for name in ("held", "delivered", "texts", "early", "causes", "forgotten"):
         assert getattr(after, name) == getattr(before, name), name
     assert before.forgotten == {"p1": 1, "p2": 0, "p3": 0}
+    after.step(Receive("p3", NOTHING_YET))
     ((_, packet),) = sent(after.step(Broadcast((b"y",))))
     assert packet.batch.id == MessageId("p2", 2)
     assert packet.batch.causes == some("p1#2"), "all of it: who knows what was said before"
@@ -672,13 +673,51 @@ def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
     assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
 
 
-def test_who_was_admitted_once_need_not_meet_anybody_again() -> None:
+NOTHING_YET = State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0))
+
+
+def test_who_was_admitted_once_need_not_meet_everybody_again() -> None:
     p2, _ = reborn([Admitted()], incarnation=77)
+    p2.step(Receive("p1", NOTHING_YET))
     assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
     cursors = p2.checkpoint().records
     assert Admitted() in cursors
     half_met, _ = reborn([Pinned("p1", 5)], incarnation=77)
     assert isinstance(half_met.step(Broadcast((b"x",)))[0], Refuse)
+
+
+@pytest.mark.parametrize("founding", [False, True])
+@pytest.mark.parametrize(
+    ("size", "strict", "answers"),
+    [(1, False, 0), (2, False, 1), (3, False, 1), (4, False, 1), (5, False, 2), (7, False, 3)]
+    + [(1, True, 0), (2, True, 1), (3, True, 2), (4, True, 3), (5, True, 3), (7, True, 4)],
+)
+def test_a_restarted_process_numbers_nothing_until_enough_others_have_spoken(
+    size: int, strict: bool, answers: int, founding: bool
+) -> None:
+    members = tuple(f"p{number}" for number in range(1, size + 1))
+    p1 = factory("frontier", {"strict": strict})("p1", members, take_first)
+    p1.step(Start(incarnation=77, recovered=(Admitted(),), founding=founding))
+    nothing = State(*((0,) * size,) * 4)
+    for heard in range(answers):
+        refused = the_only(Refuse, p1.step(Broadcast((b"x",))))
+        assert f"p1 has restarted and waits for {answers - heard} of " in refused.reason
+        p1.step(Receive(members[heard + 1], Holding(some(f"{members[-1]}#1"))))
+        assert isinstance(p1.step(Broadcast((b"x",)))[0], Refuse), "only STATE says everything"
+        p1.step(Receive(members[heard + 1], nothing))
+    assert the_only(Accept, p1.step(Broadcast((b"x",)))).ids == ids("p1#1")
+
+
+def test_a_process_waiting_for_answers_still_stores_acknowledges_and_answers() -> None:
+    """A whole group may restart at once: only numbers wait."""
+    p2, _ = reborn([Admitted()], incarnation=77)
+    assert the_only(Send, p2.step(LinkUp("p1", 5))).packet.held == (0, 0, 0)
+    effects = p2.step(Receive("p1", data("p1#1", "a")))
+    assert the_only(Send, effects).packet == Holding(some("p1#1"))
+    assert delivered(effects) == ["p1#1"]
+    ((_, push),) = sent(p2.step(Receive("p3", Pull((Range("p1", 1, 1),)))))
+    assert push == Push((Batch(MessageId("p1", 1), (b"a",)),))
+    assert isinstance(p2.step(Broadcast((b"x",)))[0], Refuse)
 
 
 def test_founders_have_no_earlier_life_that_anybody_could_remember() -> None:

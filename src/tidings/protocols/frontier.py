@@ -144,6 +144,7 @@ class Frontier(Knowledge):
         early: int = 10_000,
         early_bytes: int = 64 * MIB,
         push_bytes: int = 256 * 1024,
+        strict: bool = False,
         confirmed: bool = False,
     ) -> None:
         if min(window, log_limit, early, early_bytes) < 1 or min(memory, memory_bytes) < 0:
@@ -177,8 +178,12 @@ class Frontier(Knowledge):
         """Of what is missing: who was asked for it."""
         self.timers: set[str] = set()
         self.doublings = 0
-        self.strangers: set[str] = set()
-        """Who might remember an earlier life of this process, which must not broadcast yet."""
+        self.strict = strict
+        self.unheard: set[str] = set()
+        """Members that might remember more of this process than it does, and have not said in
+        this life what they know. Empty once enough of them have."""
+        self.answers = 0
+        """How many of them have to, before this process gives a number to anything."""
 
     @property
     def indifferent(self) -> bool:
@@ -248,8 +253,13 @@ class Frontier(Knowledge):
 
     def why_not(self, count: int = 1) -> str:
         """Why so many messages cannot be broadcast now; empty if they can."""
-        if self.strangers:
-            return f"{self.me} starts with nothing and has yet to meet {named(self.strangers)}"
+        if self.unheard and not self.admitted:
+            return f"{self.me} starts with nothing and has yet to meet {named(self.unheard)}"
+        if self.unheard:
+            return (
+                f"{self.me} has restarted and waits for {self.answers} of {named(self.unheard)} "
+                "to say what they hold of its messages"
+            )
         most = min(self.window, self.log_limit)
         if count > most:
             return f"{count} messages at once are too many: {most} is the limit"
@@ -498,7 +508,7 @@ class Frontier(Knowledge):
             self._vector(self.stable),
             self._vector(self._holding(peer)),
             asks,
-            greets=peer in self.strangers,
+            greets=peer in self.unheard,
         )
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
@@ -507,7 +517,7 @@ class Frontier(Knowledge):
             turn.lost_disk |= mine > self.held[origin]
             self._know(sender, origin, held, turn)
             self._commit(sender, origin, safe, stable, turn)
-        self._meet(sender, turn)
+        self._hear_from(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.
             self._may_be_asked_again(sender)
@@ -542,13 +552,13 @@ class Frontier(Knowledge):
             self.doublings = 0
 
     def _behind(self) -> list[str]:
-        """Who is not known to hold the same, no less and no more, or was not met; if linked."""
+        """Linked members not known to hold the same, no less and no more, or not heard yet."""
         unavailable = self.down | self.refused.keys()
         return [
             peer
             for peer in self.others
             if peer not in unavailable
-            and (peer in self.strangers or self._holding(peer) != self.held)
+            and (peer in self.unheard or self._holding(peer) != self.held)
         ]
 
     def _repeat(self, turn: Turn) -> None:
@@ -566,17 +576,37 @@ class Frontier(Knowledge):
         if start.recovered is not None:
             self._come_back(start.recovered, turn)
         self.admitted |= not start.incarnation
-        if not self.admitted:
-            self.strangers = set() if start.founding else set(self.others)
-            self._be_admitted(turn)
-
-    def _meet(self, peer: str, turn: Turn) -> None:
-        self.strangers.discard(peer)
+        self.answers = self._answers_needed(start)
+        self.unheard = set(self.others) if self.answers else set()
         self._be_admitted(turn)
 
+    def _answers_needed(self, start: Start) -> int:
+        """How many others must say what they know before this process numbers anything.
+
+        Its disk may have held more. A process that starts with nothing may have lost one, and any
+        other member could be the only one that remembers. A process that comes back may have an
+        older copy. Q - 1 others are as many as can be waited for while f members are dead; with
+        ``strict`` they are so many that one of them has seen whatever was delivered.
+        """
+        if not self.admitted and not start.founding:
+            return len(self.others)
+        if start.recovered is None:
+            return 0
+        if self.strict:
+            return min(len(self.others), len(self.members) // 2 + 1)
+        return min(len(self.others), max(1, self.quorum - 1))
+
+    def _hear_from(self, peer: str, turn: Turn) -> None:
+        if peer in self.unheard:
+            self.unheard.discard(peer)
+            self.answers -= 1
+            if not self.answers:
+                self.unheard.clear()
+            self._be_admitted(turn)
+
     def _be_admitted(self, turn: Turn) -> None:
-        """Once everybody was met and nobody objected."""
-        if not self.strangers and not self.admitted:
+        """Once all that might object were heard, and nobody did."""
+        if not self.unheard and not self.admitted:
             self.admitted = True
             turn.records.append(Admitted())
 

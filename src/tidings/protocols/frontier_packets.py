@@ -16,7 +16,6 @@ import msgspec
 from tidings.core import Members, MessageId, Packet
 from tidings.core.renaming import SortedIds, Vector
 
-
 Why = Literal["lost disk"]
 """Why a member is refused."""
 
