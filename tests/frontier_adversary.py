@@ -11,9 +11,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from frontier_runs import CheckedWorld
-from tidings.core import Broadcast, Effect, Event, Message, MessageId, Replay, quorum
+from tidings.core import (
+    Broadcast,
+    Effect,
+    Event,
+    Message,
+    MessageId,
+    Replay,
+    Rereading,
+    quorum,
+)
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier_packets import Stored
 from tidings.simulator import choices, until_quiet
 from tidings.simulator.choices import Link
 from tidings.simulator.play import recorded
@@ -37,8 +47,21 @@ class WatchedWorld(CheckedWorld):
 
     def _perform(self, process: str, event: Event, effect: Effect) -> None:
         if isinstance(effect, Replay):
-            self.replayed = list(effect.messages)
+            self.replayed = self._read_again(process, effect)
         super()._perform(process, event, effect)
+
+    def _read_again(self, process: str, replay: Replay) -> list[Message]:
+        """As a holder does that has little memory: in pieces, of which any may come."""
+        disk, again = self.disks[process], list[Message]()
+        most = self.dice.choice([1, 2, 10])
+        rereading = Rereading(dict(replay.after), replay.upto, most, self.dice.choice([1, 100]))
+        while not rereading.is_over:
+            wanted, share = rereading.wanted(), self.dice.random()
+            read = [one for one in disk if wanted in _ids_in(one) or self.dice.random() < share]
+            rereading.add(wanted, self.processes[process].messages_in(read))
+            assert rereading.in_memory <= most + 1
+            again += rereading.take()
+        return again
 
     def _note(self, process: str, kind: Any, *message: Any, **about: Any) -> None:
         super()._note(process, kind, *message, **about)
@@ -60,6 +83,21 @@ class WatchedWorld(CheckedWorld):
             again = [message.id.seq for message in self.replayed if message.id.origin == origin]
             assert again == list(range(done[origin] + 1, after.delivered[origin] + 1))
             assert last <= after.delivered[origin], f"{process} forgot that it delivered"
+        self._check_causes_come_first(process, done)
+
+    def _check_causes_come_first(self, process: str, done: dict[str, int]) -> None:
+        members = self.processes[process].members
+        batches = [one.batch for one in self.disks.get(process, ()) if isinstance(one, Stored)]
+        causes = {batch.id: dict(batch.causes.of(members)) for batch in batches if batch.causes}
+        handed = dict(done)
+        for message in self.replayed:
+            for origin, seq in causes.get(message.id, {}).items():
+                assert seq <= handed[origin], f"{process} is handed {message.id} before its cause"
+            handed[message.id.origin] = message.id.seq
+
+
+def _ids_in(record: Any) -> Iterable[MessageId]:
+    return record.batch.ids() if isinstance(record, Stored) else ()
 
 
 class Adversary:

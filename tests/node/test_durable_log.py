@@ -13,7 +13,7 @@ from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored, Taken
+from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()
@@ -78,9 +78,10 @@ def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -
 def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
     log: Log, tmp_path: Path
 ) -> None:
+    """Nothing of it was processed: the program has yet to be handed all of it, from the disk."""
     for seq in range(1, 101):
         done = (max(0, seq - 5), 0)
-        log.commit((stored(seq), Delivered(done), Taken(done)), b"", {"p1": (seq, seq)}, messages=1)
+        log.commit((stored(seq), Delivered(done)), b"", {"p1": (seq, seq)}, messages=1)
     log.close()
     found = recovered(tmp_path)
     assert found is not None
@@ -95,8 +96,8 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
 
     process._restore(Watched())
     assert max(in_memory) <= 10
-    assert (process.held["p1"], process.taken["p1"]) == (100, 95)
-    assert set(range(96, 101)) <= set(process.texts["p1"]), "what has yet to be handed over"
+    assert (process.held["p1"], process.delivered["p1"], process.taken["p1"]) == (100, 95, 0)
+    assert set(range(96, 101)) <= set(process.texts["p1"]), "what has yet to be delivered"
 
 
 def test_of_the_trace_only_segments_are_read_that_go_further(log: Log, tmp_path: Path) -> None:

@@ -33,11 +33,13 @@ from tidings.core.group import Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import Message, MessageId, Packet
 from tidings.core.process import Checkpoint, Choose, Process, take_first
+from tidings.core.rereading import Causes, Found, Rereading
 
 __all__ = [
     "Accept",
     "Broadcast",
     "CancelTimer",
+    "Causes",
     "Checkpoint",
     "Choose",
     "DataError",
@@ -46,6 +48,7 @@ __all__ = [
     "EnvironmentMissing",
     "Event",
     "Exit",
+    "Found",
     "Halt",
     "Held",
     "Install",
@@ -65,6 +68,7 @@ __all__ = [
     "Refuse",
     "Reject",
     "Replay",
+    "Rereading",
     "Send",
     "SetTimer",
     "Stable",

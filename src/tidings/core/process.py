@@ -1,13 +1,14 @@
 """The one interface that every algorithm implements and every holder drives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tidings.core.effects import Effect
 from tidings.core.events import Event
 from tidings.core.group import Members
-from tidings.core.message import Message, MessageId
+from tidings.core.message import MessageId
+from tidings.core.rereading import Found
 from tidings.core.state import Memo, copied_state, fingerprint, measured, shown
 
 Choose = Callable[[str, Sequence[int]], int]
@@ -61,9 +62,9 @@ class Process(ABC):
         """How to begin a new log; None if there is no shorter way than all records."""
         return None
 
-    def messages_in(self, records: Sequence[Any]) -> list[Message]:
-        """The messages whose texts stand in these records, in the order of the records."""
-        return []
+    def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
+        """The messages whose texts stand in these records, each with its causes."""
+        return iter(())
 
     def check(self, group: Mapping[str, "Process"]) -> None:  # noqa: B027 - many have nothing to say
         """Assert what must be true of this process among all, which only a simulator can see."""

@@ -9,7 +9,7 @@ next commit.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -21,6 +21,7 @@ from tidings.core import (
     Deliver,
     Event,
     Exit,
+    Found,
     Halt,
     Held,
     Install,
@@ -87,7 +88,7 @@ class Application(Protocol):
 
     def accepted(self, ids: Sequence[MessageId]) -> None: ...
     def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None: ...
-    def replayed(self, messages: Sequence[Message]) -> None: ...
+    def replayed(self, replay: Replay) -> None: ...
     def stable(self, upto: Mapping[str, int]) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def taken(self) -> Mapping[str, int] | None: ...
@@ -274,12 +275,10 @@ class Engine:
         finally:
             del self._wanted[peer]
 
-    async def recall(self, first: MessageId, last: int) -> dict[int, Message]:
-        """Messages of one origin from the log, or the first of them if they are many."""
+    async def recall(self, first: MessageId, last: int) -> Iterator[Found]:
+        """Messages of one origin from the log, or the first if they are many; others among them."""
         assert self.disk is not None, "there is no disk to read from"
-        records = await self.disk.recall(*first, last)
-        found = self.process.messages_in(records)
-        return {one.id.seq: one for one in found if one.id.origin == first.origin}
+        return self.process.messages_in(await self.disk.recall(*first, last))
 
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to
@@ -340,7 +339,7 @@ class Engine:
         self.application.delivered(*delivered)
 
     def _replay(self, effect: Replay, event: Event, tick: Tick) -> None:
-        tick.after.append((self.application.replayed, effect.messages))
+        tick.after.append((self.application.replayed, effect))
 
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
         for origin, first, count in stretches(effect.ids):

@@ -26,10 +26,12 @@ import msgspec
 
 from tidings.core import (
     Exit,
+    Found,
     Members,
     Message,
     MessageId,
     Process,
+    Replay,
     Start,
     TidingsError,
     UsageError,
@@ -120,7 +122,8 @@ class Group:
         self._logger = get_logger(member=name)
         self._own = Ledger(name, config.limits.window, config.limits.window_bytes)
         self._own.waiting = self._somebody_waits
-        self._unread = Unread(config.limits, self._recall if config.durable else None)
+        recall = self._recall if config.durable else None
+        self._unread = Unread(config.members, config.limits, recall)
         self._news: asyncio.Future[None] | None = None
         self._reader: asyncio.Task[object] | None = None
         self._is_reader_waiting = False
@@ -158,6 +161,7 @@ class Group:
         try:
             if log is not None and recovered is not None:
                 self._delivered_upto = dict(recovered.delivered)
+                self._unread.begin(recovered.delivered)
                 self._own.last = _last_of(self.name, process, log, recovered)
             tracer = _begun_trace(self.config, self.name, log, recovered)
             engine = Engine(process, self.config, self, self._tasks, log=log, tracer=tracer)
@@ -379,7 +383,7 @@ class Group:
             self._news = self._news or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._news)
 
-    async def _recall(self, first: MessageId, last: int) -> dict[int, Message]:
+    async def _recall(self, first: MessageId, last: int) -> Iterator[Found]:
         return await self._joined().recall(first, last)
 
     def processed(self, message: Message) -> None:
@@ -411,7 +415,8 @@ class Group:
         while seq <= last:
             if self._error is not None:
                 raise self._error
-            found = await engine.recall(MessageId(origin, seq), last)
+            read = await engine.recall(MessageId(origin, seq), last)
+            found = {one.id.seq: one for one, _ in read if one.id.origin == origin}
             if seq not in found:
                 raise self._not_kept(MessageId(origin, seq), engine.disk.log)
             while seq in found and seq <= last:
@@ -523,19 +528,19 @@ class Group:
             if origin == self.name:
                 self._own.deliver_up_to(first + count - 1)
         if self._listen:
-            self._unread.add(messages)
+            self._unread.add(messages, told)
             self._tell_news()
         else:
             for origin, first, count in told:
                 self._taken[origin] = first + count - 1
 
-    def replayed(self, messages: Sequence[Message]) -> None:
+    def replayed(self, replay: Replay) -> None:
         if self._listen:
-            self._unread.add([Replayed(message.id, message.text) for message in messages])
+            self._unread.replay(replay.after, replay.upto)
             self._tell_news()
         else:
-            for message in messages:
-                self._note_processed(*message.id)
+            for origin, last in replay.upto.items():
+                self._note_processed(origin, last)
 
     def stable(self, upto: Mapping[str, int]) -> None:
         self._stable_upto.update(upto)
@@ -615,7 +620,7 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
     last = recovered.delivered.get(name, 0)
     while True:
         found = process.messages_in(log.recall(name, last + 1, NO_LIMIT))
-        own = [one.id.seq for one in found if one.id.origin == name and one.id.seq > last]
+        own = [one.id.seq for one, _ in found if one.id.origin == name and one.id.seq > last]
         if not own:
             return last
         last = max(own)

@@ -76,6 +76,7 @@ from tidings.core import (
     Receive,
     Refuse,
     Reject,
+    Replay,
     Send,
     SetTimer,
     Start,
@@ -620,7 +621,8 @@ class Frontier(Knowledge):
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
         self.committed = (self.safe[self.me], self.stable[self.me])
-        turn.replayed = self._delivered_since(self._done())
+        if self._done() != self.delivered:
+            turn.replay = Replay(dict(self._done()), dict(self.delivered))
         turn.touched |= dict.fromkeys(self.members)
 
     def _reject(self, member: str, incarnation: int, why: Why, turn: Turn) -> None:

@@ -38,7 +38,7 @@ class Turn:
         self.records: list[Record] = []
         self.answer: list[Effect] = []
         self.held: list[MessageId] = []
-        self.replayed: list[Message] = []
+        self.replay: Replay | None = None
         self.delivered: list[Message] = []
         self.said: list[Effect] = []
         self.timers: list[Effect] = []
@@ -63,8 +63,8 @@ class Turn:
         effects += self.answer
         if self.held:
             effects.append(Held(tuple(self.held)))
-        if self.replayed:
-            effects.append(Replay(tuple(self.replayed)))
+        if self.replay is not None:
+            effects.append(self.replay)
         if self.delivered:
             effects.append(Deliver(tuple(self.delivered)))
         effects += self.said

@@ -9,7 +9,7 @@ need is on disk; when there is too much of it, everything below ``spilled`` is t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidings.core import Checkpoint, Choose, Members, Message, MessageId, Process, take_first
+from tidings.core import Checkpoint, Choose, Found, Members, Message, MessageId, Process, take_first
 from tidings.protocols.frontier_packets import (
     NOTHING,
     Admitted,
@@ -199,13 +199,6 @@ class Log(Process):
         texts = self.texts[origin]
         return [Message(MessageId(origin, seq), texts[seq]) for seq in range(first, last + 1)]
 
-    def _delivered_since(self, before: dict[str, int]) -> list[Message]:
-        """What was delivered since then, once more, in an order in which it might have been."""
-        now, self.delivered = self.delivered, dict(before)
-        again = self._deliver_up_to(now)
-        assert self.delivered == now, f"{self.me} delivered {now}, and {self.delivered} again"
-        return again
-
     # --- forgetting
 
     def _forget_up_to(self, limit: dict[str, int]) -> bool:
@@ -269,13 +262,13 @@ class Log(Process):
         pins = (Pinned(member, incarnation) for member, incarnation in self.pinned.items())
         return Checkpoint((*cursors, *pins), dict(self.forgotten))
 
-    def messages_in(self, records: Sequence[Any]) -> list[Message]:
-        return [
-            Message(one, text)
-            for record in records
-            if isinstance(record, Stored)
-            for one, text in zip(record.batch.ids(), record.batch.texts, strict=True)
-        ]
+    def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
+        for record in records:
+            if isinstance(record, Stored):
+                causes = tuple(MessageId(*one) for one in record.batch.causes.of(self.members))
+                for one, text in zip(record.batch.ids(), record.batch.texts, strict=True):
+                    yield Message(one, text), causes
+                    causes = ()
 
     def _restore(self, records: Iterable[Record]) -> None:
         """What earlier lives wrote down; gone through twice, since it may be too much to keep."""
@@ -295,9 +288,13 @@ class Log(Process):
             self.held[origin] = forgotten
             if self.confirmed:
                 self.taken[origin] = max(self.taken[origin], forgotten)
-        done = self._done()
         for record in records:
             if isinstance(record, Stored):
                 self._store(record.batch, is_limited=False)
                 if self._is_crowded():
-                    self._spill_up_to({one: min(done[one], self.held[one]) for one in done})
+                    self._spill_up_to(self._held_and_delivered())
+        lost = [one for one, last in self.delivered.items() if last > self.held[one]]
+        assert not lost, f"{self.me} delivered {self.delivered}, and holds {self.held}"
+
+    def _held_and_delivered(self) -> dict[str, int]:
+        return {one: min(last, self.held[one]) for one, last in self.delivered.items()}
