@@ -453,7 +453,7 @@ def test_in_memory_who_does_not_read_stops_listening_and_is_told_so(
         async with joined(config) as groups:
             p1 = groups["p1"]
             saying = asyncio.create_task(say(p1, 100))
-            await until(lambda: p1.status().stuck != "")
+            await until(lambda: "wait for the program" in p1.status().stuck)
             words = f"{p1.status().unread} messages wait for the program of p1 to read them"
             assert p1.why() == f"{words}: until then it hears nothing from the others"
             assert p1.status().stuck == p1.why()

@@ -100,7 +100,7 @@ def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
     (port,) = free_ports(1)
     answer = tidings(*command.split()[2:], "--port", str(port))
     assert re.sub(r":\d+", ":", answer.out) == re.sub(r":\d+", ":", output) + "\n"
-    go(scenario(), seconds=90)
+    go(scenario())
     command, output = settled.split("\n", maxsplit=1)
     assert tidings(*command.split()[2:]).out == output
     (run,) = read_runs(tmp_path / "trace")

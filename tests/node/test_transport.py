@@ -277,8 +277,9 @@ def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    lines = ("limits.text_bytes = 1000", "limits.frame_bytes = 4000000")
-    config = group_file(tmp_path, 3, *MEMORY, *lines, "limits.queue_bytes = 4000000")
+    small = ("limits.text_bytes = 1000", "limits.frame_bytes = 4000000")
+    patient = ("limits.queue_bytes = 4000000", "links.silence_ms = 1_000_000")
+    config = group_file(tmp_path, 3, *MEMORY, *small, *patient)
 
     async def scenario() -> None:
         async with joined(config) as groups:
@@ -372,7 +373,7 @@ def test_frontier_bears_loss_repetition_and_another_order(durable: str, tmp_path
                 messages = await take(group, 90)
                 assert len({message.id for message in messages}) == 90
 
-    go(scenario(), seconds=60)
+    go(scenario())
     counts = [count for one in injectors.values() for count in one.counts.values()]
     assert all(counts), "every fault happens at everybody"
     assert_all_hold(traced(config))
@@ -512,6 +513,7 @@ def test_who_is_out_of_reach_is_told_once_if_it_lasts(
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
     caplog.set_level("DEBUG", logger="tidings.node")
+    monkeypatch.setattr(links, "QUIET_S", 1_000.0)
 
     def told(level: str) -> int:
         missed = "p1: no link: peer p2, reason cannot be reached: Connection refused"
