@@ -9,6 +9,8 @@ from pathlib import Path
 from real_groups import until
 
 TIDINGS = str(Path(sys.executable).with_name("tidings"))
+WITH_SIGINT_IGNORED = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+"""In front of a command: it starts as a background job of a script without job control does."""
 
 
 class Program:

@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from programs import TIDINGS, running
+from programs import TIDINGS, WITH_SIGINT_IGNORED, running
 from real_groups import (
+    assert_all_hold,
     free_ports,
     go,
     group_file,
@@ -453,6 +454,31 @@ def test_what_stops_a_member_is_told_once(tmp_path: Path) -> None:
                 assert p1.err[-1].startswith("tidings: p1 ")
 
     go(scenario())
+
+
+@pytest.mark.parametrize("command", ["node", "chat"])
+def test_what_was_started_to_ignore_ctrl_c_does_so_and_leaves_when_terminated(
+    command: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 1)
+    shown = {"node": "p1#{} {}", "chat": "p1: {1}"}[command]
+
+    async def scenario() -> None:
+        async with running(tmp_path, *WITH_SIGINT_IGNORED, TIDINGS, command, "p1") as p1:
+            p1.type("one")
+            await p1.says(shown.format(1, "one"))
+            p1.process.send_signal(signal.SIGINT)
+            p1.type("two")
+            await p1.says(shown.format(2, "two"))
+            p1.process.send_signal(signal.SIGTERM)
+            assert await p1.ends() == 0, p1.err
+        async with joined(config) as groups:
+            await groups["p1"].broadcast(b"three")
+            (next_life,) = await take(groups["p1"], 1)
+            assert (next_life.id.seq, next_life.text) == (3, b"three"), "what was shown comes again"
+
+    go(scenario())
+    assert_all_hold(traced(config))
 
 
 TOLD_WHILE_IT_JOINS = """
