@@ -117,6 +117,20 @@ def test_two_broadcasts_and_a_crash_break_nothing(words: str) -> None:
     assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
 
 
+SILENT_AND_PULLING = "flawed/silent-relay pull=yes"
+"""The first two proposals of the first note as they stand: together they are sound."""
+
+
+@pytest.mark.parametrize(
+    "words", ["majority-relay pull=yes", "majority-relay notice=yes pull=yes", SILENT_AND_PULLING]
+)
+def test_whatever_a_peer_has_delivered_may_be_delivered(words: str) -> None:
+    protocol, options = protocol_of(words)
+    explored = alone(Scope(protocol=protocol, options=options, **ONE_CRASH))
+    assert not explored.cut
+    assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
+
+
 def test_the_reductions_together_save_more_than_they_must() -> None:
     scope = Scope(processes=3, broadcasts=2, crashes=1)
     whole, reduced = (alone(scope, one) for one in (NONE, EVERY))
