@@ -18,10 +18,10 @@ from tidings.core.message import MessageId
 Names = Mapping[str, str]
 """Every member, and whose name it takes."""
 
-_PER_MEMBER = "one for each member, in member order"
+PER_MEMBER = "one for each member, in member order"
 _SORTED = "in no order of its own: kept sorted"
 
-Vector = Annotated[tuple[int, ...], _PER_MEMBER]
+Vector = Annotated[tuple[int, ...], PER_MEMBER]
 SortedNames = Annotated[tuple[str, ...], _SORTED]
 SortedIds = Annotated[tuple[MessageId, ...], _SORTED]
 
@@ -64,7 +64,7 @@ def _renamed_dict(value: dict[Any, Any], names: Names) -> dict[Any, Any]:
 
 
 def _renamed_field(value: Any, mark: str | None, names: Names) -> Any:
-    if mark == _PER_MEMBER and value:
+    if mark == PER_MEMBER and value:
         members = ordered(names)
         moved = {names[member]: item for member, item in zip(members, value, strict=True)}
         return tuple(moved[member] for member in members)
@@ -80,7 +80,7 @@ def _marks(kind: type[msgspec.Struct]) -> dict[str, str]:
     return {
         field: hint.__metadata__[0]
         for field, hint in hints.items()
-        if hasattr(hint, "__metadata__") and hint.__metadata__[0] in (_PER_MEMBER, _SORTED)
+        if hasattr(hint, "__metadata__") and hint.__metadata__[0] in (PER_MEMBER, _SORTED)
     }
 
 

@@ -84,12 +84,14 @@ from tidings.core import (
     UsageError,
     take_first,
 )
+from tidings.protocols.frontier_chain import Mark
 from tidings.protocols.frontier_known import Knowledge, Turn, named
 from tidings.protocols.frontier_packets import (
     REASONS,
     Admitted,
     Asking,
     Batch,
+    Chained,
     Commit,
     Data,
     Delivered,
@@ -145,6 +147,7 @@ class Frontier(Knowledge):
         early: int = 10_000,
         early_bytes: int = 64 * MIB,
         push_bytes: int = 256 * 1024,
+        marks: int = 64,
         strict: bool = False,
         confirmed: bool = False,
     ) -> None:
@@ -154,7 +157,9 @@ class Frontier(Knowledge):
             )
         if not 1 <= push_bytes <= MIB:
             raise UsageError(f"push_bytes is 1 or more, and at most {MIB:,}")
-        super().__init__(me, members, choose, confirmed=confirmed)
+        if marks < 2:
+            raise UsageError("marks is 2 or more")
+        super().__init__(me, members, choose, confirmed=confirmed, most_marks=marks)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
         self.batch_ms = batch_ms if batch_ms >= 0 else size
@@ -183,6 +188,8 @@ class Frontier(Knowledge):
         self.unheard: set[str] = set()
         """Members that might remember more of this process than it does, and have not said in
         this life what they know. Empty once enough of them have."""
+        self.returned: set[str] = set()
+        """Members that have restarted; with their next message all compare what they hold."""
         self.answers = 0
         """How many of them have to, before this process gives a number to anything."""
 
@@ -215,8 +222,10 @@ class Frontier(Knowledge):
                 self._push_recalled(event, turn)
             case Start():
                 self._start(event, turn)
-        if turn.lost_disk:
-            return self._leave()
+        if self.twins.keys() - self.refused.keys():
+            self._report_twins(turn)
+        if turn.lost_disk or self.me in self.twins:
+            return self._leave("lost disk" if turn.lost_disk else "two histories")
         self._conclude(turn)
         return turn.effects()
 
@@ -230,6 +239,8 @@ class Frontier(Knowledge):
             self._tell_all(turn)
         else:
             self._tell_origin(turn)
+        if self.returned:
+            self._compare_the_returned(turn)
         self._fetch(turn)
         if self.lossy:
             self._watch(turn)
@@ -491,6 +502,7 @@ class Frontier(Knowledge):
             turn.records.append(Pinned(peer, incarnation))
         if self.pinned[peer] != incarnation:
             self._reject(peer, incarnation, "lost disk", turn)
+        if self.pinned[peer] != incarnation or peer in self.twins:
             self._refuse(peer, turn)
             return
         # Somebody else under its name was refused, not this one.
@@ -510,6 +522,7 @@ class Frontier(Knowledge):
             self._vector(self._holding(peer)),
             asks,
             greets=peer in self.unheard,
+            digests=tuple(self.histories.head(origin).digest for origin in self.members),
         )
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
@@ -518,6 +531,10 @@ class Frontier(Knowledge):
             turn.lost_disk |= mine > self.held[origin]
             self._know(sender, origin, held, turn)
             self._commit(sender, origin, safe, stable, turn)
+        for origin, count, digest in zip(self.members, state.held, state.digests, strict=False):
+            self._compare(sender, origin, Mark(count, digest))
+        if state.greets:
+            self.returned.add(sender)
         self._hear_from(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.
@@ -541,6 +558,41 @@ class Frontier(Knowledge):
             self._say((sender,), Holding(upto(held, self.held)), turn)
         if known:
             self._say((sender,), Commit(tuple(known)), turn)
+
+    # --- comparing histories
+
+    def _compare(self, peer: str, origin: str, theirs: Mark) -> None:
+        """Whether the peer holds other messages under the same names; both are to know."""
+        ours = self.histories.differs(peer, origin, theirs)
+        if ours is not None and origin not in self.twins:
+            self.twins[origin] = (peer, ours)
+
+    def _compare_the_returned(self, turn: Turn) -> None:
+        """A member that restarted says something new: do all hold the same before it?"""
+        for origin in [one for one in turn.grown if one in self.returned]:
+            self.returned.discard(origin)
+            rest = tuple(peer for peer in self.others if peer != origin)
+            self._say(rest, Chained(origin, self.histories.head(origin)), turn)
+
+    def _answer_chained(self, sender: str, chained: Chained, turn: Turn) -> None:
+        origin, theirs = chained.origin, chained.mark
+        self._compare(sender, origin, theirs)
+        if theirs.count < self.held[origin] and not self.histories.at(origin, theirs.count):
+            # It compares when it holds as much.
+            head = self.histories.head(origin)
+            if head.digest:
+                self._say((sender,), Chained(origin, head), turn)
+
+    def _report_twins(self, turn: Turn) -> None:
+        """An origin used numbers twice: it is refused, here and by whoever holds the other ones."""
+        for origin, (peer, ours) in self.twins.items():
+            if origin not in self.refused:
+                self._say((peer,), Chained(origin, ours), turn)
+                incarnation = self.pinned.get(origin, self.incarnation)
+                self.refused[origin] = (incarnation, "two histories")
+                words = f"{peer} holds others than {self.me}, up to {MessageId(origin, ours.count)}"
+                reason = REASONS["two histories"].format(origin)
+                turn.said.append(Reject(origin, f"{reason} ({words})"))
 
     def _watch(self, turn: Turn) -> None:
         """On lossy links: repeat while somebody is not known to hold exactly the same."""
@@ -626,12 +678,12 @@ class Frontier(Knowledge):
         turn.touched |= dict.fromkeys(self.members)
 
     def _reject(self, member: str, incarnation: int, why: Why, turn: Turn) -> None:
-        if self.refused.get(member) != incarnation:
-            self.refused[member] = incarnation
+        if self.refused.get(member, (None, why))[0] != incarnation:
+            self.refused[member] = (incarnation, why)
             turn.said.append(Reject(member, REASONS[why].format(member)))
 
     def _refuse(self, peer: str, turn: Turn) -> None:
-        self._say((peer,), Refusal(peer, self.refused[peer], "lost disk"), turn)
+        self._say((peer,), Refusal(peer, *self.refused[peer]), turn)
 
     def _take_refusal(self, sender: str, refusal: Refusal, turn: Turn) -> None:
         """It stops this very process, or says that its sender stops; any other is not meant."""
@@ -641,9 +693,9 @@ class Frontier(Knowledge):
         elif member == sender and self.pinned.get(member, incarnation) == incarnation:
             self._reject(member, incarnation, why, turn)
 
-    def _leave(self) -> list[Effect]:
-        refusal = Refusal(self.me, self.incarnation, "lost disk")
-        return [Send(self.others, refusal), Halt(REASONS["lost disk"].format(self.me))]
+    def _leave(self, why: Why) -> list[Effect]:
+        refusal = Refusal(self.me, self.incarnation, why)
+        return [Send(self.others, refusal), Halt(REASONS[why].format(self.me))]
 
     # --- events
 
@@ -669,6 +721,8 @@ class Frontier(Knowledge):
                 self._take_push(sender, batches, turn)
             case State():
                 self._take_state(sender, packet, turn)
+            case Chained():
+                self._answer_chained(sender, packet, turn)
             case Refusal():
                 self._take_refusal(sender, packet, turn)
 

@@ -24,7 +24,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols.frontier_log import Log
-from tidings.protocols.frontier_packets import NOTHING, Batch, Record, Upto
+from tidings.protocols.frontier_packets import NOTHING, Batch, Record, Upto, Why
 
 
 class Turn:
@@ -55,6 +55,7 @@ class Turn:
         """Of what is still missing after a PUSH: who was asked to go on."""
         self.commit = False
         self.lost_disk = False
+        """Whether somebody knows that this process held more than it does."""
 
     def effects(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -78,17 +79,23 @@ class Turn:
 
 class Knowledge(Log):
     def __init__(
-        self, me: str, members: Members, choose: Choose = take_first, *, confirmed: bool = False
+        self,
+        me: str,
+        members: Members,
+        choose: Choose = take_first,
+        *,
+        confirmed: bool = False,
+        most_marks: int = 64,
     ) -> None:
-        super().__init__(me, members, choose, confirmed=confirmed)
+        super().__init__(me, members, choose, confirmed=confirmed, most_marks=most_marks)
         nothing = dict.fromkeys(members, 0)
         self.quorum = quorum(len(members))
         self.known: dict[str, dict[str, int]] = {member: {} for member in self.others}
         """What each of the others is known to hold, of each origin, beyond what is stable."""
         self.safe = dict(nothing)
         self.stable = dict(nothing)
-        self.refused: dict[str, int] = {}
-        """Who came back as somebody else, under which incarnation: as good as crashed."""
+        self.refused: dict[str, tuple[int, Why]] = {}
+        """Members that cannot take part, as good as crashed: under which incarnation, and why."""
         self.doubts: dict[str, set[str]] = {}
         """Of each origin, the members that pass on as a fact that more of it was held here."""
         self.down: set[str] = set()

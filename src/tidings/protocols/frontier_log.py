@@ -7,9 +7,20 @@ need is on disk; when there is too much of it, everything below ``spilled`` is t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from tidings.core import Checkpoint, Choose, Found, Members, Message, MessageId, Process, take_first
+from tidings.core import (
+    Checkpoint,
+    Choose,
+    Found,
+    IntervalSet,
+    Members,
+    Message,
+    MessageId,
+    Process,
+    take_first,
+)
+from tidings.protocols.frontier_chain import Histories, Mark
 from tidings.protocols.frontier_packets import (
     NOTHING,
     Admitted,
@@ -23,6 +34,7 @@ from tidings.protocols.frontier_packets import (
     Upto,
 )
 
+T = TypeVar("T")
 TEXT_BYTES, CAUSE_BYTES = 8, 24
 """What a text, and each of its causes, take beside their contents, at most."""
 
@@ -51,7 +63,13 @@ def batched(
 
 class Log(Process):
     def __init__(
-        self, me: str, members: Members, choose: Choose = take_first, *, confirmed: bool = False
+        self,
+        me: str,
+        members: Members,
+        choose: Choose = take_first,
+        *,
+        confirmed: bool = False,
+        most_marks: int = 64,
     ) -> None:
         super().__init__(me, members, choose)
         self.confirmed = confirmed
@@ -75,6 +93,10 @@ class Log(Process):
         self.early_bytes = 0
         """How long the texts in ``early`` are together."""
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
+        self.histories = Histories.of(members, most_marks)
+        """What is held of each origin, in digests, to be compared with the others'."""
+        self.twins: dict[str, tuple[str, Mark]] = {}
+        """Of which origins another member holds other messages: which, and our own digest."""
         self.incarnation = 0
         """Who this is: it changes only with the disk."""
         self.pinned: dict[str, int] = {}
@@ -89,8 +111,11 @@ class Log(Process):
     def _vector(self, counts: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(counts[member] for member in self.members)
 
+    def _by_member(self, vector: Sequence[T]) -> Iterable[tuple[str, T]]:
+        return zip(self.members, vector, strict=True)
+
     def _counts(self, vector: Sequence[int]) -> dict[str, int]:
-        return dict(zip(self.members, vector, strict=True))
+        return dict(self._by_member(vector))
 
     # --- holding
 
@@ -110,6 +135,7 @@ class Log(Process):
             self.texts[origin].update(enumerate(batch.texts, held + 1))
             self.text_bytes += sum(map(len, batch.texts))
             self.held[origin] = batch.last
+            self._chain(origin, batch.texts, batch.causes)
             return [batch]
         is_early = batch.id.seq > held + 1
         singles: list[Batch] = []
@@ -138,7 +164,14 @@ class Log(Process):
             texts[held] = text = early.pop(held)
             self.early_bytes -= len(text)
             self.text_bytes += len(text)
+            self._chain(origin, (text,), self.causes[origin].get(held, NOTHING))
         self.held[origin] = held
+
+    def _chain(self, origin: str, texts: Sequence[bytes], causes: Upto) -> None:
+        """These are held now: make their digests, and compare them where others said theirs."""
+        counts = tuple(sorted(count for _, count in causes.of(self.members))) if causes else ()
+        for peer, mark in self.histories.extend(origin, texts, counts).items():
+            self.twins.setdefault(origin, (peer, mark))
 
     def _gap(self, origin: str) -> int:
         """The last message that is missing before the first early one, if there is one."""
@@ -207,6 +240,7 @@ class Log(Process):
         for origin, upto in needless.items():
             self._drop(origin, upto)
             self.forgotten[origin] = upto
+            self.histories.forget(origin, upto)
         return bool(needless)
 
     def _is_crowded(self) -> bool:
@@ -230,10 +264,10 @@ class Log(Process):
     # --- coming back
 
     def compacted(self, records: Sequence[Any]) -> tuple[Record, ...]:
-        """The latest of each cursor, and the messages above what is forgotten, one by one."""
+        """The latest of each cursor, and the messages after the latest marks, one by one."""
         cursors: dict[tuple[str, str], Record] = {}
         stored: dict[MessageId, Record] = {}
-        forgotten: dict[str, int] = {}
+        begun: dict[str, int] = {}
         for record in records:
             match record:
                 case Stored(batch):
@@ -242,17 +276,19 @@ class Log(Process):
                         stored.setdefault(one, Stored(Batch(one, (text,), causes)))
                 case Pinned(member):
                     cursors["pinned", member] = record
-                case Forgotten(upto):
-                    forgotten = self._counts(upto)
-                    cursors["forgotten", ""] = record
+                case Forgotten(_, marks):
+                    cursors["marked" if marks else "forgotten", ""] = record
+                    if marks:
+                        begun = {one: mark.count for one, mark in self._by_member(marks)}
                 case _:
                     cursors[type(record).__name__, ""] = record
-        kept = [one for one in sorted(stored) if one.seq > forgotten.get(one.origin, 0)]
+        kept = [one for one in sorted(stored) if one.seq > begun.get(one.origin, 0)]
         return (*(cursors[key] for key in sorted(cursors)), *(stored[one] for one in kept))
 
     def checkpoint(self) -> Checkpoint:
+        marks = {one: self.histories.base(one, upto) for one, upto in self.forgotten.items()}
         cursors: list[Record] = [
-            Forgotten(self._vector(self.forgotten)),
+            Forgotten(self._vector(self.forgotten), tuple(marks[one] for one in self.members)),
             Delivered(self._vector(self.delivered)),
         ]
         if self.confirmed:
@@ -260,7 +296,8 @@ class Log(Process):
         if self.admitted:
             cursors.append(Admitted())
         pins = (Pinned(member, incarnation) for member, incarnation in self.pinned.items())
-        return Checkpoint((*cursors, *pins), dict(self.forgotten))
+        begun = {one: mark.count for one, mark in marks.items()}
+        return Checkpoint((*cursors, *pins), begun)
 
     def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
         for record in records:
@@ -272,27 +309,38 @@ class Log(Process):
 
     def _restore(self, records: Iterable[Record]) -> None:
         """What earlier lives wrote down; gone through twice, since it may be too much to keep."""
+        marks: dict[str, Mark] = {}
+        stored = {member: IntervalSet() for member in self.members}
         for record in records:
             match record:
+                case Stored(batch):
+                    stored[batch.id.origin].add_range(batch.id.seq, batch.last)
                 case Delivered(upto):
                     self.delivered = self._counts(upto)
                 case Taken(upto) if self.confirmed:
                     self.taken = self._counts(upto)
-                case Forgotten(upto):
+                case Forgotten(upto, marked):
                     self.forgotten = self._counts(upto)
+                    marks |= self._by_member(marked) if marked else ()
                 case Pinned(member, incarnation):
                     self.pinned[member] = incarnation
                 case Admitted():
                     self.admitted = True
-        for origin, forgotten in self.forgotten.items():
-            self.held[origin] = forgotten
+        forgotten, self.forgotten = self.forgotten, {}
+        for origin, last in forgotten.items():
             if self.confirmed:
-                self.taken[origin] = max(self.taken[origin], forgotten)
+                self.taken[origin] = max(self.taken[origin], last)
+            # A log that was begun before there were marks may have lost its first messages.
+            is_whole = not last or IntervalSet([(1, last)]) <= stored[origin]
+            mark = marks.get(origin) or (Mark(0, b"") if is_whole else Mark(last, b""))
+            self.histories.begin(origin, mark)
+            self.held[origin] = self.forgotten[origin] = mark.count
         for record in records:
             if isinstance(record, Stored):
                 self._store(record.batch, is_limited=False)
                 if self._is_crowded():
                     self._spill_up_to(self._held_and_delivered())
+        self._forget_up_to(forgotten)
         lost = [one for one, last in self.delivered.items() if last > self.held[one]]
         assert not lost, f"{self.me} delivered {self.delivered}, and holds {self.held}"
 

@@ -9,14 +9,15 @@ PUSH, ``safe`` and ``stable`` are facts that anybody may pass on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from tidings.core import Members, MessageId, Packet
-from tidings.core.renaming import SortedIds, Vector
+from tidings.core.renaming import PER_MEMBER, SortedIds, Vector
+from tidings.protocols.frontier_chain import Mark
 
-Why = Literal["lost disk"]
+Why = Literal["lost disk", "two histories"]
 """Why a member is refused."""
 
 
@@ -152,7 +153,16 @@ class State(Packet, frozen=True, tag="state"):
     """What the sender knows the receiver to hold."""
     asks: bool = False
     greets: bool = False
-    """The sender starts with nothing and has to hear from the receiver, whatever it says."""
+    """The sender has just started and has to hear from the receiver, whatever it knows."""
+    digests: Annotated[tuple[bytes, ...], PER_MEMBER] = ()
+    """Of what the sender holds, origin by origin; empty where it is not known."""
+
+
+class Chained(Packet, frozen=True, tag="chained"):
+    """What the sender holds of this origin has this digest: is it the same at the receiver?"""
+
+    origin: str
+    mark: Mark
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
@@ -169,6 +179,8 @@ class Refusal(Packet, frozen=True, tag="refusal"):
 
 REASONS: dict[Why, str] = {
     "lost disk": "{} lost its disk; its name cannot return to this group",
+    "two histories": "{} used numbers twice, so that members hold different messages under one "
+    "name; its name cannot return to this group",
 }
 """What a member is refused for, in our own words and never in those of a peer."""
 
@@ -193,9 +205,14 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
-    """Nobody will ask for these again; what was stored of them may be thrown away."""
+    """Nobody will ask for these again; what was stored of them may be thrown away.
+
+    In a checkpoint it also says from where the digests of each origin can be made again, with the
+    messages after that.
+    """
 
     upto: Vector
+    marks: Annotated[tuple[Mark, ...], PER_MEMBER] = ()
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):
