@@ -17,6 +17,7 @@ from tidings.core import (
     Event,
     Message,
     MessageId,
+    Reject,
     Replay,
     Rereading,
     quorum,
@@ -24,7 +25,7 @@ from tidings.core import (
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_packets import Stored
-from tidings.simulator import choices, until_quiet
+from tidings.simulator import World, choices, until_quiet
 from tidings.simulator.choices import Link
 from tidings.simulator.play import recorded
 from tidings.spec import Value, judge
@@ -103,6 +104,8 @@ def _ids_in(record: Any) -> Iterable[MessageId]:
 class Adversary:
     """One run, decided by its seed."""
 
+    world_kind: type[World] = WatchedWorld
+
     def __init__(self, seed: int, mode: str = "", links: str = "") -> None:
         self.seed = seed
         self.dice = dice = random.Random(seed)
@@ -120,7 +123,7 @@ class Adversary:
             "early_bytes": dice.choice([1 << 20, 1, 3]),
             "push_bytes": dice.choice([1 << 18, 1, 40]),
         }
-        self.world = WatchedWorld(
+        self.world = self.world_kind(
             f"adversary-{seed}",
             self.members,
             factory("frontier", self.options),
@@ -201,7 +204,7 @@ class Adversary:
 
     def crash_or_recover(self) -> None:
         if self.world.crashed and self.dice.random() < 0.6:
-            self.do(choices.Recover(self.dice.choice(sorted(self.world.crashed))))
+            self.recover(self.dice.choice(sorted(self.world.crashed)))
         elif self.world.up:
             self.crash(self.dice.choice(self.world.up))
 
@@ -231,11 +234,17 @@ class Adversary:
         for name in sorted({*self.world._doomed, *self.world._doomed_to_write}):
             self.kill(name)
         for name in sorted(self.world.crashed - self.mortal):
-            self.do(choices.Recover(name))
+            self.recover(name)
         for _ in range(self.dice.choice([0, 50, 200])):
             self.dice.choice([self.arrive, self.arrive, self.arrive, self.time_out])()
         for choice in until_quiet(self.world):
             self.do(choice)
+        self.settle()
+
+    def recover(self, name: str) -> None:
+        self.do(choices.Recover(name))
+
+    def settle(self) -> None:
         self.do(choices.Settle())
 
 
@@ -255,4 +264,73 @@ def survive(seeds: Iterable[int], mode: str = "", links: str = "") -> Counter[st
                 assert process.stable == process.held, f"seed {seed}: {process.me}"
         happened += adversary.happened
         happened["runs"] += 1
+    return happened
+
+
+class RollbackWorld(World):
+    """Older disks are put back; what processes believe may then be false, and is not checked."""
+
+    def __init__(self, *args: Any, dice: random.Random, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rejected: set[tuple[str, str]] = set()
+        """Which process reported which origin."""
+
+    def _broadcast(self, process: str, text: bytes) -> None:
+        self._step(process, Broadcast(tuple(text.split(b"\n"))))
+
+    def _perform(self, process: str, event: Event, effect: Effect) -> None:
+        if isinstance(effect, Reject):
+            self.rejected.add((process, effect.peer))
+        super()._perform(process, event, effect)
+
+
+class Rollbacks(Adversary):
+    """The same adversary, who also keeps copies of disks, and puts one back."""
+
+    world_kind = RollbackWorld
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, links="retrying")
+        self.weights |= {self.backup: 3, self.crash_or_recover: 6}
+
+    def broadcast(self) -> None:
+        """No two texts are the same, so that no two histories are."""
+        if self.world.up:
+            text = b"%d" % len(self.rows)
+            self.do(choices.Broadcast(self.dice.choice(self.world.up), text))
+
+    def backup(self) -> None:
+        self.do(choices.Backup(self.dice.choice(self.members)))
+
+    def recover(self, name: str) -> None:
+        is_old = name in self.world.backups and self.dice.random() < 0.3
+        self.happened["rollbacks"] += is_old
+        self.do(choices.Recover(name, disk_old=is_old))
+
+    def settle(self) -> None:
+        pass
+
+
+def report_every_divergence(seeds: Iterable[int]) -> Counter[str]:
+    """Two members that live have delivered the same under one name, or both report its origin."""
+    happened: Counter[str] = Counter()
+    for seed in seeds:
+        adversary = Rollbacks(seed)
+        adversary.run()
+        world = adversary.world
+        assert isinstance(world, RollbackWorld)
+        texts: dict[tuple[str, MessageId], str] = {}
+        for row in adversary.rows:
+            if row.kind == "deliver":
+                message = MessageId(row.origin, row.seq)
+                texts[row.process, message] = row.digest
+        for (one, message), digest in texts.items():
+            for other in world.up:
+                if one in world.up and texts.get((other, message), digest) != digest:
+                    happened["divergences"] += 1
+                    for member in {one, other} - {message.origin}:
+                        assert (member, message.origin) in world.rejected, f"seed {seed}: {member}"
+        happened += adversary.happened
+        happened["runs"] += 1
+        happened["halts"] += len(world.crashed - adversary.mortal)
     return happened

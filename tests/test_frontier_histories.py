@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frontier_adversary import report_every_divergence
 from tidings.core import (
     Broadcast,
     Effect,
@@ -20,6 +21,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.core.state import copied, fingerprint
+from tidings.lab.explore import Scope, explore
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_chain import BLOCK, SHORT_BYTES, Chain, Histories, Mark
@@ -37,6 +39,7 @@ from tidings.protocols.frontier_packets import (
     Stored,
     Upto,
 )
+from tidings.spec import Guarantee
 
 MEMBERS = ("p1", "p2", "p3")
 Written = tuple[bytes, tuple[int, ...]]
@@ -239,3 +242,30 @@ def test_a_digest_too_old_to_compare_is_answered_with_a_newer_one() -> None:
     p3.step(Receive("p2", answer))
     rest = tuple(b"%d" % number for number in range(1, 4 * BLOCK))
     assert rejected(p3.step(Receive("p1", data(2, *rest)))) == ["p1"]
+
+
+# --- older disks
+
+
+def test_the_explorer_shows_the_rollback_that_slips_through() -> None:
+    """p1 hears the one member that cannot know better; nothing short of waiting for all helps."""
+    scope = Scope(
+        protocol="frontier",
+        options={"batch_ms": 0},
+        broadcasts=2,
+        crashes=1,
+        restarts=1,
+        rollbacks=1,
+    )
+    explored = explore(scope, workers=1)
+    assert set(explored.found) == {Guarantee.NO_CREATION}
+    run = explored.found[Guarantee.NO_CREATION]
+    names = [MessageId(row.origin, row.seq) for row in run.rows if row.kind == "broadcast"]
+    assert names == [MessageId("p1", 1)] * 2
+
+
+def test_older_disks_in_bad_company_never_diverge_in_silence() -> None:
+    happened = report_every_divergence(range(400, 500))
+    assert happened["rollbacks"] > 50
+    assert happened["halts"] > 10
+    assert happened["divergences"] > 0
