@@ -70,7 +70,7 @@ class WatchedWorld(CheckedWorld):
             origin, seq = message
             self.handed.setdefault(process, {})[origin] = seq
 
-    def _recover(self, process: str, disk_lost: bool) -> None:
+    def _recover(self, process: str, disk_lost: bool, disk_old: bool = False) -> None:
         before = self.processes[process]
         assert isinstance(before, Frontier)
         if self.dice.random() < 0.3:

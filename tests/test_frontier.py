@@ -391,7 +391,9 @@ def test_an_origin_with_a_majority_does_not_wait_for_the_rest() -> None:
     p1 = process("p1", 3, mode="origin")
     p1.step(Broadcast((b"a",)))
     p1.step(Receive("p2", Holding(some("p1#1"))))
-    assert sent(p1.step(Timeout("commit"))) == [(("p2", "p3"), Commit((Known("p1", 1, 0),)))]
+    assert sent(p1.step(Timeout("commit"))) == [
+        (("p2", "p3"), Commit((Known("p1", 1, 0, 1, ("p3",)),)))
+    ]
 
 
 def test_what_is_safe_rides_on_the_next_message() -> None:
@@ -400,7 +402,7 @@ def test_what_is_safe_rides_on_the_next_message() -> None:
     p1.step(Receive("p2", Holding(some("p1#1"))))
     effects = p1.step(Broadcast((b"b",)))
     ((_, packet),) = sent(effects)
-    assert packet.commit == (1, 0)
+    assert packet.commit == (Known("p1", 1, 0),)
     assert timers(effects) == {"commit": None}
 
 

@@ -54,6 +54,7 @@ SCOPES: dict[str, dict[str, Any]] = {
     },
     "flawed/frontier-forgetting-early": ONE_CRASH,
     "flawed/frontier-acknowledging-early": ONE_CRASH | {"restarts": 1},
+    "flawed/frontier-owing-nothing": ONE_CRASH,
     "flawed/frontier-not-greeting": {"processes": 3, "broadcasts": 1, "restarts": 1},
 }
 

@@ -54,7 +54,7 @@ may wait for a predecessor; ``push_bytes``, about how much answers one request.
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from tidings.core import (
@@ -173,13 +173,21 @@ class Frontier(Knowledge):
         self.stamped = dict(nothing_of_others)
         """What was delivered when this process last broadcast."""
         self.told = dict(nothing_of_others)
-        """What everybody was told to be held here; in mode origin, or is known to be stable."""
+        """What everybody was told to be held here; in mode origin, or need not be told."""
         self.waiting: dict[str, int] = {}
         """origin: what was held, and not told, when the ask timer was set."""
         self.heard: dict[str, int] = {}
         """origin: up to where somebody asked who holds it, and was not answered yet."""
-        self.committed = (0, 0)
-        """origin: what everybody was told to be safe and stable of one's own."""
+        self.reached = dict.fromkeys(members, 0)
+        """origin: so many all members hold, except those that are owed a question about it."""
+        self.owed: dict[str, dict[str, int]] = {}
+        """origin: by member and origin, what it may lack, or may know more about."""
+        self.unanswered: set[str] = set()
+        """origin: members that were asked something, and have said nothing since."""
+        self.committed = Known(me, 0, 0)
+        """origin: what everybody was told of one's own."""
+        self.silent: set[str] = set()
+        """origin: members that lacked something then, and have said nothing since."""
         self.asked: dict[str, set[str]] = {}
         """Of what is missing: who was asked for it."""
         self.timers: set[str] = set()
@@ -204,6 +212,8 @@ class Frontier(Knowledge):
                 pass
             case Receive(sender, packet):
                 if sender not in self.refused:
+                    self.unanswered.discard(sender)
+                    self.silent.discard(sender)
                     self._receive(sender, packet, turn)
                 elif isinstance(packet, State) and packet.asks:
                     self._refuse(sender, turn)  # once more: it has not heard
@@ -359,54 +369,127 @@ class Frontier(Knowledge):
             if origin != self.me:
                 self._say((origin,), Holding(upto([origin], self.held)), turn)
         for origin in self._untold():
-            # The question can be spared: all hold it, and nobody waits to hear it from us.
-            if self.held[origin] <= self.stable[origin] and origin not in self.heard:
+            # Nobody needs to be asked: all hold it but those owed, and nobody waits to hear of it.
+            if self.held[origin] <= self._spread(origin) and origin not in self.heard:
                 self.told[origin] = self.held[origin]
         news = self._untold()
         if not news or "ask" not in self.timers:
             self.waiting = {origin: self.held[origin] for origin in news}
-        self._want_timer("ask", bool(news), ASK_MS, turn)
+        self._want_timer("ask", bool(news or self._debts()), ASK_MS, turn)
+
+    def _spread(self, origin: str) -> int:
+        """So many are held by all members, except for those that are owed a question."""
+        return max(self.stable[origin], self.reached[origin])
 
     def _tell_what_is_safe(self, turn: Turn) -> None:
-        now = (self.safe[self.me], self.stable[self.me])
-        due = now != self.committed
+        known = self._own_known(is_riding=turn.data is not None)
+        due = known != self.committed
         if turn.data is not None:
-            self._say(self.others, Data(turn.data, commit=now if due else ()), turn)
-        elif due and (turn.commit or self.stable[self.me] == self.held[self.me]):
-            self._say(self.others, Commit((Known(self.me, *now),)), turn)
+            self._say(self.others, Data(turn.data, commit=(known,) if due else ()), turn)
+        elif due and (turn.commit or self._is_complete()):
+            self._say(self.others, Commit((known,)), turn)
         else:
             self._want_timer("commit", due, COMMIT_MS, turn)
             return
-        self.committed = now
+        self.committed = known
+        self.silent = {one for one in self.others if self._held_by(one, self.me) < known.safe}
         self._want_timer("commit", False, COMMIT_MS, turn)
 
-    def _ask_all(self, turn: Turn) -> None:
-        """About what has waited since the timer was set; the rest may wait once more."""
+    def _own_known(self, is_riding: bool) -> Known:
+        """How far own messages have spread.
+
+        With a new message goes what holds of all but the silent ones, so that it names few.
+        """
+        safe, stable = self.safe[self.me], self.stable[self.me]
+        holding = {one: self._held_by(one, self.me) for one in self.others}
+        lacking = [one for one in self.others if holding[one] < safe]
+        if is_riding:
+            lacking = [one for one in lacking if one in self.silent or one in self.down]
+        if not lacking:
+            return Known(self.me, safe, stable)
+        reached = min([safe, *(holding[one] for one in self.others if one not in lacking)])
+        return Known(self.me, safe, stable, reached, tuple(lacking))
+
+    def _is_complete(self) -> bool:
+        """Whether all hold everything, as far as anybody waits for them."""
+        unavailable = self.silent | self.down | self.refused.keys()
+        held = self.held[self.me]
+        return self.safe[self.me] == held and all(
+            self._held_by(one, self.me) == held for one in self.others if one not in unavailable
+        )
+
+    def _take_known(self, sender: str, known: Known, turn: Turn) -> None:
+        """Whoever is lacking may hear of it from nobody else: each holder owes it a question."""
+        self._learn(sender, known, turn)
+        origin, reached = known.origin, known.reached
+        is_for_us = origin != self.me and self.me not in known.lacking
+        if self.mode == "origin" and is_for_us and reached > self.reached[origin]:
+            self.reached[origin] = reached
+            for peer in known.lacking:
+                self._owe(peer, origin, reached)
+
+    def _owe(self, peer: str, origin: str, count: int) -> None:
+        if peer != origin:
+            self.owed.setdefault(peer, {})[origin] = count
+
+    def _debts(self) -> dict[str, list[str]]:
+        """By member, the origins it is to be asked about, if it may be asked."""
+        unavailable = self.unanswered | self.down | self.refused.keys()
+        debts: dict[str, list[str]] = {}
+        for peer, owed in list(self.owed.items()):
+            for origin, count in list(owed.items()):
+                if count <= self.stable[origin]:
+                    del owed[origin]
+            if not owed:
+                del self.owed[peer]
+            elif peer not in unavailable:
+                debts[peer] = list(owed)
+        return debts
+
+    def _ask(self, turn: Turn) -> None:
+        """Everybody about what has waited since the timer was set; others what they are owed."""
         overdue = [
             origin
             for origin in self._untold()
-            if origin in self.heard or self.waiting.get(origin, 0) > self.stable[origin]
+            if origin in self.heard or self.waiting.get(origin, 0) > self._spread(origin)
         ]
         if overdue:
-            held = tuple(sorted(MessageId(origin, self.held[origin]) for origin in overdue))
-            self._say(self.others, Asking(Upto(some=held)), turn)
+            self._say(self.others, self._question(overdue), turn)
         for origin in overdue:
             self.told[origin] = self.held[origin]
             if self.heard.get(origin, 0) <= self.held[origin]:
                 self.heard.pop(origin, None)
+        for peer, origins in self._debts().items():
+            rest = [origin for origin in origins if origin not in overdue]
+            if rest:
+                self._say((peer,), self._question(rest), turn)
+            self.unanswered.add(peer)
+            del self.owed[peer]
+
+    def _question(self, origins: Iterable[str]) -> Asking:
+        held = sorted(MessageId(origin, self.held[origin]) for origin in origins)
+        return Asking(Upto(some=tuple(held)))
 
     def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
-        """Say what is stable; of the rest remember that somebody waits to hear who holds it."""
+        """Say what is safe; of the rest remember that somebody waits to hear who holds it."""
         answers = []
         for origin, count in held.of(self.members):
             if origin == self.me:
-                continue  # what is stable of one's own, everybody is told anyway
-            if count <= self.stable[origin]:
-                answers.append(Known(origin, self.safe[origin], self.stable[origin]))
+                continue  # what is safe of one's own, everybody is told anyway
+            if count <= self.safe[origin]:
+                answers.append(self._known_of(origin))
             else:
                 self._remember_asked(origin, count)
         if answers:
             self._say((asker,), Commit(tuple(answers)), turn)
+
+    def _known_of(self, origin: str) -> Known:
+        """How far the messages of another have spread, as far as is known here."""
+        safe, stable, reached = self.safe[origin], self.stable[origin], self.reached[origin]
+        if reached <= stable:
+            return Known(origin, safe, stable)
+        lacking = tuple(one for one in self.others if self._held_by(one, origin) < reached)
+        return Known(origin, safe, stable, reached, lacking)
 
     def _remember_asked(self, origin: str, count: int) -> None:
         if count > self.told[origin]:
@@ -512,7 +595,10 @@ class Frontier(Knowledge):
         self._say((peer,), self._state_for(peer, asks=False), turn)
         if self.mode == "origin":
             # What it was asked, it may not have heard, or not remember.
-            self.told = {one: min(told, self.stable[one]) for one, told in self.told.items()}
+            self.unanswered.discard(peer)
+            for origin in self.others:
+                if self.held[origin] > self.stable[origin]:
+                    self._owe(peer, origin, self.held[origin])
 
     def _state_for(self, peer: str, asks: bool) -> State:
         return State(
@@ -672,7 +758,7 @@ class Frontier(Knowledge):
                 self.known[origin][origin] = self.held[origin]
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
-        self.committed = (self.safe[self.me], self.stable[self.me])
+        self.committed = Known(self.me, self.safe[self.me], self.stable[self.me])
         if self._done() != self.delivered:
             turn.replay = Replay(dict(self._done()), dict(self.delivered))
         turn.touched |= dict.fromkeys(self.members)
@@ -705,8 +791,8 @@ class Frontier(Knowledge):
                 self._hold(batch, turn)
                 self._know(sender, sender, batch.last, turn)
                 self._know_all(sender, held, turn)
-                if commit:
-                    self._commit(sender, sender, commit[0], commit[1], turn)
+                for one in commit:
+                    self._take_known(sender, one, turn)
             case Holding(held):
                 self._know_all(sender, held, turn)
             case Asking(held):
@@ -714,7 +800,7 @@ class Frontier(Knowledge):
                 self._answer(sender, held, turn)
             case Commit(known):
                 for one in known:
-                    self._commit(sender, one.origin, one.safe, one.stable, turn)
+                    self._take_known(sender, one, turn)
             case Pull(wanted):
                 self._push(sender, wanted, turn)
             case Push(batches):
@@ -731,7 +817,7 @@ class Frontier(Knowledge):
             case "commit":
                 turn.commit = True
             case "ask":
-                self._ask_all(turn)
+                self._ask(turn)
             case "pull":
                 self._pull(turn)
             case "repeat":

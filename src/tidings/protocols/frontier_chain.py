@@ -20,7 +20,8 @@ import msgspec
 BLOCK = 16
 DIGEST_BYTES = 16
 SHORT_BYTES = 1024
-"""A longer text stands in its block by its digest: what waits for the block to fill is bounded."""
+"""A longer text, or one with causes, stands in its block by a digest of its own: what waits for
+its block to fill is bounded."""
 
 Causes = tuple[int, ...]
 
@@ -32,25 +33,20 @@ class Chain(msgspec.Struct, frozen=True):
     digest: bytes | None = b""
     """None if nobody knows any more: the log was begun before there were chains."""
     tail: tuple[bytes, ...] = ()
-    causes: tuple[tuple[int, Causes], ...] = ()
-    """Which of the tail have causes, by their place in it."""
 
     def extended(self, texts: Sequence[bytes], causes: Causes = ()) -> "Chain":
         """With these messages at the end; only the first of them may have causes."""
-        if self.digest is None:
-            return Chain(self.count + len(texts), None)
-        parts = [text if len(text) <= SHORT_BYTES else _hashed(text) for text in texts]
-        place = len(self.tail)
-        tail = (*self.tail, *parts)
-        caused = (*self.causes, (place, causes)) if causes else self.causes
         count, digest = self.count + len(texts), self.digest
-        if len(tail) < BLOCK:
-            return Chain(count, digest, tail, caused)
-        start = 0
-        while len(tail) - start >= BLOCK:
-            digest = _block(digest, tail[start : start + BLOCK], _within(caused, start))
-            start += BLOCK
-        return Chain(count, digest, tail[start:], _within(caused, start, len(tail)))
+        if digest is None:
+            return Chain(count, None)
+        parts = [text if len(text) <= SHORT_BYTES else _hashed(text) for text in texts]
+        if causes:
+            parts[0] = _hashed(pack(f"!{len(causes)}Q", *causes) + texts[0])
+        tail = (*self.tail, *parts)
+        full = len(tail) - len(tail) % BLOCK
+        for start in range(0, full, BLOCK):
+            digest = _block(digest, tail[start : start + BLOCK])
+        return Chain(count, digest, tail[full:])
 
     def at(self, count: int) -> bytes:
         """The digest of the first so many messages; empty where it is not known any more."""
@@ -58,8 +54,7 @@ class Chain(msgspec.Struct, frozen=True):
         if self.digest is None or not 0 <= missing <= len(self.tail):
             return b""
         tail = self.tail[: len(self.tail) - missing]
-        caused = tuple(one for one in self.causes if one[0] < len(tail))
-        return _block(self.digest, tail, caused) if tail else self.digest
+        return _block(self.digest, tail) if tail else self.digest
 
     @property
     def full(self) -> int:
@@ -67,25 +62,14 @@ class Chain(msgspec.Struct, frozen=True):
         return self.count - len(self.tail)
 
 
-def _within(
-    causes: tuple[tuple[int, Causes], ...], start: int, end: int | None = None
-) -> tuple[tuple[int, Causes], ...]:
-    """Those of a block, with their places in it."""
-    end = start + BLOCK if end is None else end
-    return tuple((place - start, counts) for place, counts in causes if start <= place < end)
-
-
 def _hashed(data: bytes) -> bytes:
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
-def _block(before: bytes, texts: Sequence[bytes], causes: Sequence[tuple[int, Causes]]) -> bytes:
-    """Every part says how long it is, so no two blocks look alike."""
-    lengths = pack(f"!B{len(texts)}I", len(texts), *map(len, texts))
-    said = b"".join(
-        pack(f"!BI{len(counts)}Q", place, len(counts), *counts) for place, counts in causes
-    )
-    return _hashed(b"".join((before, lengths, *texts, said)))
+def _block(before: bytes, parts: Sequence[bytes]) -> bytes:
+    """It says how many parts there are and how long each is, so no two blocks look alike."""
+    lengths = pack(f"!B{len(parts)}I", len(parts), *map(len, parts))
+    return _hashed(b"".join((before, lengths, *parts)))
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):

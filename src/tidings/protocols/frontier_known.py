@@ -24,7 +24,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols.frontier_log import Log
-from tidings.protocols.frontier_packets import NOTHING, Batch, Record, Upto, Why
+from tidings.protocols.frontier_packets import NOTHING, Batch, Known, Record, Upto, Why
 
 
 class Turn:
@@ -119,6 +119,18 @@ class Knowledge(Log):
     def _know_all(self, member: str, counts: Upto, turn: Turn) -> None:
         for origin, count in counts.of(self.members):
             self._know(member, origin, count, turn)
+
+    def _learn(self, sender: str, known: Known, turn: Turn) -> None:
+        """The sender knows how far an origin's messages have spread, so now we do."""
+        origin, reached = known.origin, known.reached
+        is_ours = origin == self.me or self.me not in known.lacking
+        if is_ours and reached > self.held[origin]:
+            self._doubt(sender, origin, turn)
+        elif reached:
+            for member in self.others:
+                if member not in known.lacking:
+                    self._know(member, origin, reached, turn)
+        self._commit(sender, origin, known.safe, known.stable, turn)
 
     def _commit(self, sender: str, origin: str, safe: int, stable: int, turn: Turn) -> None:
         """The sender knows so many to be safe and stable, so now we do."""

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tidings.core import Members, MessageId, Packet
-from tidings.core.renaming import PER_MEMBER, SortedIds, Vector
+from tidings.core.renaming import PER_MEMBER, SortedIds, SortedNames, Vector
 from tidings.protocols.frontier_chain import Mark
 
 Why = Literal["lost disk", "two histories"]
@@ -80,6 +80,17 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         return Batch(MessageId(origin, seq), self.texts[seq - first :])
 
 
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """Of this origin so many are safe (half of the members hold them), so many stable (all do)."""
+
+    origin: str
+    safe: int
+    stable: int
+    reached: int = 0
+    """So many are held by all but those that are lacking."""
+    lacking: SortedNames = ()
+
+
 # --- packets
 
 
@@ -88,15 +99,15 @@ class Data(Packet, frozen=True, tag="data"):
 
     batch: Batch
     held: Upto = NOTHING
-    commit: tuple[int, ...] = ()
-    """How many of the sender's own messages are known to be safe, and to be stable."""
+    commit: tuple[Known, ...] = ()
+    """What is known of the sender's earlier messages, if that is new."""
 
     @property
     def about(self) -> MessageId:
         return self.batch.id
 
     def may_come_from(self, sender: str) -> bool:
-        return self.batch.id.origin == sender
+        return self.batch.id.origin == sender and all(one.origin == sender for one in self.commit)
 
 
 class Holding(Packet, frozen=True, tag="holding"):
@@ -109,14 +120,6 @@ class Asking(Packet, frozen=True, tag="asking"):
     """The same, from one who has not been told that they are stable, and wants to know."""
 
     held: Upto
-
-
-class Known(msgspec.Struct, frozen=True, array_like=True):
-    """Of this origin so many are safe (half of the members hold them), so many stable (all do)."""
-
-    origin: str
-    safe: int
-    stable: int
 
 
 class Commit(Packet, frozen=True, tag="commit"):
