@@ -13,7 +13,7 @@ from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored
+from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored, Upto
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()
@@ -81,7 +81,8 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
     """Nothing of it was processed: the program has yet to be handed all of it, from the disk."""
     for seq in range(1, 101):
         done = (max(0, seq - 5), 0)
-        log.commit((stored(seq), Delivered(done)), b"", {"p1": (seq, seq)}, messages=1)
+        batch = Batch(MessageId("p1", seq), (b"text",), causes=Upto(all=done))
+        log.commit((Stored(batch), Delivered(done)), b"", {"p1": (seq, seq)}, messages=1)
     log.close()
     found = recovered(tmp_path)
     assert found is not None
@@ -92,7 +93,7 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
         def __iter__(self) -> Iterator[Any]:
             for record in found.records:
                 yield record
-                in_memory.append(len(process.texts["p1"]))
+                in_memory.append(max(len(process.texts["p1"]), len(process.causes["p1"])))
 
     process._restore(Watched())
     assert max(in_memory) <= 10

@@ -85,6 +85,9 @@ class Limits(_Section, frozen=True):
     """How long the log may grow while a member is away; beyond, broadcasts are refused."""
     segment_bytes: Positive = 64 * MIB
     """The log is kept in files of about this size, and forgotten by whole files."""
+    commit_bytes: Positive = 4 * MIB
+    """About how much is written at once, if there is more; what is read back is read in such
+    pieces."""
 
 
 class Retention(_Section, frozen=True):

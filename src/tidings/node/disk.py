@@ -1,8 +1,8 @@
 """What waits for the disk, and the one thread that writes.
 
-Ticks that come while it is busy gather and share the next commit; each of them is finished, in
-order, when its commit is on disk. A new segment of the log begins exactly between two ticks, where
-the process said in short what it has persisted.
+Ticks that come while it is busy gather and share the next commit, or the next few if they are
+long; each of them is finished, in order, when all of that is on disk. A new segment of the log
+begins exactly between two ticks, where the process said in short what it has persisted.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ class Tick:
     __slots__ = (
         "after",
         "block",
+        "bytes",
         "checkpoint",
         "delivered",
         "frames",
@@ -38,6 +39,8 @@ class Tick:
         self.held: Ranges = {}
         """Which messages stand in the records, and how many they are."""
         self.messages = 0
+        self.bytes = 0
+        """About how long they are: as long as what came in."""
         self.delivered: dict[str, int] = {}
         self.items: list[Any] = []
         """Of the trace; a packet that is sent keeps its place with None until it has a number."""
@@ -67,6 +70,7 @@ class Disk:
         self.commits = 0
         self.commit_s = 0.0
         self._log_bytes = config.limits.log_bytes
+        self._commit_bytes = config.limits.commit_bytes
         # A log that can hold only one segment would be full before it could be shortened.
         self._segment_bytes = min(config.limits.segment_bytes, self._log_bytes // 4)
         self._retention = config.retention
@@ -134,12 +138,15 @@ class Disk:
     def _commit(self, ticks: Sequence[Tick]) -> None:
         begin_s = time.perf_counter()
         part: list[Tick] = []
+        size = 0
         for tick in ticks:
             part.append(tick)
-            if tick.checkpoint is not None:
+            size += tick.bytes
+            if size >= self._commit_bytes or tick.checkpoint is not None:
                 self._write(part)
+                part, size = [], 0
+            if tick.checkpoint is not None:
                 self._rotate(tick.checkpoint, tick.index)
-                part = []
         if part:
             self._write(part)
         self.commit_s += time.perf_counter() - begin_s

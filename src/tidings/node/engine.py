@@ -56,7 +56,7 @@ from tidings.trace.segments import Packets, Span
 
 BATCH_BYTES = 1 << 20
 """About how much text one Broadcast event carries."""
-TICK_BYTES = 8 << 20
+TICK_BYTES = 1 << 20
 """About how much text one tick takes from the application, before it sees to the network again."""
 MOST_WAITING = 64
 """How many ticks may wait for the disk before nothing more is read from the network."""
@@ -213,6 +213,7 @@ class Engine:
                     came = ((peer, number),)
                     about = packet.about or ()
                     tick.items.append(Packets("receive", came, packet.kind, size, *about))
+                tick.bytes += size
                 self._step(Receive(peer, packet), tick)
         elif type(event) is _Alarm:
             if self._timers.get(event.name) is event.handle:
@@ -233,6 +234,7 @@ class Engine:
                 batch.append(self.texts.popleft())
                 size += len(batch[-1])
             room -= size
+            tick.bytes += size
             self._accepted = 0
             self._step(Broadcast(tuple(batch)), tick)
         if self.texts and not self.refusal:
