@@ -255,7 +255,8 @@ def test_a_member_that_missed_too_much_counts_as_crashed(
 
 def test_a_silent_link_is_dropped_and_made_again(tmp_path: Path) -> None:
     """A member that is stopped says nothing, though its kernel goes on listening."""
-    config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 20", "links.silence_ms = 100")
+    impatient = ("links.alive_ms = 20", "links.silence_ms = 100", "links.close_ms = 50")
+    config = group_file(tmp_path, 2, *MEMORY, *impatient)
     (port,) = free_ports(1)
     silent = socket.create_server(("127.0.0.1", port))
 
@@ -438,6 +439,24 @@ def test_what_was_sent_before_the_link_came_up_is_sent_when_it_does(tmp_path: Pa
                 await until(lambda: len(heard.heard) == 2)
                 assert heard.heard == [(1, packet(1)), (2, packet(2))]
                 assert heard.links == ["up 1"]
+
+    go(scenario())
+
+
+def test_what_was_sent_again_is_heard_once(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    def frame(number: int) -> bytes:
+        return framed(Kind.PACKETS, number, body_of([msgspec.msgpack.encode(packet(number))]))
+
+    async def scenario() -> None:
+        async with transport(config, "p1", 1) as (_, ear):
+            _, writer = await asyncio.open_connection(*config.addresses["p1"])
+            hello = GREETING + hello_frame(hello_of(config, "p2", "p1"))
+            writer.write(hello + frame(1) + frame(2) + frame(1) + frame(2) + frame(3))
+            await until(lambda: (3, packet(3)) in ear.heard)
+            assert ear.heard == [(number, packet(number)) for number in (1, 2, 3)]
+            writer.close()
 
     go(scenario())
 

@@ -304,7 +304,8 @@ class Transport:
                     connection.transport.abort()
             if connection is not None and connection.is_up:
                 back_off_ms = links.back_off_ms_min
-                await connection.lost
+                # Shielded: who leaves cancels this task, and still waits for that end itself.
+                await asyncio.shield(connection.lost)
                 peer.missed_s = loop.time()
             await asyncio.sleep(back_off_ms * random.uniform(0.5, 1.0) / 1e3)
             back_off_ms = min(2 * back_off_ms, links.back_off_ms_max)
