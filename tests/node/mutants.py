@@ -151,6 +151,18 @@ def read_again_for_every_question(patch: Patch) -> None:
     patch.setattr(Engine, "_want", want)
 
 
+def cut_off_when_leaving(patch: Patch) -> None:
+    """What waits to be sent is dropped with the connection."""
+
+    async def close(transport: Transport) -> None:
+        transport._stop_calling()
+        for peer in transport.peers.values():
+            if peer.link is not None:
+                peer.link.transport.abort()
+
+    patch.setattr(Transport, "close", close)
+
+
 # --- what a program sees
 
 
@@ -211,6 +223,18 @@ def packet_not_checked(patch: Patch) -> None:
 
 def resend_forgotten(patch: Patch) -> None:
     patch.setattr(Peer, "keep", nothing)
+
+
+def resent_taken_twice(patch: Patch) -> None:
+    """What had come before the connection broke counts once more."""
+    take = Transport.packets
+
+    def forgetful(transport: Transport, connection: Connection, frame: wire.Frame) -> None:
+        if connection.peer is not None:
+            connection.peer.received = 0
+        take(transport, connection, frame)
+
+    patch.setattr(Transport, "packets", forgetful)
 
 
 def peer_obeyed(patch: Patch) -> None:
@@ -279,6 +303,7 @@ CAUGHT: dict[Mutant, Caught] = {
     read_again_for_every_question: Caught(
         HOSTILE + "for_who_asks_again_and_again_the_disk_is_read_once", "99 more items"
     ),
+    cut_off_when_leaving: Caught(GROUP + "leaving_leaves_nothing_unsent", HANGS),
     receipt_too_early: Caught(
         WAITING + "why_without_a_name_is_about_the_oldest_of_our_own", "assert '' == 'p1#2 waits"
     ),
@@ -304,6 +329,7 @@ CAUGHT: dict[Mutant, Caught] = {
     resend_forgotten: Caught(
         TRANSPORT + "what_was_sent_before_the_link_came_up_is_sent_when_it_does", HANGS
     ),
+    resent_taken_twice: Caught(TRANSPORT + "what_was_sent_again_is_heard_once", "2 more items"),
     peer_obeyed: Caught(
         HOSTILE + "where_members_decide_by_themselves_who_goes_on_nobody_can_cast_them_out",
         "Halted: you are fired",
