@@ -115,6 +115,13 @@ class Process(ABC):
         twin.choose = choose
         return twin
 
+    def renew(self) -> None:
+        """Go on with a copy of the state, such as a fork has.
+
+        A set and its copy may be iterated in different orders, two copies of it in one only.
+        """
+        vars(self).update(copied_state(self.state(), {id(self): self}))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Process):
             return NotImplemented
