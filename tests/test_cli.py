@@ -42,6 +42,36 @@ def test_2_when_one_cannot_be_judged(tidings, tmp_path: Path) -> None:
     assert "p1 neither settled nor has a known fate" in answer.out
 
 
+LEAVING_OUT = """
+group p1 p2 p3
+protocol {}
+join p4 via p1
+receive p4->p1
+broadcast p1 welcome
+receive p1->p2
+broadcast p2 who is that?
+settle
+"""
+
+
+def test_a_newcomer_left_out_is_told_beside_the_five(tidings) -> None:
+    Path("s.txt").write_text(LEAVING_OUT.format("flawed/leaving-out"))
+    answer = tidings("simulate", "s.txt", "--story", "story")
+    assert answer.status == 1
+    assert "REACH violated at p2" in answer.out
+    assert "However, m2 was not addressed to p4, to whom m1 was addressed." in answer.out
+    assert "story/story.md" in answer.out
+    assert json.loads(tidings("simulate", "s.txt", "--json").out)["extras"] == ["reach"]
+
+
+def test_where_members_join_reach_is_said_to_hold(tidings) -> None:
+    Path("s.txt").write_text(LEAVING_OUT.format("interval-history"))
+    answer = tidings("simulate", "s.txt")
+    assert answer.status == 0
+    assert "reach, which is none of the five, holds too" in answer.out
+    assert "reach" not in tidings("simulate", "--seed", "7").out
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -119,6 +119,8 @@ class World:
         self._identities: dict[str, int] = {}
         self._doomed: dict[str, int] = {}
         self._doomed_to_write: dict[str, int] = {}
+        self.explained: list[tuple[str, Refuse | Reject | Halt]] = []
+        """What processes refused by the last choice, and why: no row has it."""
         self._draws: list[int] = []
         self._rows: list[Row] = []
         for member in members:
@@ -167,6 +169,7 @@ class World:
         if time_ns is not None:
             assert time_ns >= self.now_ns, f"time runs backwards: {time_ns} < {self.now_ns}"
             self.now_ns = time_ns
+        self.explained.clear()
         try:
             self._make(choice)
         except ProcessFault as fault:
@@ -432,9 +435,12 @@ class World:
             case Recall(peer, first, last):
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
+            case Refuse() | Reject():
+                self.explained.append((process, effect))
             case Halt():
+                self.explained.append((process, effect))
                 self._crash(process, ())
-            case Refuse() | Stable() | Replay() | Reject():
+            case Stable() | Replay():
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")
