@@ -42,8 +42,8 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.lab.compare import BOUNDS, Contender, measure
 from tidings.lab.compare import SIZES as SIZES_TOLD
+from tidings.lab.compare import Contender, measure, named_bounds
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
 from tidings.protocols.frontier_chain import BLOCK, Chain
@@ -1161,16 +1161,19 @@ def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
 
 def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
     told = {row[0]: row[1:-1] for row in rows_of("one broadcast")}
-    assert told.keys() == {
-        *(f"`{one}`" for one in tables.CONTENDERS),
-        *(f"at least, {name}" for name in BOUNDS),
+    measured = {
+        f"`{one}`, {until}": [f"{count:,.0f}" for count in packets]
+        for one in tables.CONTENDERS
+        for until, packets in tables.counted(
+            one, [measure(one, "one", size, 1) for size in SIZES_TOLD[:-1]]
+        ).items()
     }
-    for one in tables.CONTENDERS:
-        measured = [measure(one, "one", size, 1).packets for size in SIZES_TOLD[:-1]]
-        assert told[f"`{one}`"][:-1] == [f"{packets:,.0f}" for packets in measured]
-    for name, bound in BOUNDS.items():
+    assert told.keys() == {*measured, *(f"at least {name}" for name in named_bounds())}
+    for name, packets in measured.items():
+        assert told[name][:-1] == packets
+    for name, bound in named_bounds().items():
         least = [bound(size, quorum(size) - 1) for size in SIZES_TOLD]
-        assert told[f"at least, {name}"] == [f"{packets:,}" for packets in least]
+        assert told[f"at least {name}"] == [f"{count:,}" for count in least]
 
 
 def test_the_page_names_every_option_and_every_flaw() -> None:
