@@ -39,7 +39,8 @@ after giving them time to arrive by themselves. Delivered texts are kept until e
 vector covers them. On links that lose 40 % of all packets this makes 1,854 of 2,000 deliveries,
 where the base form makes 1,178.
 
-``postpone`` (relay with a probability that falls with the message's age). As the note has it, a
+``postpone`` (relay with a probability that falls with the message's age: in the note the time
+since it was sent, here the hops behind it, for a process has no clock). As the note has it, a
 relay that loses the toss is never made, and some messages die out. Mended: the toss only
 postpones. Heads has odds of 1 to the number of hops behind the message; after three tails the
 relay is made without a toss. A postponed relay survives delivery.
