@@ -119,7 +119,7 @@ class World:
         self._identities: dict[str, int] = {}
         self._doomed: dict[str, int] = {}
         self._doomed_to_write: dict[str, int] = {}
-        self.explained: list[tuple[str, Refuse | Reject | Halt]] = []
+        self.explained: tuple[tuple[str, Refuse | Reject | Halt], ...] = ()
         """What processes refused by the last choice, and why: no row has it."""
         self._draws: list[int] = []
         self._rows: list[Row] = []
@@ -169,7 +169,6 @@ class World:
         if time_ns is not None:
             assert time_ns >= self.now_ns, f"time runs backwards: {time_ns} < {self.now_ns}"
             self.now_ns = time_ns
-        self.explained.clear()
         try:
             self._make(choice)
         except ProcessFault as fault:
@@ -182,6 +181,7 @@ class World:
         return rows
 
     def _make(self, choice: Choice) -> None:
+        self.explained = ()
         match choice:
             case choices.Broadcast(process, text):
                 self._broadcast(self._living(process), text)
@@ -436,9 +436,9 @@ class World:
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
             case Refuse() | Reject():
-                self.explained.append((process, effect))
+                self.explained += ((process, effect),)
             case Halt():
-                self.explained.append((process, effect))
+                self.explained += ((process, effect),)
                 self._crash(process, ())
             case Stable() | Replay():
                 pass
