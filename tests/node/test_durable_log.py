@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -281,15 +282,16 @@ def test_the_log_of_another_group_is_refused(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"tidings log 2\n", "log format 2, this tidings reads 1"),
-        (b"tidings log 0\n", "log format 0, this tidings reads 1"),
+        (b"tidings log 3\n", "log format 3, this tidings reads 1 and 2"),
+        (b"tidings log 10\n", "log format 10, this tidings reads 1 and 2"),
+        (b"tidings log 0\n", "log format 0, this tidings reads 1 and 2"),
         (b"SQLite format 3", "not a log of tidings"),
     ],
 )
 def test_another_format_is_refused(log: Log, tmp_path: Path, line: bytes, complaint: str) -> None:
     log.close()
     file = tmp_path / "00000001.log"
-    file.write_bytes(line + file.read_bytes()[len(b"tidings log 1\n") :])
+    file.write_bytes(line + file.read_bytes()[len(b"tidings log 2\n") :])
     with pytest.raises(DataError, match=complaint):
         recovered(tmp_path)
 
@@ -484,6 +486,25 @@ def commit_three_segments(log: Log) -> None:
         if seq > 2:
             log.begin_segment((), index=0)
         log.commit((stored(seq),), b"", {"p1": (seq - 1, seq)}, messages=2)
+
+
+def test_a_log_is_read_an_entry_at_a_time(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)
+    for seq in range(1, 101):
+        log.commit((stored(seq, os.urandom(100_000)),), b"", {"p1": (seq, seq)}, messages=1)
+    log.close()
+    tracemalloc.start()
+    try:
+        found = recovered(tmp_path)
+        assert found is not None
+        assert sum(1 for _ in found.records) == 100
+        assert list(found.records.blocks(since=0)) == []
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3_000_000, "of ten megabytes"
 
 
 def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) -> None:

@@ -8,18 +8,9 @@ from typing import Any
 import msgspec
 
 from tidings.core import DataError, Process
-from tidings.node.log.entries import (
-    FIRST_LINE,
-    HEAD_BYTES,
-    BadEntryError,
-    Beginning,
-    Commit,
-    Identity,
-    Ranges,
-    merge,
-    parsed,
-)
+from tidings.node.log.entries import Beginning, Commit, Identity, Ranges, merge
 from tidings.node.log.files import told
+from tidings.node.log.framing import FIRST_PLACE, FORMAT, BadEntryError, SegmentFile
 
 PAGE_BYTES = 256 * 1024
 """About how much is read back whole."""
@@ -41,7 +32,8 @@ class Segment(msgspec.Struct):
     """One file, where what stands in it, and what it takes to throw it away."""
 
     path: Path
-    bytes: int = 0
+    format: int = FORMAT
+    bytes: int = FIRST_PLACE
     messages: int = 0
     held: Ranges = {}
     pages: list[Page] = []
@@ -56,15 +48,18 @@ class Segment(msgspec.Struct):
     def is_needless(self, forgotten: Mapping[str, int]) -> bool:
         return all(last <= forgotten.get(origin, 0) for origin, (_, last) in self.held.items())
 
-    def add(self, size: int, held: Ranges, messages: int) -> None:
+    def add(self, size: int, entry: Beginning | Commit) -> None:
         """One more entry at the end."""
+        if not self.pages and isinstance(entry, Beginning):
+            self.index = entry.index
         if not self.pages or self.pages[-1].end - self.pages[-1].start >= PAGE_BYTES:
             self.pages.append(Page(self.bytes, self.bytes, {}))
         self.bytes += size
-        self.messages += messages
         self.pages[-1].end = self.bytes
-        merge(self.held, held)
-        merge(self.pages[-1].held, held)
+        if isinstance(entry, Commit):
+            self.messages += entry.messages
+            merge(self.held, entry.held)
+            merge(self.pages[-1].held, entry.held)
 
 
 class Decoders:
@@ -76,24 +71,21 @@ class Decoders:
 
     def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | Commit]:
         """What stands in this stretch of a file, which was whole when it was last read."""
-        with told(path), path.open("rb") as file:
-            file.seek(start)
-            data = file.read(end - start)
-        place = 0
-        while place < len(data):
-            try:
-                _, body = parsed(data, place, place=start + place)
-            except BadEntryError as bad:
-                raise DataError(f"{path}: damaged at byte {start + place:,}: {bad}") from None
-            yield self.entry(body)
-            place += HEAD_BYTES + len(body)
+        with told(path), SegmentFile(path) as file:
+            while start < end:
+                try:
+                    _, body, after = file.entry(start)
+                except BadEntryError as bad:
+                    raise DataError(f"{path}: damaged at byte {start:,}: {bad}") from None
+                yield self.entry(body)
+                start = after
 
 
 class Records:
     """Everything that earlier lives persisted, in order.
 
-    It may be more than fits into memory; so it is read from the disk whenever somebody goes
-    through it.
+    It may be more than fits into memory; so it is read from the disk, an entry at a time, whenever
+    somebody goes through it.
     """
 
     def __init__(self, segments: Sequence[Segment], decode: Decoders) -> None:
@@ -115,10 +107,7 @@ class Records:
                         yield entry.block
 
     def _entries(self, segment: Segment) -> Iterator[Beginning | Commit]:
-        end = segment.pages[0].start if segment.pages else segment.bytes
-        yield from self._decode.entries(segment.path, len(FIRST_LINE), end)
-        for page in segment.pages:
-            yield from self._decode.entries(segment.path, page.start, page.end)
+        yield from self._decode.entries(segment.path, FIRST_PLACE, segment.bytes)
 
 
 class Recovered(msgspec.Struct, frozen=True):

@@ -10,17 +10,9 @@ import msgspec
 
 from tidings.core import Process
 from tidings.node.config import Retention
-from tidings.node.log.entries import (
-    FIRST_LINE,
-    About,
-    Beginning,
-    Commit,
-    Identity,
-    Ranges,
-    encode,
-    packed,
-)
+from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
 from tidings.node.log.files import locked, sync_folder, told, write_all
+from tidings.node.log.framing import FIRST_LINE, packed
 from tidings.node.log.reader import Reader
 from tidings.node.log.segments import Decoders, Recovered, Segment
 
@@ -82,7 +74,7 @@ class Log:
         with told(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             os.write(self._file, FIRST_LINE)
-        self._segments.append(Segment(path, bytes=len(FIRST_LINE), index=index))
+        self._segments.append(Segment(path))
         self.size += len(FIRST_LINE)
         raw = msgspec.Raw(encode(records))
         oldest = self._segments[needless].number
@@ -104,10 +96,7 @@ class Log:
         self._number += 1
         self.size += len(data)
         segment.written_s = time.time()
-        if isinstance(entry, Commit):
-            segment.add(len(data), entry.held, entry.messages)
-        else:
-            segment.bytes += len(data)
+        segment.add(len(data), entry)
 
     def first_kept(self, origin: str) -> int | None:
         """The first message of an origin that may still be read back."""
