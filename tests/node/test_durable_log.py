@@ -367,18 +367,42 @@ def test_every_commit_is_synced(log: Log, calls: list[str]) -> None:
         assert calls == ["fdatasync 00000001.log"] * seq
 
 
-def test_what_a_killed_writer_had_no_time_to_sync_is_synced_before_it_is_relied_on(
+def test_the_last_entry_is_written_once_more_and_synced_before_it_is_relied_on(
     log: Log, tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After a sync that failed, the kernel may have it in memory and never write it."""
     log.commit((stored(1),))
     log.begin_segment((), index=0)
+    before = log.segment_size
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda file: None)
         log.commit((stored(2),))
     log.close()
+    last = (tmp_path / "00000002.log").read_bytes()[before:]
+    rewritten: list[tuple[int, bytes]] = []
+    write = os.write
+
+    def spied(file: int, data: bytes) -> int:
+        rewritten.append((os.lseek(file, 0, os.SEEK_CUR), data))
+        return write(file, data)
+
     calls.clear()
+    monkeypatch.setattr(os, "write", spied)
     assert records_in(tmp_path) == (stored(1), stored(2))
-    assert calls == ["fsync 00000002.log"]
+    assert rewritten == [(before, last)]
+    assert calls == ["fsync 00000002.log", "fsync ."]
+
+
+def test_a_log_that_was_only_begun_is_written_once_more_from_its_first_line_on(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.close()
+    data = (tmp_path / "00000001.log").read_bytes()
+    rewritten: list[bytes] = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: rewritten.append(data) or write(file, data))
+    assert records_in(tmp_path) == ()
+    assert rewritten == [data]
 
 
 def test_a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted(

@@ -16,15 +16,16 @@ def write_all(file: int, data: bytes) -> None:
         written += os.write(file, data[written:])
 
 
-def cut(path: Path, size: int) -> None:
-    """For good: in a segment that is no longer the last, a torn entry would be damage.
-
-    What stays may not be on disk either, if its writer was killed before it could sync; and from
-    now on it is relied on.
-    """
-    with path.open("r+b") as file:
-        file.truncate(size)
-        os.fsync(file.fileno())
+def rewrite(path: Path, place: int, end: bytes) -> None:
+    """Let the file end so from this place on, whatever stood there, and have it on disk."""
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(file, place + len(end))
+        os.lseek(file, place, os.SEEK_SET)
+        write_all(file, end)
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def sync_folder(folder: Path) -> None:

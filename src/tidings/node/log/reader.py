@@ -1,4 +1,9 @@
-"""What earlier lives left on the disk: cut where it is torn, refused where it is damaged."""
+"""What earlier lives left on the disk: cut where it is torn, refused where it is damaged.
+
+The last entry is written once more. Whoever wrote it may have been killed before the sync, or the
+sync may have failed: then the kernel can have the entry in memory, count it as written and never
+try again. All entries before it were on disk when the next one was begun.
+"""
 
 from pathlib import Path
 
@@ -6,8 +11,8 @@ import msgspec
 
 from tidings.core import DataError, Process
 from tidings.node.log.entries import About, Beginning, Commit, Identity
-from tidings.node.log.files import cut, told
-from tidings.node.log.framing import BadEntryError, Entry, SegmentFile
+from tidings.node.log.files import rewrite, sync_folder, told
+from tidings.node.log.framing import FIRST_PLACE, BadEntryError, Entry, SegmentFile
 from tidings.node.log.segments import Decoders, Records, Recovered, Segment
 
 _NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its disk)"
@@ -16,6 +21,7 @@ _NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its
 class Reader:
     def __init__(self, folder: Path, about: About, kind: type[Process]) -> None:
         self.about = about
+        self.folder = folder
         self.paths = sorted(folder.glob("*.log"))
         self.segments: list[Segment] = []
         self.number = 0
@@ -24,6 +30,8 @@ class Reader:
         self.oldest = 0
         self.delivered: dict[str, int] = {}
         self.decode = Decoders(kind)
+        self._last_place = 0
+        """Where the last entry begins, in the last segment."""
 
     def read(self) -> Recovered | None:
         for path in self.paths:
@@ -35,10 +43,18 @@ class Reader:
                 f"{self.segments[0].path}: segments before this one are missing, from "
                 f"{self.oldest:08}.log on; {_NO_RETURN}"
             )
-        with told(self.segments[-1].path):
-            cut(self.segments[-1].path, self.segments[-1].bytes)
+        self._rewrite_the_last_entry()
         records = Records(self.segments, self.decode)
         return Recovered(self.identity, records, self.index, self.delivered)
+
+    def _rewrite_the_last_entry(self) -> None:
+        segment, place = self.segments[-1], self._last_place
+        with told(segment.path):
+            with SegmentFile(segment.path) as file:
+                start = place if place > FIRST_PLACE else 0
+                entry = file.read(start, segment.bytes - start)
+            rewrite(segment.path, start, entry)
+            sync_folder(self.folder)
 
     def _read_segment(self, path: Path, is_last: bool) -> None:
         with told(path), SegmentFile(path) as file:
@@ -64,6 +80,7 @@ class Reader:
                         f"and {_NO_RETURN}"
                     ) from None
                 break
+            self._last_place = place
 
     def _take(self, segment: Segment, entry: Entry) -> None:
         said = self._decoded(segment.path, entry.body)
