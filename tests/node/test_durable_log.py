@@ -2,8 +2,9 @@
 
 import errno
 import os
+import shutil
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,79 @@ def test_a_full_disk_is_told_and_what_was_committed_stays(log: Log, tmp_path: Pa
         log.commit((stored(2),))
     log.close()
     assert records_in(tmp_path) == (stored(1),)
+
+
+def delete(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def move(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+def put_a_copy_in_its_place(folder: Path) -> None:
+    move(folder)
+    shutil.copytree(folder.with_name("elsewhere"), folder)
+
+
+def put_a_file_in_its_place(folder: Path) -> None:
+    move(folder)
+    folder.write_text("")
+
+
+def delete_the_segment(folder: Path) -> None:
+    (folder / "00000001.log").unlink()
+
+
+def replace_the_segment(folder: Path) -> None:
+    data = (folder / "00000001.log").read_bytes()
+    delete_the_segment(folder)
+    (folder / "00000001.log").write_bytes(data)
+
+
+def replace_the_lock(folder: Path) -> None:
+    (folder / "lock").rename(folder / "old")
+    (folder / "lock").write_text("1")
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        delete,
+        move,
+        put_a_copy_in_its_place,
+        put_a_file_in_its_place,
+        delete_the_segment,
+        replace_the_segment,
+        replace_the_lock,
+    ],
+)
+def test_a_folder_that_was_deleted_or_replaced_is_noticed_at_the_next_commit(
+    tmp_path: Path, deed: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "p1"
+    log, _ = opened(folder)
+    log.begin_segment((), index=0)
+    log.commit((stored(1),))
+    deed(folder)
+    missing = r"p1/(lock|00000001\.log): deleted or replaced while it was in use; put back what was"
+    with pytest.raises(EnvironmentMissing, match=missing):
+        log.commit((stored(2),))
+    log.close()
+
+
+def test_a_program_may_go_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log, _ = opened(Path("p1"))
+    log.begin_segment((), index=0)
+    monkeypatch.chdir("/")
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
+    log.begin_segment((), index=0)
+    assert log.recall("p1", 1, 1) == (stored(1),)
+    log.close()
+    assert records_in(tmp_path / "p1") == (stored(1),)
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from tidings.core import Process
 from tidings.node.config import Retention
 from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
-from tidings.node.log.files import locked, sync_folder, told, write_all
+from tidings.node.log.files import LOCK, Kept, locked, sync_folder, told, write_all
 from tidings.node.log.framing import FIRST_LINE, packed
 from tidings.node.log.reader import Reader
 from tidings.node.log.segments import Decoders, Recovered, Segment
@@ -31,6 +31,7 @@ class Log:
         segments: list[Segment],
         number: int,
         decode: Decoders,
+        lock: int,
     ) -> None:
         self.about = about
         self.identity = identity
@@ -41,8 +42,10 @@ class Log:
         self._number = number
         self._decode = decode
         self._delivered: dict[str, int] = {}
+        self._lock = lock
+        self._kept_lock = Kept(lock, folder / LOCK)
         self._file = -1
-        self._lock = -1
+        self._kept_file: Kept | None = None
 
     @property
     def segment_size(self) -> int:
@@ -73,6 +76,7 @@ class Log:
         path = self._folder / f"{number:08}.log"
         with told(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+            self._kept_file = Kept(self._file, path)
             os.write(self._file, FIRST_LINE)
         self._segments.append(Segment(path))
         self.size += len(FIRST_LINE)
@@ -93,10 +97,17 @@ class Log:
         with told(segment.path):
             write_all(self._file, data)
             os.fdatasync(self._file)
+            self._check_that_it_is_kept()
         self._number += 1
         self.size += len(data)
         segment.written_s = time.time()
         segment.add(len(data), entry)
+
+    def _check_that_it_is_kept(self) -> None:
+        """Nobody may rely on what is in a file that has no name any more."""
+        self._kept_lock.check()
+        assert self._kept_file is not None, "nothing was begun"
+        self._kept_file.check()
 
     def first_kept(self, origin: str) -> int | None:
         """The first message of an origin that may still be read back."""
@@ -171,6 +182,8 @@ def open_log(
 
     A new segment is begun only by the caller: what it must begin with, the process knows.
     """
+    # A program may change its working directory.
+    folder = folder.absolute()
     lock = locked(folder, "a durable member needs a folder to write to: see data in the group file")
     try:
         reader = Reader(folder, about, kind)
@@ -182,7 +195,6 @@ def open_log(
         identity = Identity(incarnation)
     else:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode)
-    log._lock = lock
+    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode, lock)
     log._delivered = dict(reader.delivered)
     return log, found
