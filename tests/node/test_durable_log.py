@@ -130,6 +130,47 @@ def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_
     assert (found.index, found.identity.life) == (20, 2)
 
 
+def test_a_life_goes_on_in_the_segment_of_the_one_before(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),), b"block 1", {"p1": (1, 1)}, messages=1, delivered={"p1": 1})
+    log.close()
+    log, found = opened(tmp_path)
+    assert found is not None
+    log.begin_life(index=7)
+    log.commit((stored(2),), b"block 2", {"p1": (2, 2)}, messages=1)
+    assert tuple(found.records) == (stored(1),), "what this life adds was not left by the others"
+    assert log.recall("p1", 1, 2) == (stored(1), stored(2))
+    log.close()
+    found = recovered(tmp_path)
+    assert found is not None
+    assert (found.identity, found.index, found.delivered) == (Identity(17, 1), 7, {"p1": 1})
+    assert tuple(found.records) == (stored(1), stored(2))
+    assert list(found.records.blocks(since=0)) == [b"block 1", b"block 2"]
+    assert [path.name for path in tmp_path.glob("*.log")] == ["00000001.log"]
+
+
+def test_a_hundred_restarts_make_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for sync in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, sync, lambda file: None)
+    for life in range(100):
+        log, _ = opened(tmp_path)
+        assert log.identity == Identity(17, life)
+        log.begin_life(index=life)
+        log.close()
+    (file,) = tmp_path.glob("*.log")
+    assert file.stat().st_size < 100 * 200
+
+
+def test_a_start_that_fails_leaves_the_log_as_it_was(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),))
+    log.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.log")}
+    for _ in range(3):
+        log, _ = opened(tmp_path)
+        assert log.identity == Identity(17, 1)
+        log.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.log")} == before
+
+
 @pytest.fixture(scope="module")
 def three_commits(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]:
     """A segment, and how long it was after each of its entries."""

@@ -18,6 +18,7 @@ import secrets
 from asyncio import TaskGroup, timeout
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -137,6 +138,7 @@ class Group:
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
         self._stuck = ""
+        self._ours: list[asyncio.Task[None]] = []
 
     # --- joining and leaving
 
@@ -163,8 +165,7 @@ class Group:
                 self._delivered_upto = dict(recovered.delivered)
                 self._unread.begin(recovered.delivered)
                 self._own.last = _last_of(self.name, process, log, recovered)
-            tracer = _begun_trace(self.config, self.name, log, recovered)
-            engine = Engine(process, self.config, self, self._tasks, log=log, tracer=tracer)
+            engine = Engine(process, self.config, self, self._tasks, log=log, tracer=None)
         except BaseException:
             if log is not None:
                 log.close()
@@ -176,17 +177,32 @@ class Group:
             self._own.never_stable = f"{protocol} does not tell when a message is stable"
         self._engine, self._error = engine, None
         engine.transport = self._transport = self._made_transport(engine, incarnation, life)
+        try:
+            self._tell_metrics()
+            begin = partial(self._begin_life, engine, recovered, incarnation)
+            await self._transport.start(self._tasks, begin)
+        except BaseException:
+            self._stop_ours()
+            self._transport.fall_silent()
+            self._close(engine)
+            raise
+
+    def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:
+        """Nothing can fail any more but the disk: until here, nothing is written of this life.
+
+        Before anybody hears of it, it is on disk: no life may send under the numbers of another.
+        """
+        index = recovered.index if recovered is not None else 0
+        log = engine.disk.log if engine.disk is not None else None
+        if self.config.trace.on:
+            engine.tracer = _begun_trace(self.config, self.name, log, recovered)
+            index = engine.tracer.index
+        if log is not None:
+            log.begin_life(index)
         self._ours = [self._tasks.create_task(one) for one in (engine.run(), self._watch())]
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None
         engine.post(Start(incarnation, records, founding=self._founding, lossy=is_lossy))
-        try:
-            self._tell_metrics()
-            await self._transport.start(self._tasks)
-        except BaseException:
-            self._stop_ours()
-            self._close(engine)
-            raise
 
     def _made_transport(self, engine: Engine, incarnation: int, life: int) -> Transport:
         hello = Hello(
@@ -626,19 +642,9 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
         last = max(own)
 
 
-def _begun_trace(
-    config: Config, name: str, log: Log | None, recovered: Recovered | None
-) -> Tracer | None:
-    """Begin the log of this life and its trace; what is on disk already comes first."""
-    tracer: Tracer | None = None
-    index = recovered.index if recovered is not None else 0
-    if config.trace.on:
-        if recovered is None or log is None:
-            tracer = tracing.begin(config, name)
-        else:
-            life = log.identity.life
-            tracer = tracing.resume(config, name, life, index, recovered.records)
-        index = tracer.index
-    if log is not None:
-        log.begin_segment((), index)
-    return tracer
+def _begun_trace(config: Config, name: str, log: Log | None, recovered: Recovered | None) -> Tracer:
+    """What is on disk already comes first."""
+    if recovered is None or log is None:
+        return tracing.begin(config, name)
+    life = log.identity.life
+    return tracing.resume(config, name, life, recovered.index, recovered.records)

@@ -15,8 +15,8 @@ import os
 import random
 from asyncio import TaskGroup, timeout
 from collections import Counter, deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import msgspec
@@ -223,24 +223,36 @@ class Transport:
 
     # --- starting and ending
 
-    async def start(self, tasks: TaskGroup) -> None:
-        """Listen, and call those who come after us in the group."""
+    async def start(self, tasks: TaskGroup, begin: Callable[[], None] = lambda: None) -> None:
+        """Listen, and call those who come after us in the group.
+
+        When the address is ours, and before anybody hears of us, ``begin`` is called. Cancelled or
+        failed, it leaves nothing behind that ``fall_silent`` does not end.
+        """
         address = self.config.addresses[self.me]
         loop = asyncio.get_running_loop()
-        try:
+        with self._told(address):
             self._server = await loop.create_server(
-                lambda: Connection(self, None), address.host, address.port
+                lambda: Connection(self, None), address.host, address.port, start_serving=False
             )
-        except OSError as fault:
-            raise EnvironmentMissing(
-                f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
-            ) from None
+        begin()
+        with self._told(address):
+            await self._server.start_serving()
         members = self.config.members
         for name in members[members.index(self.me) + 1 :]:
             self._tasks.append(tasks.create_task(self._call(self.peers[name])))
         self._tasks.append(tasks.create_task(self._keep_alive()))
         if self._injector is not None:
             self._tasks.append(tasks.create_task(self._release(self._injector)))
+
+    @contextmanager
+    def _told(self, address: Address) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise EnvironmentMissing(
+                f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
+            ) from None
 
     def fall_silent(self) -> None:
         """Hang up on everybody, once what was said has left, and answer no more calls."""

@@ -20,7 +20,7 @@ such bytes; it is still read, and no longer written.
 
 The first entry of a segment says whose log this is and stands for everything older that is still
 needed, except the messages; so the oldest segments can be thrown away as soon as nobody needs
-their messages any more.
+their messages any more. A life begins with such an entry, too, but goes on in the last segment.
 
 One commit is one entry: after a crash it is there or not, never in part. Only the last entry can
 be torn, since the next is begun when the one before it is on disk. It is torn if the file ends

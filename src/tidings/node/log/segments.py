@@ -90,24 +90,27 @@ class Records:
 
     def __init__(self, segments: Sequence[Segment], decode: Decoders) -> None:
         self._segments = tuple(segments)
+        self._ends = tuple([segment.bytes for segment in segments])
+        """The last one will go on to grow."""
         self._decode = decode
 
     def __iter__(self) -> Iterator[Any]:
-        for segment in self._segments:
-            for entry in self._entries(segment):
+        for number in range(len(self._segments)):
+            for entry in self._entries(number):
                 yield from self._decode.records(entry.records)
 
     def blocks(self, since: int) -> Iterator[bytes]:
         """The trace of what happened from this index on, and perhaps of some that came before."""
-        for number, segment in enumerate(self._segments, start=1):
-            is_last = number == len(self._segments)
-            if is_last or self._segments[number].index > since:
-                for entry in self._entries(segment):
+        for number in range(len(self._segments)):
+            following = self._segments[number + 1 : number + 2]
+            if not following or following[0].index > since:
+                for entry in self._entries(number):
                     if isinstance(entry, Commit) and entry.block:
                         yield entry.block
 
-    def _entries(self, segment: Segment) -> Iterator[Beginning | Commit]:
-        yield from self._decode.entries(segment.path, FIRST_PLACE, segment.bytes)
+    def _entries(self, number: int) -> Iterator[Beginning | Commit]:
+        path = self._segments[number].path
+        yield from self._decode.entries(path, FIRST_PLACE, self._ends[number])
 
 
 class Recovered(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from tidings.core import Process
 from tidings.node.config import Retention
 from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
 from tidings.node.log.files import LOCK, Kept, locked, sync_folder, told, write_all
-from tidings.node.log.framing import FIRST_LINE, packed
+from tidings.node.log.framing import FIRST_LINE, FORMAT, packed
 from tidings.node.log.reader import Reader
 from tidings.node.log.segments import Decoders, Recovered, Segment
 
@@ -65,6 +65,17 @@ class Log:
         self._append(Commit(raw, block, held or {}, messages, delivered or {}))
         self._delivered |= delivered or {}
 
+    def begin_life(self, index: int) -> None:
+        """Go on where the life before this one ended; nothing was written for this one so far."""
+        last = self._segments[-1] if self._segments else None
+        if last is None or last.format != FORMAT:
+            self.begin_segment((), index)
+            return
+        with told(last.path):
+            self._file = os.open(last.path, os.O_WRONLY | os.O_APPEND)
+            self._kept_file = Kept(self._file, last.path)
+        self._append(self._beginning((), index))
+
     def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
         """Go on in a new file; the records stand for all before them, except the messages.
 
@@ -80,9 +91,7 @@ class Log:
             os.write(self._file, FIRST_LINE)
         self._segments.append(Segment(path))
         self.size += len(FIRST_LINE)
-        raw = msgspec.Raw(encode(records))
-        oldest = self._segments[needless].number
-        self._append(Beginning(self.about, self.identity, index, self._delivered, raw, oldest))
+        self._append(self._beginning(records, index, needless))
         with told(path):
             sync_folder(self._folder)
         for segment in self._segments[:needless]:
@@ -90,6 +99,11 @@ class Log:
                 segment.path.unlink()
             self.size -= segment.bytes
         del self._segments[:needless]
+
+    def _beginning(self, records: tuple[Any, ...], index: int, needless: int = 0) -> Beginning:
+        raw = msgspec.Raw(encode(records))
+        oldest = self._segments[needless].number
+        return Beginning(self.about, self.identity, index, self._delivered, raw, oldest)
 
     def _append(self, entry: Beginning | Commit) -> None:
         segment = self._segments[-1]
@@ -180,7 +194,7 @@ def open_log(
 ) -> tuple[Log, Recovered | None]:
     """The log of a member and what it holds; a new one, under this incarnation, if there is none.
 
-    A new segment is begun only by the caller: what it must begin with, the process knows.
+    It is the caller who begins the life of this number: a start that fails leaves no trace here.
     """
     # A program may change its working directory.
     folder = folder.absolute()
