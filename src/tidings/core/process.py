@@ -73,6 +73,10 @@ class Process(ABC):
         """What the message waits for here, in words, from the state alone."""
         return f"{self.me} cannot tell what {message} waits for"
 
+    def kept_for(self) -> str:
+        """Whom most of what is kept is kept for: a member, or somebody else in words; or nobody."""
+        return ""
+
     @property
     def indifferent(self) -> bool:
         """Whether it treats all members alike, whatever their names and their order.

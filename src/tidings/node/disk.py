@@ -11,9 +11,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tidings.core import Checkpoint, Packet, Process
+from tidings.core import Checkpoint, MessageId, Packet, Process
 from tidings.node.config import Config
 from tidings.node.log import Log, Ranges, merge
+
+SLOW_S = 0.5
+"""A commit that takes longer is what everything waits for."""
+WARN_PERCENT = (50, 80, 95)
+"""Of ``limits.log_bytes``: what it is worth telling that the log has reached."""
 
 
 class Tick:
@@ -78,13 +83,38 @@ class Disk:
         self._fail = fail
         self._waiting: list[Tick] = []
         self._work = asyncio.Event()
-        self._is_writing = False
+        self._writing: list[Tick] = []
+        self._began_s = 0.0
+        self._warned = 0
+        """The last percentage that was told of, unless the log has become smaller."""
         self._is_rotating = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._waiting or self._is_writing)
+        return bool(self._waiting or self._writing)
+
+    @property
+    def is_slow(self) -> bool:
+        return bool(self._writing) and time.perf_counter() - self._began_s > SLOW_S
+
+    def will_deliver(self, message: MessageId) -> bool:
+        """Whether it is delivered as soon as what has yet to be written is on disk."""
+        origin, seq = message
+        ticks = (*self._writing, *self._waiting)
+        return any(tick.delivered.get(origin, 0) >= seq for tick in ticks)
+
+    def newly_full(self, process: Process) -> int:
+        """Which percentage the log has reached since this was last asked; 0 if none.
+
+        What is kept although nobody needs it does not count: it makes room.
+        """
+        checkpoint = process.checkpoint()
+        needed = self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
+        percent = 100 * needed / self._log_bytes
+        reached = max((one for one in WARN_PERCENT if one <= percent), default=0)
+        before, self._warned = self._warned, reached
+        return reached if reached > before else 0
 
     @property
     def waiting(self) -> int:
@@ -115,10 +145,10 @@ class Disk:
             self._work.clear()
             while self._waiting:
                 ticks, self._waiting = self._waiting, []
-                self._is_writing = True
+                self._writing, self._began_s = ticks, time.perf_counter()
                 try:
                     await loop.run_in_executor(self._thread, self._commit, ticks)
-                    self._is_writing = False
+                    self._writing = []
                     self._finish(ticks)
                 except Exception as error:
                     self._fail(error)

@@ -39,6 +39,7 @@ from tidings.core import (
 )
 from tidings.node import tracing
 from tidings.node.config import NO_LIMIT, Config, read_config
+from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
 from tidings.node.injector import Injector
 from tidings.node.ledger import Ledger, Receipt
@@ -457,7 +458,12 @@ class Group:
         engine = self._joined()
         if message is None:
             return self._why_we_wait(engine)
-        return engine.process.why(self._named(message))
+        return self._why(engine, self._named(message))
+
+    def _why(self, engine: Engine, message: MessageId) -> str:
+        if engine.disk is not None and engine.disk.will_deliver(message):
+            return f"{message} waits at {self.name} for its disk, which has yet to write it"
+        return engine.process.why(message)
 
     def _named(self, message: MessageId | str) -> MessageId:
         """Which message is meant, if there can be such a one."""
@@ -474,15 +480,17 @@ class Group:
             return ""
         if self.is_full:
             return f"{self._unread_words()}: until then it hears nothing from the others"
+        if engine.disk is not None and engine.disk.is_slow:
+            return f"{self.name} waits for its disk, which takes longer than {SLOW_S:g} s to write"
         oldest = self._own.name_of(self._own.delivered.reached + 1)
         if oldest is None:
             return engine.refusal or f"{self.name} has not written it to its disk yet"
-        return engine.process.why(oldest)
+        return self._why(engine, oldest)
 
     async def _watch(self) -> None:
-        """Tell, once for each reason, when our own broadcasts get nowhere.
+        """Tell, once for each reason, when our own broadcasts get nowhere, and when the log fills.
 
-        Who awaits a receipt would otherwise sit there and never learn what is missing.
+        A program that awaits a receipt would otherwise sit there and never learn what is missing.
         """
         own = self._own
         while True:
@@ -494,6 +502,25 @@ class Group:
                 self._logger.warning("broadcasts are stuck", reason=self._stuck)
             elif before and not self._stuck:
                 self._logger.info("broadcasts go on")
+            self._watch_the_log()
+
+    def _watch_the_log(self) -> None:
+        engine = self._joined()
+        if engine.disk is not None and (percent := engine.disk.newly_full(engine.process)):
+            self._logger.warning(
+                "the log fills up",
+                percent=percent,
+                bytes=engine.disk.log.size,
+                limit=self.config.limits.log_bytes,
+                kept_for=self._kept_for(engine),
+            )
+
+    def _kept_for(self, engine: Engine) -> str:
+        """A member that lacks what is in the log, or the program that does not read it."""
+        needs_it = engine.process.kept_for()
+        if needs_it in self.config.members or not len(self._unread):
+            return needs_it
+        return f"the program: {self._unread_words()}"
 
     def _joined(self) -> Engine:
         if self._engine is None:

@@ -293,11 +293,10 @@ class Frontier(Knowledge):
             )
         kept = sum(self.held.values()) - sum(self.forgotten.values())
         if kept + count > self.log_limit:
-            return f"the log of {self.me} is full: it keeps {kept} messages for {self._last()}"
+            return f"the log of {self.me} is full: it keeps {kept} messages for {self.kept_for()}"
         return ""
 
-    def _last(self) -> str:
-        """For whom most is kept: the member that lacks most, or this process itself."""
+    def kept_for(self) -> str:
         lack = {
             peer: sum(max(0, count - self._held_by(peer, one)) for one, count in self.held.items())
             for peer in self.others

@@ -46,7 +46,8 @@ class Segment(msgspec.Struct):
         return int(self.path.stem)
 
     def is_needless(self, forgotten: Mapping[str, int]) -> bool:
-        return all(last <= forgotten.get(origin, 0) for origin, (_, last) in self.held.items())
+        held = self.held.copy()  # another thread may be adding to it
+        return all(last <= forgotten.get(origin, 0) for origin, (_, last) in held.items())
 
     def add(self, size: int, entry: Beginning | Commit) -> None:
         """One more entry at the end."""

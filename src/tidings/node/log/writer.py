@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,11 @@ class Log:
     def can_forget(self, forgotten: Mapping[str, int]) -> bool:
         """Whether nobody needs the oldest segment."""
         return self._segments[0].is_needless(forgotten)
+
+    def needed_bytes(self, forgotten: Mapping[str, int]) -> int:
+        """How long the log is from the first segment on that somebody needs."""
+        kept = dropwhile(lambda one: one.is_needless(forgotten), tuple(self._segments))
+        return sum(segment.bytes for segment in kept)
 
     def needless(self, forgotten: Mapping[str, int], retention: Retention, most: int) -> int:
         """How many of the oldest segments nobody needs, nor does retention ask for them.
