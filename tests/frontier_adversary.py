@@ -121,6 +121,7 @@ class Adversary:
             "log_limit": dice.choice([10_000_000, 12]),
             "early": dice.choice([10_000, 1, 2]),
             "early_bytes": dice.choice([1 << 20, 1, 3]),
+            "push": dice.choice([10_000, 1, 2]),
             "push_bytes": dice.choice([1 << 18, 1, 40]),
         }
         self.world = self.world_kind(

@@ -925,6 +925,28 @@ def test_what_was_stored_is_held_after_a_restart_whatever_the_limits_are_by_then
     assert again.early_bytes == 0
 
 
+@pytest.mark.parametrize("limit", [{"push": 3}, {"push_bytes": 200}])
+def test_what_is_asked_of_several_origins_is_answered_in_several_packets_if_it_is_much(
+    limit: dict[str, int],
+) -> None:
+    """And each origin gets an answer: who got none would never ask this one again."""
+    p1 = process("p1", 4, **limit)
+    for origin in ("p2", "p3"):
+        for seq in range(1, 6):
+            p1.step(Receive(origin, data(f"{origin}#{seq}", "x" * 40)))
+    wanted = tuple(Range(origin, 1, 5) for origin in ("p2", "p3"))
+    pushes = [push for _, push in sent(p1.step(Receive("p4", Pull(wanted))))]
+    assert [[batch.id for batch in push.batches] for push in pushes] == [
+        [MessageId("p2", 1)],
+        [MessageId("p3", 1)],
+    ]
+    roomy = process("p1", 4, push=10, push_bytes=2_000)
+    for origin in ("p2", "p3"):
+        roomy.step(Receive(origin, data(f"{origin}#1", "x")))
+    ((_, push),) = sent(roomy.step(Receive("p4", Pull(wanted))))
+    assert len(push.batches) == 2
+
+
 def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
     encode = msgspec.msgpack.Encoder().encode
     empty = process("p1", 3, window=10**9)
@@ -1078,7 +1100,8 @@ def astuple(recall: Recall) -> tuple[str, MessageId, int]:
         {"early": 0},
         {"early_bytes": 0},
         {"push_bytes": 0},
-        {"push_bytes": 2**20 + 1},
+        {"push_bytes": 2**18 + 1},
+        {"push": 0},
         {"marks": 1},
     ],
     ids=str,

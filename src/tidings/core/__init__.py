@@ -29,13 +29,14 @@ from tidings.core.events import (
     Start,
     Timeout,
 )
-from tidings.core.group import Members, is_name, majority, ordered, quorum
+from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import Message, MessageId, Packet
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
 
 __all__ = [
+    "MOST_MEMBERS",
     "Accept",
     "Broadcast",
     "CancelTimer",

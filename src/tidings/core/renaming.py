@@ -11,8 +11,9 @@ from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
-from tidings.core.group import Members, ordered
+from tidings.core.group import MOST_MEMBERS, Members, ordered
 from tidings.core.message import MessageId
 
 Names = Mapping[str, str]
@@ -21,9 +22,11 @@ Names = Mapping[str, str]
 PER_MEMBER = "one for each member, in member order"
 _SORTED = "in no order of its own: kept sorted"
 
-Vector = Annotated[tuple[int, ...], PER_MEMBER]
-SortedNames = Annotated[tuple[str, ...], _SORTED]
-SortedIds = Annotated[tuple[MessageId, ...], _SORTED]
+# At most one for each member: a longer one is refused before it is decoded.
+Vector = Annotated[tuple[int, ...], PER_MEMBER, Meta(max_length=MOST_MEMBERS)]
+Digests = Annotated[tuple[bytes, ...], PER_MEMBER, Meta(max_length=MOST_MEMBERS)]
+SortedNames = Annotated[tuple[str, ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
+SortedIds = Annotated[tuple[MessageId, ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
 
 
 def renamed(value: Any, names: Names) -> Any:

@@ -49,7 +49,8 @@ millisecond per member); ``window``, how many of one's own messages may be unsaf
 how many messages may be kept before broadcasts are refused; ``memory`` and ``memory_bytes``, how
 many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
 number); ``early`` and ``early_bytes``, how many messages of one origin, and how many bytes in all,
-may wait for a predecessor; ``push_bytes``, about how much answers one request.
+may wait for a predecessor; ``push`` and ``push_bytes``, how many messages and about how much of
+them answer one request.
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
@@ -86,6 +87,7 @@ from tidings.core import (
 )
 from tidings.protocols.frontier_chain import Mark
 from tidings.protocols.frontier_known import Knowledge, Turn, named
+from tidings.protocols.frontier_log import size_of
 from tidings.protocols.frontier_packets import (
     REASONS,
     Admitted,
@@ -146,6 +148,7 @@ class Frontier(Knowledge):
         memory_bytes: int = 0,
         early: int = 10_000,
         early_bytes: int = 64 * MIB,
+        push: int = 10_000,
         push_bytes: int = 256 * 1024,
         marks: int = 64,
         strict: bool = False,
@@ -155,8 +158,8 @@ class Frontier(Knowledge):
             raise UsageError(
                 "window, log_limit, early and early_bytes are 1 or more, memory limits 0 or more"
             )
-        if not 1 <= push_bytes <= MIB:
-            raise UsageError(f"push_bytes is 1 or more, and at most {MIB:,}")
+        if push < 1 or not 1 <= push_bytes <= MIB // 4:
+            raise UsageError(f"push is 1 or more, push_bytes 1 to {MIB // 4:,}")
         if marks < 2:
             raise UsageError("marks is 2 or more")
         super().__init__(me, members, choose, confirmed=confirmed, most_marks=marks)
@@ -167,7 +170,7 @@ class Frontier(Knowledge):
         self.log_limit = log_limit
         self.memory, self.memory_bytes = memory, memory_bytes
         self.most_early, self.most_early_bytes = early, early_bytes
-        self.push_bytes = push_bytes
+        self.push, self.push_bytes = push, push_bytes
         self.lossy = False
         nothing_of_others = dict.fromkeys(self.others, 0)
         self.stamped = dict(nothing_of_others)
@@ -553,9 +556,18 @@ class Frontier(Knowledge):
                 last = min(last, spilled)
                 turn.said.append(Recall(asker, MessageId(origin, first), last))
             else:
-                batches += self._kept(origin, first, last)
+                kept = self._kept(origin, first, last)
+                if batches and self._is_too_much([*batches, *kept]):
+                    self._say((asker,), Push(tuple(batches)), turn)
+                    batches = []
+                batches += kept
         if batches:
             self._say((asker,), Push(tuple(batches)), turn)
+
+    def _is_too_much(self, batches: list[Batch]) -> bool:
+        """For one packet: who gets it has to deal with all of it in one step."""
+        count = sum([len(batch.texts) for batch in batches])
+        return count > self.push or sum(map(size_of, batches)) > self.push_bytes
 
     def _push_recalled(self, event: Recalled, turn: Turn) -> None:
         batches = self._recalled(event.first, event.last, event.records)

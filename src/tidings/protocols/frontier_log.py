@@ -56,9 +56,19 @@ def batched(
         gathered.append(texts[seq])
         room -= len(texts[seq]) + TEXT_BYTES
         if seq in causes:
-            room -= CAUSE_BYTES * (2 + len(causes[seq].some) + len(causes[seq].all))
+            room -= _size_of_causes(causes[seq])
     if gathered:
         yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
+
+
+def size_of(batch: Batch) -> int:
+    """How long it is in a packet, at most."""
+    texts = sum(map(len, batch.texts)) + TEXT_BYTES * len(batch.texts)
+    return texts + _size_of_causes(batch.causes)
+
+
+def _size_of_causes(causes: Upto) -> int:
+    return CAUSE_BYTES * (2 + len(causes.some) + len(causes.all))
 
 
 class Log(Process):
@@ -78,8 +88,8 @@ class Log(Process):
         self.most_early = self.most_early_bytes = 0
         """How many texts of one origin may wait for a predecessor, and how long all of those may
         be together. What is beyond is fetched later."""
-        self.push_bytes = 0
-        """About how many bytes of messages answer one request."""
+        self.push = self.push_bytes = 0
+        """How many messages answer one request, and about how many bytes."""
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
         self.taken = dict.fromkeys(members, 0) if confirmed else {}
@@ -182,11 +192,13 @@ class Log(Process):
     def _kept(self, origin: str, first: int, last: int) -> list[Batch]:
         """These messages, or the first of them if they are many."""
         texts, causes = self.texts[origin], self.causes[origin]
+        last = min(last, first + self.push - 1)
         return list(batched(origin, first, last, texts, causes, self.push_bytes))
 
     def _recalled(self, first: MessageId, last: int, records: Iterable[Record]) -> list[Batch]:
         """The same from what is on disk."""
         origin, begin = first
+        last = min(last, begin + self.push - 1)
         texts: dict[int, bytes] = {}
         causes: dict[int, Upto] = {}
         for record in records:

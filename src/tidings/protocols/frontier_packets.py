@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from tidings.core import Members, MessageId, Packet
-from tidings.core.renaming import PER_MEMBER, SortedIds, SortedNames, Vector
+from tidings.core import MOST_MEMBERS, Members, MessageId, Packet
+from tidings.core.renaming import PER_MEMBER, Digests, SortedIds, SortedNames, Vector
 from tidings.protocols.frontier_chain import Mark
 
 Why = Literal["lost disk", "two histories"]
@@ -93,13 +94,17 @@ class Known(msgspec.Struct, frozen=True, array_like=True):
 
 # --- packets
 
+MOST_BATCHES = 5_000
+"""How many of them one PUSH may have. Each but the first has causes, so no more fit into the
+largest ``push_bytes``."""
+
 
 class Data(Packet, frozen=True, tag="data"):
     """New messages of the sender; with them goes what there is to acknowledge or to commit."""
 
     batch: Batch
     held: Upto = NOTHING
-    commit: tuple[Known, ...] = ()
+    commit: Annotated[tuple[Known, ...], Meta(max_length=1)] = ()
     """What is known of the sender's earlier messages, if that is new."""
 
     @property
@@ -123,7 +128,7 @@ class Asking(Packet, frozen=True, tag="asking"):
 
 
 class Commit(Packet, frozen=True, tag="commit"):
-    known: tuple[Known, ...]
+    known: Annotated[tuple[Known, ...], Meta(max_length=MOST_MEMBERS)]
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
@@ -137,13 +142,13 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
 class Pull(Packet, frozen=True, tag="pull"):
     """The sender lacks these and asks for them."""
 
-    wanted: tuple[Range, ...]
+    wanted: Annotated[tuple[Range, ...], Meta(max_length=MOST_MEMBERS)]
 
 
 class Push(Packet, frozen=True, tag="push"):
     """What was asked for, as its origins broadcast it."""
 
-    batches: tuple[Batch, ...]
+    batches: Annotated[tuple[Batch, ...], Meta(max_length=MOST_BATCHES)]
 
 
 class State(Packet, frozen=True, tag="state"):
@@ -157,7 +162,7 @@ class State(Packet, frozen=True, tag="state"):
     asks: bool = False
     greets: bool = False
     """The sender has just started and has to hear from the receiver, whatever it knows."""
-    digests: Annotated[tuple[bytes, ...], PER_MEMBER] = ()
+    digests: Digests = ()
     """Of what the sender holds, origin by origin; empty where it is not known."""
 
 
