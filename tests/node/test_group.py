@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from real_groups import (
     assert_all_hold,
     everywhere_delivered,
+    free_ports,
     go,
     group_file,
     joined,
@@ -19,7 +22,7 @@ from real_groups import (
 
 import tidings
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError
-from tidings.node.config import Config
+from tidings.node.config import Address, Config
 from tidings.node.engine import Halted
 from tidings.node.group import Closed, Group, LogFull, Replayed
 
@@ -153,7 +156,7 @@ def test_what_was_processed_is_not_handed_over_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(config, "p1", "p2") as two:
             async with joined(config, "p3", acknowledge="explicitly") as one:
-                for number in range(5):
+                for number in range(3):
                     await (await two["p1"].broadcast(b"%d" % number)).stable()
                 messages = await take(one["p3"], 5)
                 one["p3"].processed(messages[2])
@@ -869,3 +872,54 @@ def test_reading_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
             assert [message.text for message in await take(group, 1)] == [b"hello"]
 
     go(scenario())
+
+
+# --- a second process under the name of a member
+
+
+def test_a_twin_that_is_started_again_and_again_halts_nobody_and_disturbs_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has the name of p1, and a folder of its own that is empty at every start."""
+    caplog.set_level("INFO")
+    config = group_file(tmp_path, 3, "links.close_ms = 200")
+    (port,) = free_ports(1)
+    elsewhere = {**config.addresses, "p1": Address("127.0.0.1", port)}
+
+    def twins(number: int) -> Config:
+        folder = tmp_path / f"twin{number}"
+        return msgspec.structs.replace(
+            config, addresses=elsewhere, data=folder / "data", trace_folder=folder / "trace"
+        )
+
+    async def start_a_twin(number: int) -> None:
+        """Until both others have turned it away, or have refused it."""
+        before = len(turned_away(caplog))
+        with suppress(Halted):
+            async with joined(twins(number), "p1") as twin:
+                await until(
+                    lambda: len(turned_away(caplog)) >= before + 2 or twin["p1"]._error is not None
+                )
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            for number in range(3):
+                caplog.clear()
+                await start_a_twin(number)
+                assert not [line for line in caplog.messages if "link down: peer p1" in line]
+                await (await groups["p1"].broadcast(b"not disturbed")).stable()
+            # While the links of the real one are down, the twin may get in first.
+            for number in range(3, 6):
+                for peer in groups["p1"]._transport.peers.values():
+                    peer.link.transport.abort()
+                await start_a_twin(number)
+                await linked(groups)
+                await (await groups["p1"].broadcast(b"back again")).stable()
+            assert groups["p1"]._error is None
+
+    go(scenario())
+
+
+def turned_away(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "refuses us" in line and "another process" in line]

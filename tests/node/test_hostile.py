@@ -13,7 +13,7 @@ from test_transport import MEMORY, hello_of, say
 from tidings.core import MessageId, Packet
 from tidings.node.config import Config
 from tidings.node.transport import COMPLAINTS_A_MINUTE
-from tidings.node.wire import GREETING, Kind, body_of, bye_frame, framed, hello_frame
+from tidings.node.wire import GREETING, Kind, Why, body_of, bye_frame, framed, hello_frame
 from tidings.protocols.frontier_packets import (
     Batch,
     Commit,
@@ -27,7 +27,7 @@ from tidings.protocols.frontier_packets import (
     Upto,
 )
 
-FIRED = bye_frame("you are fired", is_final=True)
+FIRED = bye_frame("you are fired", Why.FORGETFUL, 77)
 NOTHING_NEW = Holding(Upto())
 
 

@@ -228,7 +228,8 @@ class Order:
         for peer, first in to:
             if not {(peer, first + place) for place in range(count)} <= traced:
                 self.too_early.append(f"{me} to {peer}: {first} is not in the trace")
-        for packet in msgspec.msgpack.decode(body, type=list[Data | Holding | State | Pull | Push]):
+        for encoded in msgspec.msgpack.decode(body, type=list[bytes]):
+            packet = msgspec.msgpack.decode(encoded, type=Data | Holding | State | Pull | Push)
             if any(count > on_disk.get(one, 0) for one, count in self._claims(me, packet)):
                 self.too_early.append(f"{me}: {packet}, and on disk is {on_disk}")
 

@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 
 from tidings.core import DataError
-from tidings.node.config import GIB, MIB, GroupFile, new_group_file, parse_config, read_config
+from tidings.node.config import GIB, KIB, MIB, GroupFile, new_group_file, parse_config, read_config
 from tidings.node.group import Group, Status, join
 from tidings.node.metrics import Metrics
 from tidings.trace import read_runs
@@ -136,7 +136,7 @@ def in_words(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, int):
-        units = ((GIB, "GiB"), (MIB, "MiB"))
+        units = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
         fits = (f"{value // unit} {name}" for unit, name in units if value and value % unit == 0)
         return next(fits, f"{value:,}")
     if isinstance(value, str):

@@ -213,14 +213,16 @@ class Group:
             members=self.config.members,
             protocol=self.config.protocol,
             options=self.config.options,
+            settings=self.config.alike(),
             incarnation=incarnation,
+            session=secrets.randbits(62),
         )
         kind = type(engine.process)
         return Transport(
             hello,
             life,
             self.config,
-            Codec(kind, self.config.members),
+            Codec(kind, self.config.members, self.config.limits),
             engine,
             resends=not kind.recovers,
             injector=self._injector,
