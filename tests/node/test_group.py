@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -870,6 +871,72 @@ def test_reading_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
             await asyncio.wait([reading])
             await group.broadcast(b"hello")
             assert [message.text for message in await take(group, 1)] == [b"hello"]
+
+    go(scenario())
+
+
+# --- a join that does not get there
+
+
+def open_files() -> set[str]:
+    """Every file and socket of this process, by what it is; the loop's own are among them."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the folder itself, which was open while we looked
+            found.add(str(link.readlink()))
+    return found
+
+
+@pytest.mark.parametrize("durable", ["true", "false"])
+def test_a_join_that_is_cancelled_leaves_nothing_open_wherever_it_was(
+    durable: str, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    metrics = f'metrics.p1 = "127.0.0.1:{port}"'
+    config = group_file(tmp_path, 2, f"durable = {durable}", metrics)
+
+    async def cancelled_after(steps: int) -> bool:
+        """Whether it had not joined by then."""
+        entering = asyncio.create_task(tidings.join("p1", config).__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if entering.done():
+            await entering.result().__aexit__(None, None, None)
+            return False
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        return True
+
+    async def scenario() -> int:
+        before, tasks, steps = open_files(), asyncio.all_tasks(), 0
+        while await cancelled_after(steps):
+            assert asyncio.all_tasks() == tasks, steps
+            await until(lambda: open_files() <= before)
+            steps += 1
+        return steps
+
+    assert go(scenario()) >= 2, "it was cancelled at several places"
+
+
+@pytest.mark.parametrize("what", ["members", "metrics"])
+def test_a_join_that_fails_leaves_nothing_open(what: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = group_file(tmp_path, 2, f'metrics.p1 = "127.0.0.1:{port}"')
+    taken = config.addresses["p1"] if what == "members" else config.metrics["p1"]
+
+    async def scenario() -> None:
+        group = tidings.join("p1", config)
+        with socket.create_server(taken):
+            before, tasks = open_files(), asyncio.all_tasks()
+            with pytest.raises(EnvironmentMissing):
+                await group.__aenter__()
+            await until(lambda: open_files() <= before)
+            assert asyncio.all_tasks() == tasks
+            with pytest.raises(Closed, match=f"p1 has not joined: .*{taken}"):
+                await group.broadcast(b"nobody is there")
+        async with group:  # the same one, now that it can
+            assert group.status().linked == ()
 
     go(scenario())
 

@@ -4,7 +4,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 import pytest
@@ -26,7 +26,9 @@ from tidings.node.group import Group
 from tidings.node.log import Log
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
-from tidings.protocols.frontier_packets import Data, Holding, Pull, Push, State
+from tidings.node.wire import packet_types
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier_packets import Data, Holding, State
 from tidings.trace import read_runs
 from tidings.trace.segments import Packets, blocks_in
 
@@ -229,7 +231,7 @@ class Order:
             if not {(peer, first + place) for place in range(count)} <= traced:
                 self.too_early.append(f"{me} to {peer}: {first} is not in the trace")
         for encoded in msgspec.msgpack.decode(body, type=list[bytes]):
-            packet = msgspec.msgpack.decode(encoded, type=Data | Holding | State | Pull | Push)
+            packet = msgspec.msgpack.decode(encoded, type=Union[packet_types(Frontier)])  # noqa: UP007
             if any(count > on_disk.get(one, 0) for one, count in self._claims(me, packet)):
                 self.too_early.append(f"{me}: {packet}, and on disk is {on_disk}")
 

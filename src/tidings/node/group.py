@@ -151,10 +151,24 @@ class Group:
         try:
             await self._start()
         except BaseException as error:
-            with suppress(BaseExceptionGroup, asyncio.CancelledError):
-                await self._tasks.__aexit__(type(error), error, error.__traceback__)
+            await self._give_up(error)
             raise
         return self
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Nobody will leave what was not entered: close whatever is open."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.stop()
+            self._transport.fall_silent()
+            self._stop_ours()
+        try:
+            with suppress(BaseExceptionGroup, asyncio.CancelledError):
+                await self._tasks.__aexit__(type(error), error, error.__traceback__)
+        finally:
+            if engine is not None:
+                self._close(engine)
+                self._error = Closed(f"{self.name} has not joined: {str(error) or 'cancelled'}")
 
     async def _start(self) -> None:
         process = self.config.process(self.name, _choose)
@@ -176,17 +190,16 @@ class Group:
         if not process.recovers:
             protocol = self.config.protocol
             self._own.never_stable = f"{protocol} does not tell when a message is stable"
-        self._engine, self._error = engine, None
-        engine.transport = self._transport = self._made_transport(engine, incarnation, life)
         try:
-            self._tell_metrics()
-            begin = partial(self._begin_life, engine, recovered, incarnation)
-            await self._transport.start(self._tasks, begin)
+            engine.transport = self._transport = self._made_transport(engine, incarnation, life)
         except BaseException:
-            self._stop_ours()
-            self._transport.fall_silent()
-            self._close(engine)
+            engine.close()
             raise
+        self._engine, self._error = engine, None
+        # Whatever may be taken already is tried before anything is written.
+        self._tell_metrics()
+        begin = partial(self._begin_life, engine, recovered, incarnation)
+        await self._transport.start(self._tasks, begin)
 
     def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:
         """Nothing can fail any more but the disk: until here, nothing is written of this life.
