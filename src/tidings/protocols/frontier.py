@@ -185,12 +185,8 @@ class Frontier(Knowledge):
         """origin: so many all members hold, except those that are owed a question about it."""
         self.owed: dict[str, dict[str, int]] = {}
         """origin: by member and origin, what it may lack, or may know more about."""
-        self.unanswered: set[str] = set()
-        """origin: members that were asked something, and have said nothing since."""
         self.committed = Known(me, 0, 0)
         """origin: what everybody was told of one's own."""
-        self.silent: set[str] = set()
-        """origin: members that lacked something then, and have said nothing since."""
         self.asked: dict[str, set[str]] = {}
         """Of what is missing: who was asked for it."""
         self.timers: set[str] = set()
@@ -215,8 +211,6 @@ class Frontier(Knowledge):
                 pass
             case Receive(sender, packet):
                 if sender not in self.refused:
-                    self.unanswered.discard(sender)
-                    self.silent.discard(sender)
                     self._receive(sender, packet, turn)
                 elif isinstance(packet, State) and packet.asks:
                     self._refuse(sender, turn)  # once more: it has not heard
@@ -394,27 +388,26 @@ class Frontier(Knowledge):
             self._want_timer("commit", due, COMMIT_MS, turn)
             return
         self.committed = known
-        self.silent = {one for one in self.others if self._held_by(one, self.me) < known.safe}
         self._want_timer("commit", False, COMMIT_MS, turn)
 
     def _own_known(self, is_riding: bool) -> Known:
         """How far own messages have spread.
 
-        With a new message goes what holds of all but the silent ones, so that it names few.
+        With a new message goes what holds of all that can be reached, so that it names few.
         """
         safe, stable = self.safe[self.me], self.stable[self.me]
         holding = {one: self._held_by(one, self.me) for one in self.others}
         lacking = [one for one in self.others if holding[one] < safe]
         if is_riding:
-            lacking = [one for one in lacking if one in self.silent or one in self.down]
+            lacking = [one for one in lacking if one in self.down or one in self.refused]
         if not lacking:
             return Known(self.me, safe, stable)
         reached = min([safe, *(holding[one] for one in self.others if one not in lacking)])
         return Known(self.me, safe, stable, reached, tuple(lacking))
 
     def _is_complete(self) -> bool:
-        """Whether all hold everything, as far as anybody waits for them."""
-        unavailable = self.silent | self.down | self.refused.keys()
+        """Whether all hold everything that can be reached."""
+        unavailable = self.down | self.refused.keys()
         held = self.held[self.me]
         return self.safe[self.me] == held and all(
             self._held_by(one, self.me) == held for one in self.others if one not in unavailable
@@ -435,8 +428,8 @@ class Frontier(Knowledge):
             self.owed.setdefault(peer, {})[origin] = count
 
     def _debts(self) -> dict[str, list[str]]:
-        """By member, the origins it is to be asked about, if it may be asked."""
-        unavailable = self.unanswered | self.down | self.refused.keys()
+        """By member, the origins it is to be asked about, if it can be reached."""
+        unavailable = self.down | self.refused.keys()
         debts: dict[str, list[str]] = {}
         for peer, owed in list(self.owed.items()):
             for origin, count in list(owed.items()):
@@ -465,7 +458,6 @@ class Frontier(Knowledge):
             rest = [origin for origin in origins if origin not in overdue]
             if rest:
                 self._say((peer,), self._question(rest), turn)
-            self.unanswered.add(peer)
             del self.owed[peer]
 
     def _question(self, origins: Iterable[str]) -> Asking:
@@ -606,7 +598,6 @@ class Frontier(Knowledge):
         self._say((peer,), self._state_for(peer, asks=False), turn)
         if self.mode == "origin":
             # What it was asked, it may not have heard, or not remember.
-            self.unanswered.discard(peer)
             for origin in self.others:
                 if self.held[origin] > self.stable[origin]:
                     self._owe(peer, origin, self.held[origin])
