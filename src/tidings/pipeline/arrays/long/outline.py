@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.known import ABSENT, Endings, Known, Lives
+from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, Known, Lives
 from tidings.pipeline.arrays.rows import (
     BEGINS_AGAIN,
     BROADCAST,
@@ -146,8 +146,6 @@ class Outline(NamedTuple):
         """Why the run cannot be judged in pieces, if so."""
         if self.messages > SPARSE * max(self.rows, 1024):
             return "its sequence numbers are too sparse"
-        if self.known.cuts is not None:
-            return "its beginning was cut off"
         if self.views > 1 and self.known.settled[0] and self.known.forsaken.any():
             return "one of several lists lost its majority"
         return ""
@@ -209,6 +207,10 @@ def _outline(
             is_rising &= stretch.is_rising and follows
             last_seq[process] = stretch.last_seq
             sent += stretch.broadcasts
+    known = endings.known(directory.shape[[run]], Lives(last_kind, holed))
+    has_given = known.cuts is not None and bool(known.cuts.broadcast.any())
+    if known.cuts is not None:
+        _make_room_for_given(known.cuts, known.present[0], low, high)
     low[high == NOTHING] = 0
     size = high - low + 1
     size[high == NOTHING] = 0
@@ -217,11 +219,11 @@ def _outline(
     return Outline(
         run,
         sum(stretch.rows for _, stretch in parts),
-        endings.known(directory.shape[[run]], Lives(last_kind, holed)),
+        known,
         low,
         size,
         is_rising,
-        is_rising and int(size.sum()) == sent,
+        is_rising and int(size.sum()) == sent and not has_given,
         last_index,
         tuple(
             Part(
@@ -233,6 +235,15 @@ def _outline(
             for piece, stretches in of_piece.items()
         ),
     )
+
+
+def _make_room_for_given(cuts: Cuts, present: Array, low: Array, high: Array) -> None:
+    """A place for each message that was broadcast below the cut and not delivered there by all."""
+    broadcast = cuts.broadcast[0]
+    by_all = cuts.had[0][present].min(axis=0)
+    is_some = by_all < broadcast
+    low[is_some] = np.minimum(low, by_all + 1)[is_some]
+    high[is_some] = np.maximum(high, broadcast)[is_some]
 
 
 def _follows_a_hole(
