@@ -41,7 +41,7 @@ from tidings.node.injector import Injector
 from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
-from tidings.node.tracing import Stretch, Tracer
+from tidings.node.tracing import Standing, Stretch, Tracer
 from tidings.node.transport import Transport
 from tidings.node.unread import Replayed as Replayed
 from tidings.node.unread import Unread
@@ -159,7 +159,7 @@ class Group:
             if log is not None and recovered is not None:
                 self._delivered_upto = dict(recovered.delivered)
                 self._own.last = _last_of(self.name, process, log, recovered)
-            tracer = _begun_trace(self.config, self.name, log, recovered)
+            tracer = _begun_trace(self.config, process, log, recovered, self._own.last)
             engine = Engine(process, self.config, self, self._tasks, log=log, tracer=tracer)
         except BaseException:
             if log is not None:
@@ -622,17 +622,17 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
 
 
 def _begun_trace(
-    config: Config, name: str, log: Log | None, recovered: Recovered | None
+    config: Config, process: Process, log: Log | None, recovered: Recovered | None, own: int
 ) -> Tracer | None:
     """Begin the log of this life and its trace; what is on disk already comes first."""
     tracer: Tracer | None = None
     index = recovered.index if recovered is not None else 0
     if config.trace.on:
         if recovered is None or log is None:
-            tracer = tracing.begin(config, name)
+            tracer = tracing.begin(config, process.me)
         else:
-            life = log.identity.life
-            tracer = tracing.resume(config, name, life, index, recovered.records)
+            life, standing = log.identity.life, Standing(recovered.delivered, own)
+            tracer = tracing.resume(config, process.me, life, index, recovered.records, standing)
         index = tracer.index
     if log is not None:
         log.begin_segment((), index)
