@@ -5,17 +5,17 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from real_groups import assert_all_hold, go, group_file, joined, linked, take, traced
 
-from tidings.core import EnvironmentMissing
+from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
 from tidings.node.keeping import Keeper
-from tidings.node.tracing import Tracer
+from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log
 from tidings.spec import Value, judge
 from tidings.trace import Cut, Row, read_runs
 from tidings.trace.cutting import OutOfSequenceError, Past
@@ -379,3 +379,56 @@ def test_evidence_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert list(Reader(first).blocks()) == whole
     (line,) = [line for line in caplog.messages if "not shortened" in line]
     assert "p1 broadcast p1#1 where p1#2 comes next: that is evidence, which is kept" in line
+
+
+# --- a log that is older than its trace
+
+
+@pytest.mark.parametrize("what", ["broadcast", "delivered"])
+def test_a_log_that_is_older_than_its_trace_is_refused(tmp_path: Path, what: str) -> None:
+    config = group_file(tmp_path, 2)
+    old, other = ("p1", "p2") if what == "broadcast" else ("p2", "p1")
+    data, copy = config.data / old, tmp_path / "copy"
+
+    async def life(text: bytes) -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(text)).stable()
+            for group in groups.values():
+                await take(group, 1)
+
+    go(life(b"one"))
+    shutil.copytree(data, copy)
+    go(life(b"two"))
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+
+    async def start() -> None:
+        async with joined(config, old):
+            pass
+
+    words = f"{data}: the log is older than its trace: {old} has {what} p1#2, of which"
+    with pytest.raises(DataError, match=words):
+        go(start())
+    with pytest.raises(DataError, match=words):
+        go(start())
+    go(_alone(config, other))
+
+
+async def _alone(config: Config, name: str) -> None:
+    async with joined(config, name):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("delivered", "holds", "is_refused"), [(3, False, True), (3, True, False), (5, False, False)]
+)
+def test_a_log_has_what_was_held_unless_it_was_delivered_since(
+    tmp_path: Path, delivered: int, holds: bool, is_refused: bool
+) -> None:
+    facts = Facts()
+    facts.note(Block(0, 0, 0, (Span("held", "p2", 1, 5),)))
+    standing = Standing({"p2": delivered}, 0, lambda message: holds)
+    refused = pytest.raises(DataError, match="p1 has held p2#5") if is_refused else nullcontext()
+    with refused:
+        _refuse_an_older_log(group_file(tmp_path, 2), "p1", facts, standing)

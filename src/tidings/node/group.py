@@ -631,9 +631,19 @@ def _begun_trace(
         if recovered is None or log is None:
             tracer = tracing.begin(config, process.me)
         else:
-            life, standing = log.identity.life, Standing(recovered.delivered, own)
+            life, standing = log.identity.life, _standing(process, log, recovered, own)
             tracer = tracing.resume(config, process.me, life, index, recovered.records, standing)
         index = tracer.index
     if log is not None:
         log.begin_segment((), index)
     return tracer
+
+
+def _standing(process: Process, log: Log, recovered: Recovered, own: int) -> Standing:
+    """How far the member has come: what its trace tells it has to have in its log."""
+
+    def holds(message: MessageId) -> bool:
+        found = process.messages_in(log.recall(message.origin, message.seq, message.seq))
+        return any(one.id == message for one in found)
+
+    return Standing(recovered.delivered, own, holds)

@@ -13,14 +13,14 @@ import fcntl
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
 
-from tidings.core import EnvironmentMissing, MessageId, UsageError
+from tidings.core import DataError, EnvironmentMissing, MessageId, UsageError
 from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
@@ -81,13 +81,15 @@ class Standing(NamedTuple):
 
     delivered: Mapping[str, int]
     broadcast: int
+    holds: Callable[[MessageId], bool]
 
 
 class Facts:
-    """Of each origin what was delivered last; of one's own what was broadcast."""
+    """Of each origin what was delivered last, and held last; of one's own what was broadcast."""
 
     def __init__(self) -> None:
         self.delivered: dict[str, int] = {}
+        self.held: dict[str, int] = {}
         self.broadcast = 0
 
     def note(self, block: Block) -> None:
@@ -95,6 +97,8 @@ class Facts:
             match item:
                 case Span("deliver", origin, first, count):
                     self.delivered[origin] = first + count - 1
+                case Span("held", origin, first, count):
+                    self.held[origin] = first + count - 1
                 case Span("broadcast", _, first, count):
                     self.broadcast = first + count - 1
                 case Gap(_, _, delivered, broadcast):
@@ -342,6 +346,7 @@ def resume(
     """The trace of a member that comes back: completed from its log, then ``recover``."""
     keeper = _kept(config, member)
     last = _close_what_was_left(config.trace_folder, member)
+    _refuse_an_older_log(config, member, _facts_since(config, member, index), standing)
     last_life = last.incarnation if last is not None else -1
     tracer = Tracer(config, member, life, last.end if last is not None else keeper.begin, keeper)
     for block, data in (one for part in logged.blocks(tracer.index) for one in blocks_in(part)):
@@ -389,3 +394,37 @@ def _close_what_was_left(folder: Path, member: str) -> Block | None:
         if last is None and end:
             last = end[0]
     return last
+
+
+def _facts_since(config: Config, member: str, index: int) -> Facts:
+    """What the trace tells from this index on."""
+    later: list[Path] = []
+    for path in reversed(segments_of(config.trace_folder, member)):
+        later.append(path)
+        first = next(Reader(path).blocks(), None)
+        if first is not None and first.index <= index:
+            break
+    facts = Facts()
+    for path in reversed(later):
+        for block in Reader(path).blocks():
+            if block.end > index:
+                facts.note(block)
+    return facts
+
+
+def _refuse_an_older_log(config: Config, member: str, facts: Facts, standing: Standing) -> None:
+    """What is in the trace was in the log before: or the log is not the one that it was."""
+    unknown = [f"broadcast {member}#{facts.broadcast}"] * (facts.broadcast > standing.broadcast)
+    for origin, last in facts.delivered.items():
+        if last > standing.delivered.get(origin, 0):
+            unknown.append(f"delivered {origin}#{last}")
+    for origin, last in facts.held.items():
+        is_known = last <= standing.delivered.get(origin, 0)
+        if not is_known and not standing.holds(MessageId(origin, last)):
+            unknown.append(f"held {origin}#{last}")
+    if unknown:
+        raise DataError(
+            f"{config.data / member}: the log is older than its trace: {member} has "
+            f"{unknown[0]}, of which it does not know. It was put back from an older copy, and "
+            "this member cannot return to its group (docs/node.md, Who lost its disk)"
+        )
