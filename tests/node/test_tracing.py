@@ -179,6 +179,24 @@ def test_a_trace_that_stays_broken_looks_like_that_of_a_killed_member(
     assert told == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
 
 
+@pytest.mark.parametrize("setting", ["", "trace.segment_bytes = 1"])
+def test_so_it_does_if_there_was_no_segment_to_write_to(
+    tmp_path: Path, disk: Failing, setting: str
+) -> None:
+    """None could be begun: at the start, or after one that was full."""
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1", setting)
+    go(say(config, b"one"))
+    before = segments_of(config.trace_folder, "p1")
+    with disk.with_number(errno.ENOSPC):
+        go(say(config, b"two"))
+    *most, last = segments_of(config.trace_folder, "p1")
+    assert (*most, last.with_suffix("")) == (*before,)
+    assert last.suffix == ".open"
+    go(say(config, b"three"))
+    assert [row.seq for row in history(config) if row.kind == "broadcast"] == [1, 2, 3]
+    assert not list(tmp_path.glob("trace/*.open"))
+
+
 def test_a_member_starts_on_a_full_disk(
     tmp_path: Path, disk: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,6 +27,7 @@ from tidings.node.log import Records
 from tidings.node.logs import get_logger
 from tidings.trace.schema import DIGEST
 from tidings.trace.segments import (
+    OPEN,
     Block,
     Gap,
     Item,
@@ -172,16 +173,15 @@ class Tracer:
             self._look_whether_it_is_there()
             self._append(blocks)
         except OSError as fault:
-            self._fail(fault, _ends(blocks)[0]).note_all(blocks)
+            self._fail(fault, _ends(blocks)[0].index).note_all(blocks)
             return
         if self._size > self._limit:
             self._rotate(blocks)
 
-    def go_to(self, index: int) -> None:
-        """Go on at this index. What is missing before it is a gap."""
+    def go_to(self, index: int, life: int) -> None:
+        """Go on at this index, in this life. What is missing before it is a gap."""
         if index > self.index:
-            gap = Gap("gap", index - self.index)
-            self.write(encoded(Block(self.index, time.time_ns(), self._life, (gap,))))
+            self.write(_Lost(self.index).gap(index, life))
             self.index = index
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class Tracer:
         self._size += len(data)
 
     def _rotate(self, blocks: bytes) -> None:
-        end = _ends(blocks)[1]
+        end = _ends(blocks)[1].end
         try:
             self._close_segment()
             self._begin_segment(end)
@@ -269,6 +269,16 @@ class Tracer:
             self._unclosed.append((self._path, self._size))
         else:
             self._drop_segment()
+            self._reopen_the_last()
+
+    def _reopen_the_last(self) -> None:
+        """What comes after it is missing, and only a gap can say so."""
+        for path in segments_of(self._folder, self._owner.process)[-1:]:
+            if not path.name.endswith(OPEN):
+                with suppress(OSError):
+                    size = path.stat().st_size
+                    path.rename(opened(path))
+                    self._unclosed.append((path, size))
 
     def _write_after_a_gap(self, lost: _Lost, blocks: bytes, is_last: bool = False) -> None:
         now_s = time.monotonic()
@@ -276,8 +286,11 @@ class Tracer:
             lost.note_all(blocks)
             return
         self._look_again_s = now_s + self._retry_s
-        end = _ends(blocks)[0] if blocks else self.index
-        gap = lost.gap(end, self._life) if end > lost.first else b""
+        end, life = self.index, self._life
+        if blocks:
+            first, _ = _ends(blocks)
+            end, life = first.index, first.incarnation  # it may come from the log
+        gap = lost.gap(end, life) if end > lost.first else b""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._keeper.has_manifest:
@@ -312,10 +325,10 @@ class Tracer:
             self._file = -1
 
 
-def _ends(blocks: bytes) -> tuple[int, int]:
-    """The first index in these, and the one that comes after them."""
-    all_of_them = [block for block, _ in blocks_in(blocks)]
-    return all_of_them[0].index, all_of_them[-1].end
+def _ends(blocks: bytes) -> tuple[Block, Block]:
+    """The first of these and the last."""
+    first, *rest = [block for block, _ in blocks_in(blocks)]
+    return first, rest[-1] if rest else first
 
 
 # --- the beginning of a life
@@ -351,13 +364,13 @@ def resume(
     tracer = Tracer(config, member, life, last.end if last is not None else keeper.begin, keeper)
     for block, data in (one for part in logged.blocks(tracer.index) for one in blocks_in(part)):
         if block.index >= tracer.index:
-            tracer.go_to(block.index)
+            tracer.go_to(block.index, block.incarnation)
             tracer.write(data)
             tracer.index = block.end
             last_life = max(last_life, block.incarnation)
     has_acted = bool(standing.delivered) or standing.broadcast > 0
     is_untraced = last_life < life - 1 if last_life >= 0 else has_acted
-    tracer.go_to(max(index, tracer.index + is_untraced))
+    tracer.go_to(max(index, tracer.index + is_untraced), life)
     recover = Mark("recover", None, dict(standing.delivered), standing.broadcast)
     tracer.write(tracer.block([recover]))
     keeper.sweep()
