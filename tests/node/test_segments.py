@@ -159,6 +159,11 @@ def test_a_cut_that_cannot_be_is_refused(folder: Path, index: int, complaint: st
         read_runs(folder)
 
 
+def test_a_segment_that_goes_while_it_is_looked_for_is_told_in_one_line(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"p1-7\.segment: it is gone: a member that still runs"):
+        list(Reader(folder / "p1-7.segment").blocks())
+
+
 def test_only_an_open_segment_may_end_anywhere(folder: Path) -> None:
     path = write(folder, "p1-1.segment", *BLOCKS)
     data = path.read_bytes()

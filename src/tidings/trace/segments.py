@@ -238,7 +238,7 @@ class Reader:
         """How many bytes of the file are whole blocks, once all are read."""
 
     def blocks(self) -> Iterator[Block]:
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             line = file.readline(len(_FIRST_LINE))
             if line not in _FIRST_LINES:
                 self._refuse_or_end(line)
@@ -257,6 +257,15 @@ class Reader:
                 number += 1
         if self.owner is None and not self.is_open:
             raise DataError(f"{self.path}: cut off before its first block")
+
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError:
+            raise DataError(
+                f"{self.path}: it is gone: a member that still runs closes and deletes its "
+                "segments; try again, or read a copy"
+            ) from None
 
     def _refuse_or_end(self, line: bytes) -> None:
         if self.is_open and any(first.startswith(line) for first in _FIRST_LINES):
