@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidings.core import quorum
-from tidings.lab.compare import BOUNDS, SIZES, Contender, Cost, measure
+from tidings.lab.compare import SIZES, Contender, Cost, measure, named_bounds
 
 PAGE = Path(__file__).parents[1] / "docs" / "frontier.md"
 
@@ -35,12 +35,23 @@ def one_broadcast() -> str:
     rows = []
     for contender in CONTENDERS:
         costs = [measure(contender, "one", size, 1) for size in SIZES]
-        delays = f"{costs[-1].delays:g}"
-        rows.append([f"`{contender}`", *(f"{cost.packets:,.0f}" for cost in costs), delays])
-    for name, bound in BOUNDS.items():
+        for until, packets in counted(contender, costs).items():
+            figures = [f"{one:,.0f}" for one in packets]
+            rows.append([f"`{contender}`, {until}", *figures, f"{costs[-1].delays:g}"])
+    for name, bound in named_bounds().items():
         least = [bound(size, quorum(size) - 1) for size in SIZES]
-        rows.append([f"at least, {name}", *(f"{packets:,}" for packets in least), "-"])
+        rows.append([f"at least {name}", *(f"{packets:,}" for packets in least), "-"])
     return table(["packets", *(f"n={size}" for size in SIZES), "delays"], rows)
+
+
+def counted(contender: Contender, costs: Sequence[Cost]) -> dict[str, list[float]]:
+    """Packets until safe, and in all: frontier ends when all is stable, the others never know."""
+    until_safe = [cost.packets_until_safe for cost in costs]
+    in_all = [cost.packets for cost in costs]
+    if contender.protocol == "frontier":
+        return {"until safe": until_safe, "until stable": in_all}
+    more = {"in all": in_all} if in_all != until_safe else {}
+    return {"until safe": until_safe} | more
 
 
 def stream(contenders: Sequence[Contender] = CONTENDERS) -> dict[str, Cost]:

@@ -1,5 +1,6 @@
-"""What all tests share: one Spark session, and the --rewrite of golden conversations."""
+"""What all tests share: signals that are heard, one Spark session, --rewrite of golden talks."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,6 +23,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needs_spark = not {"spark", "tidings"}.isdisjoint(getattr(item, "fixturenames", ()))
         group = "spark" if needs_spark else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_hear_signals() -> None:
+    """Programs that tests start obey SIGINT and SIGTERM, even where the tests themselves do not.
+
+    A background job of a shell without job control starts with SIGINT ignored, and everything that
+    it starts inherits that. A handler is not inherited: with one that does nothing the tests go on
+    as before, and their programs begin with the default.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from frontier_runs import CheckedWorld
-from tidings.core import Broadcast, Effect, Event, Message, MessageId, Replay, quorum
+from tidings.core import (
+    Broadcast,
+    Effect,
+    Event,
+    Message,
+    MessageId,
+    Reject,
+    Replay,
+    Rereading,
+    quorum,
+)
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
-from tidings.simulator import choices, until_quiet
+from tidings.protocols.frontier_packets import Stored
+from tidings.simulator import World, choices, until_quiet
 from tidings.simulator.choices import Link
 from tidings.simulator.play import recorded
 from tidings.spec import Value, judge
@@ -37,8 +48,21 @@ class WatchedWorld(CheckedWorld):
 
     def _perform(self, process: str, event: Event, effect: Effect) -> None:
         if isinstance(effect, Replay):
-            self.replayed = list(effect.messages)
+            self.replayed = self._read_again(process, effect)
         super()._perform(process, event, effect)
+
+    def _read_again(self, process: str, replay: Replay) -> list[Message]:
+        """As a holder does that has little memory: in pieces, of which any may come."""
+        disk, again = self.disks[process], list[Message]()
+        most = self.dice.choice([1, 2, 10])
+        rereading = Rereading(dict(replay.after), replay.upto, most, self.dice.choice([1, 100]))
+        while not rereading.is_over:
+            wanted, share = rereading.wanted(), self.dice.random()
+            read = [one for one in disk if wanted in _ids_in(one) or self.dice.random() < share]
+            rereading.add(wanted, self.processes[process].messages_in(read))
+            assert rereading.in_memory <= most + 1
+            again += rereading.take()
+        return again
 
     def _note(self, process: str, kind: Any, *message: Any, **about: Any) -> None:
         super()._note(process, kind, *message, **about)
@@ -46,7 +70,7 @@ class WatchedWorld(CheckedWorld):
             origin, seq = message
             self.handed.setdefault(process, {})[origin] = seq
 
-    def _recover(self, process: str, disk_lost: bool) -> None:
+    def _recover(self, process: str, disk_lost: bool, disk_old: bool = False) -> None:
         before = self.processes[process]
         assert isinstance(before, Frontier)
         if self.dice.random() < 0.3:
@@ -60,10 +84,27 @@ class WatchedWorld(CheckedWorld):
             again = [message.id.seq for message in self.replayed if message.id.origin == origin]
             assert again == list(range(done[origin] + 1, after.delivered[origin] + 1))
             assert last <= after.delivered[origin], f"{process} forgot that it delivered"
+        self._check_causes_come_first(process, done)
+
+    def _check_causes_come_first(self, process: str, done: dict[str, int]) -> None:
+        members = self.processes[process].members
+        batches = [one.batch for one in self.disks.get(process, ()) if isinstance(one, Stored)]
+        causes = {batch.id: dict(batch.causes.of(members)) for batch in batches if batch.causes}
+        handed = dict(done)
+        for message in self.replayed:
+            for origin, seq in causes.get(message.id, {}).items():
+                assert seq <= handed[origin], f"{process} is handed {message.id} before its cause"
+            handed[message.id.origin] = message.id.seq
+
+
+def _ids_in(record: Any) -> Iterable[MessageId]:
+    return record.batch.ids() if isinstance(record, Stored) else ()
 
 
 class Adversary:
     """One run, decided by its seed."""
+
+    world_kind: type[World] = WatchedWorld
 
     def __init__(self, seed: int, mode: str = "", links: str = "") -> None:
         self.seed = seed
@@ -78,8 +119,12 @@ class Adversary:
             "window": dice.choice([1, 2, 10_000]),
             "batch_ms": dice.choice([0, -1]),
             "log_limit": dice.choice([10_000_000, 12]),
+            "early": dice.choice([10_000, 1, 2]),
+            "early_bytes": dice.choice([1 << 20, 1, 3]),
+            "push": dice.choice([10_000, 1, 2]),
+            "push_bytes": dice.choice([1 << 18, 1, 40]),
         }
-        self.world = WatchedWorld(
+        self.world = self.world_kind(
             f"adversary-{seed}",
             self.members,
             factory("frontier", self.options),
@@ -160,7 +205,7 @@ class Adversary:
 
     def crash_or_recover(self) -> None:
         if self.world.crashed and self.dice.random() < 0.6:
-            self.do(choices.Recover(self.dice.choice(sorted(self.world.crashed))))
+            self.recover(self.dice.choice(sorted(self.world.crashed)))
         elif self.world.up:
             self.crash(self.dice.choice(self.world.up))
 
@@ -190,11 +235,17 @@ class Adversary:
         for name in sorted({*self.world._doomed, *self.world._doomed_to_write}):
             self.kill(name)
         for name in sorted(self.world.crashed - self.mortal):
-            self.do(choices.Recover(name))
+            self.recover(name)
         for _ in range(self.dice.choice([0, 50, 200])):
             self.dice.choice([self.arrive, self.arrive, self.arrive, self.time_out])()
         for choice in until_quiet(self.world):
             self.do(choice)
+        self.settle()
+
+    def recover(self, name: str) -> None:
+        self.do(choices.Recover(name))
+
+    def settle(self) -> None:
         self.do(choices.Settle())
 
 
@@ -214,4 +265,73 @@ def survive(seeds: Iterable[int], mode: str = "", links: str = "") -> Counter[st
                 assert process.stable == process.held, f"seed {seed}: {process.me}"
         happened += adversary.happened
         happened["runs"] += 1
+    return happened
+
+
+class RollbackWorld(World):
+    """Older disks are put back; what processes believe may then be false, and is not checked."""
+
+    def __init__(self, *args: Any, dice: random.Random, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rejected: set[tuple[str, str]] = set()
+        """Which process reported which origin."""
+
+    def _broadcast(self, process: str, text: bytes) -> None:
+        self._step(process, Broadcast(tuple(text.split(b"\n"))))
+
+    def _perform(self, process: str, event: Event, effect: Effect) -> None:
+        if isinstance(effect, Reject):
+            self.rejected.add((process, effect.peer))
+        super()._perform(process, event, effect)
+
+
+class Rollbacks(Adversary):
+    """The same adversary, who also keeps copies of disks, and puts one back."""
+
+    world_kind = RollbackWorld
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, links="retrying")
+        self.weights |= {self.backup: 3, self.crash_or_recover: 6}
+
+    def broadcast(self) -> None:
+        """No two texts are the same, so that no two histories are."""
+        if self.world.up:
+            text = b"%d" % len(self.rows)
+            self.do(choices.Broadcast(self.dice.choice(self.world.up), text))
+
+    def backup(self) -> None:
+        self.do(choices.Backup(self.dice.choice(self.members)))
+
+    def recover(self, name: str) -> None:
+        is_old = name in self.world.backups and self.dice.random() < 0.3
+        self.happened["rollbacks"] += is_old
+        self.do(choices.Recover(name, disk_old=is_old))
+
+    def settle(self) -> None:
+        pass
+
+
+def report_every_divergence(seeds: Iterable[int]) -> Counter[str]:
+    """Two members that live have delivered the same under one name, or both report its origin."""
+    happened: Counter[str] = Counter()
+    for seed in seeds:
+        adversary = Rollbacks(seed)
+        adversary.run()
+        world = adversary.world
+        assert isinstance(world, RollbackWorld)
+        texts: dict[tuple[str, MessageId], str] = {}
+        for row in adversary.rows:
+            if row.kind == "deliver":
+                message = MessageId(row.origin, row.seq)
+                texts[row.process, message] = row.digest
+        for (one, message), digest in texts.items():
+            for other in world.up:
+                if one in world.up and texts.get((other, message), digest) != digest:
+                    happened["divergences"] += 1
+                    for member in {one, other} - {message.origin}:
+                        assert (member, message.origin) in world.rejected, f"seed {seed}: {member}"
+        happened += adversary.happened
+        happened["runs"] += 1
+        happened["halts"] += len(world.crashed - adversary.mortal)
     return happened

@@ -328,9 +328,16 @@ def assert_nothing_is_lost_or_repeated(outcome: Outcome, verdicts: Sequence[Verd
     assert judged[Guarantee.NO_DUPLICATION] == SIZE * broadcasts, "everybody delivers everything"
     assert outcome.is_calm
     assert broadcasts >= outcome.confirmed
-    assert broadcasts >= 0.95 * outcome.due, "the load was lighter than it should be"
     assert outcome.handed == SIZE * broadcasts, "and hands it over"
     assert outcome.repeated == 0
+
+
+def assert_nobody_was_held_up(outcome: Outcome) -> None:
+    """Whoever was neither dead nor stopped has offered what it should: on a machine of its own.
+
+    On a busy one a member waits for its turn, and that it goes on is all that a storm waits for.
+    """
+    assert outcome.handed >= 0.95 * SIZE * outcome.due, "the load was lighter than it should be"
 
 
 def assert_everything_happened(outcome: Outcome) -> None:

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tidings import cli
 from tidings.__main__ import JUDGES
 
 COMMAND = Path(sys.executable).with_name("tidings")
+DEADLINE_S = 120
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
 
 
@@ -40,6 +40,36 @@ def test_2_when_one_cannot_be_judged(tidings, tmp_path: Path) -> None:
     answer = tidings("simulate", "short.txt")
     assert answer.status == 2
     assert "p1 neither settled nor has a known fate" in answer.out
+
+
+LEAVING_OUT = """
+group p1 p2 p3
+protocol {}
+join p4 via p1
+receive p4->p1
+broadcast p1 welcome
+receive p1->p2
+broadcast p2 who is that?
+settle
+"""
+
+
+def test_a_newcomer_left_out_is_told_beside_the_five(tidings) -> None:
+    Path("s.txt").write_text(LEAVING_OUT.format("flawed/leaving-out"))
+    answer = tidings("simulate", "s.txt", "--story", "story")
+    assert answer.status == 1
+    assert "REACH violated at p2" in answer.out
+    assert "However, m2 was not addressed to p4, to whom m1 was addressed." in answer.out
+    assert "story/story.md" in answer.out
+    assert json.loads(tidings("simulate", "s.txt", "--json").out)["extras"] == ["reach"]
+
+
+def test_where_members_join_reach_is_said_to_hold(tidings) -> None:
+    Path("s.txt").write_text(LEAVING_OUT.format("interval-history"))
+    answer = tidings("simulate", "s.txt")
+    assert answer.status == 0
+    assert "reach, which is none of the five, holds too" in answer.out
+    assert "reach" not in tidings("simulate", "--seed", "7").out
 
 
 @pytest.mark.parametrize(
@@ -98,7 +128,9 @@ def test_65_when_only_the_rows_are_corrupt(tidings, tmp_path: Path) -> None:
 
 def test_141_when_the_reader_goes_away() -> None:
     command = f"{COMMAND} simulate --seed 1 --broadcasts 2000 | head -1; echo ${{PIPESTATUS[0]}}"
-    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert ended.stdout.splitlines()[0] == "seed   1"
     assert ended.stdout.splitlines()[-1] in ("0", "141"), "0 if all was written before head ended"
     assert ended.stderr == ""
@@ -110,7 +142,7 @@ def test_a_terminal_without_unicode_still_gets_its_verdicts() -> None:
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert ended.returncode == 0
     assert ended.stdout.count("? holds") == 5
@@ -204,9 +236,8 @@ def test_130_when_interrupted() -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "seed   1\n"
-    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert out == "UNKNOWN\n"
     assert err == "tidings: interrupted\n"

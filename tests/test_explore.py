@@ -117,6 +117,20 @@ def test_two_broadcasts_and_a_crash_break_nothing(words: str) -> None:
     assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
 
 
+SILENT_AND_PULLING = "flawed/silent-relay pull=yes"
+"""The first two proposals of the first note as they stand: together they are sound."""
+
+
+@pytest.mark.parametrize(
+    "words", ["majority-relay pull=yes", "majority-relay notice=yes pull=yes", SILENT_AND_PULLING]
+)
+def test_whatever_a_peer_has_delivered_may_be_delivered(words: str) -> None:
+    protocol, options = protocol_of(words)
+    explored = alone(Scope(protocol=protocol, options=options, **ONE_CRASH))
+    assert not explored.cut
+    assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
+
+
 def test_the_reductions_together_save_more_than_they_must() -> None:
     scope = Scope(processes=3, broadcasts=2, crashes=1)
     whole, reduced = (alone(scope, one) for one in (NONE, EVERY))
@@ -241,6 +255,17 @@ def test_the_judge_along_the_way_agrees_with_the_specification(name: str) -> Non
         if settled:
             assert set(explorer.broken_at_the_end(branch)) == violated
         assert (Extra.REACH in branch.broken) == (broken(run, Extra.REACH) is not None)
+
+
+def test_a_branch_keeps_no_more_of_what_was_refused_than_its_last_move() -> None:
+    """Branches share what is not changed in place: refusals must not pile up in all of them."""
+    explorer = Explorer(Scope(protocol="frontier", processes=3, broadcasts=2), NONE)
+    explorer.factory = factory("frontier", {"window": 1})
+    (first,) = explorer.first()
+    (one,) = first.after(choices.Broadcast("p1", b"1"))
+    (refused,) = one.after(choices.Broadcast("p1", b"2"))
+    (other,) = refused.after(choices.Broadcast("p2", b"3"))
+    assert [len(branch.explained) for branch in (first, one, refused, other)] == [0, 0, 1, 0]
 
 
 def test_states_that_differ_only_in_what_was_delivered_are_different_states() -> None:

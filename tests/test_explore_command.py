@@ -178,7 +178,7 @@ def test_ctrl_c_ends_the_search_with_what_it_saw(tmp_path: Path) -> None:
     assert search.stderr is not None
     search.stderr.readline()  # it has begun
     os.killpg(search.pid, signal.SIGINT)
-    out, _ = search.communicate(timeout=30)
+    out, _ = search.communicate(timeout=120)
     assert search.returncode == Exit.INTERRUPTED
     assert "not everything: interrupted" in out
     assert out.strip().endswith("UNKNOWN")

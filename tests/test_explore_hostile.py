@@ -664,7 +664,7 @@ class WritingFirst(Returning):
         match event:
             case Start(recovered=records) if records:
                 self.seq = len(records)
-                return [Replay(tuple(Message(MessageId(*name), text) for name, text in records))]
+                return [Replay({}, {self.me: self.seq})]
             case Broadcast():
                 message, effects = self.accepted(event)
                 send = Send(self.others, Word(message.id, message.text))

@@ -42,11 +42,11 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.lab.compare import BOUNDS, Contender, measure
 from tidings.lab.compare import SIZES as SIZES_TOLD
+from tidings.lab.compare import Contender, measure, named_bounds
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
-from tidings.protocols.frontier_log import MOST_EARLY, PUSH_BYTES
+from tidings.protocols.frontier_chain import BLOCK, Chain
 from tidings.protocols.frontier_packets import (
     Admitted,
     Asking,
@@ -353,8 +353,8 @@ def test_what_is_forgotten_is_asked_for_by_nobody_but_late_packets() -> None:
 
 
 def test_a_long_history_is_fetched_in_pieces_one_at_a_time() -> None:
-    p1, p2 = process("p1", 3), process("p2", 3)
-    p1.step(Broadcast((b"x" * (PUSH_BYTES // 2),) * 5))
+    p1, p2 = process("p1", 3, push_bytes=1_000), process("p2", 3)
+    p1.step(Broadcast((b"x" * 500,) * 5))
     p2.step(Receive("p3", Holding(some("p1#5"))))
     p2.step(Timeout("pull"))
     ((to, packet),) = sent(p2.step(Timeout("pull")))
@@ -391,7 +391,9 @@ def test_an_origin_with_a_majority_does_not_wait_for_the_rest() -> None:
     p1 = process("p1", 3, mode="origin")
     p1.step(Broadcast((b"a",)))
     p1.step(Receive("p2", Holding(some("p1#1"))))
-    assert sent(p1.step(Timeout("commit"))) == [(("p2", "p3"), Commit((Known("p1", 1, 0),)))]
+    assert sent(p1.step(Timeout("commit"))) == [
+        (("p2", "p3"), Commit((Known("p1", 1, 0, 1, ("p3",)),)))
+    ]
 
 
 def test_what_is_safe_rides_on_the_next_message() -> None:
@@ -400,7 +402,7 @@ def test_what_is_safe_rides_on_the_next_message() -> None:
     p1.step(Receive("p2", Holding(some("p1#1"))))
     effects = p1.step(Broadcast((b"b",)))
     ((_, packet),) = sent(effects)
-    assert packet.commit == (1, 0)
+    assert packet.commit == (Known("p1", 1, 0),)
     assert timers(effects) == {"commit": None}
 
 
@@ -455,7 +457,9 @@ def test_when_a_link_comes_up_each_side_tells_all_it_knows() -> None:
     p1.step(Receive("p3", Holding(some("p1#1"))))
     ((to, state),) = sent(p1.step(LinkUp("p2", 0)))
     assert to == ("p2",)
-    assert state == State(held=(1, 0, 0), safe=(1, 0, 0), stable=(0, 0, 0), yours=(0, 0, 0))
+    bare = msgspec.structs.replace(state, digests=())
+    assert bare == State(held=(1, 0, 0), safe=(1, 0, 0), stable=(0, 0, 0), yours=(0, 0, 0))
+    assert state.digests == (Chain().extended((b"a",)).at(1), b"", b"")
     assert timers(p2.step(Receive("p1", state))) == {"pull": 100}
     ((_, state),) = sent(p2.step(LinkUp("p1", 0)))
     assert sent(p1.step(Receive("p2", state))) == []
@@ -555,6 +559,7 @@ def test_a_restart_continues_where_the_disk_says() -> None:
     for name in ("held", "delivered", "texts", "early", "causes", "forgotten"):
         assert getattr(after, name) == getattr(before, name), name
     assert before.forgotten == {"p1": 1, "p2": 0, "p3": 0}
+    after.step(Receive("p3", NOTHING_YET))
     ((_, packet),) = sent(after.step(Broadcast((b"y",))))
     assert packet.batch.id == MessageId("p2", 2)
     assert packet.batch.causes == some("p1#2"), "all of it: who knows what was said before"
@@ -597,13 +602,13 @@ def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> 
     assert before.delivered == {"p1": 2, "p2": 1, "p3": 0}
     assert len(before.texts["p1"]) == 2, "stable, and still needed here"
     _, effects = reborn(records, confirmed=True)
-    again = [str(message.id) for message in the_only(Replay, effects).messages]
-    assert again == ["p1#1", "p2#1", "p1#2"], "in causal order"
+    replay = the_only(Replay, effects)
+    assert replay == Replay({"p1": 0, "p2": 0, "p3": 0}, {"p1": 2, "p2": 1, "p3": 0})
     assert delivered(effects) == []
     records += life(before, Processed({"p1": 1}))
     assert before.forgotten["p1"] == 1
     after, effects = reborn(records, confirmed=True)
-    assert [str(m.id) for m in the_only(Replay, effects).messages] == ["p2#1", "p1#2"]
+    assert the_only(Replay, effects).after == {"p1": 1, "p2": 0, "p3": 0}
     records += life(after, Processed({"p1": 2, "p2": 7}))
     after, effects = reborn(records, confirmed=True)
     assert effects == [], "more cannot be taken than was handed over"
@@ -642,11 +647,22 @@ def test_who_comes_back_without_its_disk_is_refused_and_told_so() -> None:
     effects = p1.step(LinkUp("p2", 1))
     reason = "p2 lost its disk; its name cannot return to this group"
     assert the_only(Reject, effects) == Reject("p2", reason)
-    assert sent(effects) == [(("p2",), Refusal("p2", reason))]
+    assert sent(effects) == [(("p2",), Refusal("p2", 1, "lost disk"))]
     assert p1.step(Receive("p2", Holding(some("p3#9")))) == [], "nothing it says counts"
     p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
     p2.step(Start(incarnation=1))
-    assert the_only(Halt, p2.step(Receive("p1", Refusal("p2", reason)))) == Halt(reason)
+    refusal = Refusal("p2", 1, "lost disk")
+    assert the_only(Halt, p2.step(Receive("p1", refusal))) == Halt(reason)
+
+
+def test_a_refusal_of_another_process_of_the_same_name_stops_nobody() -> None:
+    """Somebody started p2 a second time in an empty folder; the true p2 has the link by now."""
+    p2 = process("p2", 3)
+    assert p2.step(Receive("p1", Refusal("p2", 77, "lost disk"))) == []
+    p3 = process("p3", 3)
+    assert p3.step(Receive("p2", Refusal("p2", 77, "lost disk"))) == [], "the true one is pinned"
+    assert p3.step(Receive("p1", Refusal("p2", 0, "lost disk"))) == [], "p1 does not speak for p2"
+    assert p3.refused == {}
 
 
 def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
@@ -662,13 +678,53 @@ def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
     assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
 
 
-def test_who_was_admitted_once_need_not_meet_anybody_again() -> None:
+NOTHING_YET = State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0))
+
+
+def test_who_was_admitted_once_need_not_meet_everybody_again() -> None:
     p2, _ = reborn([Admitted()], incarnation=77)
+    p2.step(Receive("p1", NOTHING_YET))
     assert the_only(Accept, p2.step(Broadcast((b"x",)))).ids == ids("p2#1")
     cursors = p2.checkpoint().records
     assert Admitted() in cursors
     half_met, _ = reborn([Pinned("p1", 5)], incarnation=77)
     assert isinstance(half_met.step(Broadcast((b"x",)))[0], Refuse)
+
+
+@pytest.mark.parametrize("founding", [False, True])
+@pytest.mark.parametrize(
+    ("size", "strict", "answers"),
+    [
+        *[(1, False, 0), (2, False, 1), (3, False, 1), (4, False, 1), (5, False, 2), (7, False, 3)],
+        *[(1, True, 0), (2, True, 1), (3, True, 2), (4, True, 3), (5, True, 3), (7, True, 4)],
+    ],
+)
+def test_a_restarted_process_numbers_nothing_until_enough_others_have_spoken(
+    size: int, strict: bool, answers: int, founding: bool
+) -> None:
+    members = tuple(f"p{number}" for number in range(1, size + 1))
+    p1 = factory("frontier", {"strict": strict})("p1", members, take_first)
+    p1.step(Start(incarnation=77, recovered=(Admitted(),), founding=founding))
+    nothing = State(*((0,) * size,) * 4)
+    for heard in range(answers):
+        refused = the_only(Refuse, p1.step(Broadcast((b"x",))))
+        assert f"p1 has restarted and waits for {answers - heard} of " in refused.reason
+        p1.step(Receive(members[heard + 1], Holding(some(f"{members[-1]}#1"))))
+        assert isinstance(p1.step(Broadcast((b"x",)))[0], Refuse), "only STATE says everything"
+        p1.step(Receive(members[heard + 1], nothing))
+    assert the_only(Accept, p1.step(Broadcast((b"x",)))).ids == ids("p1#1")
+
+
+def test_a_process_waiting_for_answers_still_stores_acknowledges_and_answers() -> None:
+    """A whole group may restart at once: only numbers wait."""
+    p2, _ = reborn([Admitted()], incarnation=77)
+    assert the_only(Send, p2.step(LinkUp("p1", 5))).packet.held == (0, 0, 0)
+    effects = p2.step(Receive("p1", data("p1#1", "a")))
+    assert the_only(Send, effects).packet == Holding(some("p1#1"))
+    assert delivered(effects) == ["p1#1"]
+    ((_, push),) = sent(p2.step(Receive("p3", Pull((Range("p1", 1, 1),)))))
+    assert push == Push((Batch(MessageId("p1", 1), (b"a",)),))
+    assert isinstance(p2.step(Broadcast((b"x",)))[0], Refuse)
 
 
 def test_founders_have_no_earlier_life_that_anybody_could_remember() -> None:
@@ -737,9 +793,27 @@ def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: P
     p2 = process("p2", 3)
     effects = p2.step(Receive("p1", claim))
     reason = "p2 lost its disk; its name cannot return to this group"
-    assert effects == [Send(("p1", "p3"), Refusal("p2", reason)), Halt(reason)]
+    refusal = Refusal("p2", 0, "lost disk")
+    assert effects == [Send(("p1", "p3"), refusal), Halt(reason)]
     p1 = process("p1", 3)
-    assert p1.step(Receive("p2", Refusal("p2", reason))) == [Reject("p2", reason)]
+    assert p1.step(Receive("p2", refusal)) == [Reject("p2", reason)]
+
+
+@pytest.mark.parametrize("claim", [Known("p1", 9, 9), Known("p2", 9, 0)], ids=str)
+def test_one_member_that_errs_about_others_halts_nobody_and_f_and_one_more_do(
+    claim: Known,
+) -> None:
+    p2 = process("p2", 5)
+    for peer in ("p3", "p4"):
+        p2.step(Receive(peer, Commit((claim,))))
+        assert p2.stable == dict.fromkeys(p2.members, 0)
+    assert isinstance(p2.step(Receive("p5", Commit((claim,))))[-1], Halt)
+
+
+def test_new_messages_come_from_their_origin_alone() -> None:
+    p2 = process("p2", 3)
+    assert p2.step(Receive("p3", data("p1#1", "never said"))) == []
+    assert p2.held["p1"] == 0
 
 
 # --- what reviewers found
@@ -818,13 +892,59 @@ def test_nobody_asks_about_what_is_younger_than_the_timer() -> None:
 
 
 def test_the_message_that_closes_the_gap_is_kept_however_much_waits_for_it() -> None:
-    p2 = process("p2", 3)
-    many = tuple(b"x" for _ in range(MOST_EARLY))
-    p2.step(Receive("p1", Data(Batch(MessageId("p1", 2), many))))
-    p2.step(Receive("p1", data(f"p1#{MOST_EARLY + 3}", "too much")))
-    assert len(p2.early["p1"]) == MOST_EARLY
+    p2 = process("p2", 3, early=3)
+    p2.step(Receive("p1", data("p1#2", *"bcd")))
+    p2.step(Receive("p1", data("p1#6", "too much")))
+    assert list(p2.early["p1"]) == [2, 3, 4]
     p2.step(Receive("p1", data("p1#1", "at last")))
-    assert p2.held["p1"] == MOST_EARLY + 1
+    assert p2.held["p1"] == 4
+
+
+@pytest.mark.parametrize("limit", [{"early": 2}, {"early_bytes": 2}], ids=str)
+def test_of_a_batch_only_what_there_is_room_for_waits_for_its_predecessor(
+    limit: dict[str, int],
+) -> None:
+    p2 = process("p2", 3, **limit)
+    p2.step(Receive("p1", data("p1#2", *"abcde")))
+    assert list(p2.early["p1"]) == [2, 3]
+    assert p2._wanted("p1", "p1") == Range("p1", 1, 1)
+    p2.step(Receive("p1", data("p1#1", "0")))
+    assert p2._wanted("p1", "p1") == Range("p1", 4, 6), "the rest is fetched"
+
+
+def test_what_was_stored_is_held_after_a_restart_whatever_the_limits_are_by_then() -> None:
+    """An early batch that was accepted whole must not be forgotten record by record."""
+    p2 = process("p2", 3)
+    disk = persisted(p2.step(Receive("p1", data("p1#2", *"bcdef"))))
+    disk += persisted(p2.step(Receive("p1", data("p1#1", "a"))))
+    assert p2.held["p1"] == 6
+    again = factory("frontier", {"early": 1, "early_bytes": 1})("p2", p2.members, take_first)
+    assert isinstance(again, Frontier)
+    again.step(Start(recovered=tuple(disk)))
+    assert again.held == p2.held
+    assert again.early_bytes == 0
+
+
+@pytest.mark.parametrize("limit", [{"push": 3}, {"push_bytes": 200}])
+def test_what_is_asked_of_several_origins_is_answered_in_several_packets_if_it_is_much(
+    limit: dict[str, int],
+) -> None:
+    """And each origin gets an answer: who got none would never ask this one again."""
+    p1 = process("p1", 4, **limit)
+    for origin in ("p2", "p3"):
+        for seq in range(1, 6):
+            p1.step(Receive(origin, data(f"{origin}#{seq}", "x" * 40)))
+    wanted = tuple(Range(origin, 1, 5) for origin in ("p2", "p3"))
+    pushes = [push for _, push in sent(p1.step(Receive("p4", Pull(wanted))))]
+    assert [[batch.id for batch in push.batches] for push in pushes] == [
+        [MessageId("p2", 1)],
+        [MessageId("p3", 1)],
+    ]
+    roomy = process("p1", 4, push=10, push_bytes=2_000)
+    for origin in ("p2", "p3"):
+        roomy.step(Receive(origin, data(f"{origin}#1", "x")))
+    ((_, push),) = sent(roomy.step(Receive("p4", Pull(wanted))))
+    assert len(push.batches) == 2
 
 
 def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
@@ -839,8 +959,9 @@ def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
             talk.step(Receive(peer, Holding(held)))
         talk.step(Broadcast((b"ok",)))
     for chatty in (empty, talk):
+        assert chatty.push_bytes == 256 * 1024
         ((_, push),) = sent(chatty.step(Receive("p3", Pull((Range("p1", 1, 10**9),)))))
-        assert len(encode(push)) <= PUSH_BYTES
+        assert len(encode(push)) <= chatty.push_bytes
         assert sum(len(batch.texts) for batch in push.batches) > 1_000, "but not too small"
 
 
@@ -970,10 +1091,23 @@ def astuple(recall: Recall) -> tuple[str, MessageId, int]:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"window": 0}, {"log_limit": 0}, {"memory": -1}, {"memory_bytes": -1}]
+    "wrong",
+    [
+        {"window": 0},
+        {"log_limit": 0},
+        {"memory": -1},
+        {"memory_bytes": -1},
+        {"early": 0},
+        {"early_bytes": 0},
+        {"push_bytes": 0},
+        {"push_bytes": 2**18 + 1},
+        {"push": 0},
+        {"marks": 1},
+    ],
+    ids=str,
 )
 def test_impossible_limits_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match="1 or more"):
+    with pytest.raises(UsageError, match=r"[012] or more"):
         process("p1", 3, **wrong)
 
 
@@ -1050,16 +1184,19 @@ def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
 
 def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
     told = {row[0]: row[1:-1] for row in rows_of("one broadcast")}
-    assert told.keys() == {
-        *(f"`{one}`" for one in tables.CONTENDERS),
-        *(f"at least, {name}" for name in BOUNDS),
+    measured = {
+        f"`{one}`, {until}": [f"{count:,.0f}" for count in packets]
+        for one in tables.CONTENDERS
+        for until, packets in tables.counted(
+            one, [measure(one, "one", size, 1) for size in SIZES_TOLD[:-1]]
+        ).items()
     }
-    for one in tables.CONTENDERS:
-        measured = [measure(one, "one", size, 1).packets for size in SIZES_TOLD[:-1]]
-        assert told[f"`{one}`"][:-1] == [f"{packets:,.0f}" for packets in measured]
-    for name, bound in BOUNDS.items():
+    assert told.keys() == {*measured, *(f"at least {name}" for name in named_bounds())}
+    for name, packets in measured.items():
+        assert told[name][:-1] == packets
+    for name, bound in named_bounds().items():
         least = [bound(size, quorum(size) - 1) for size in SIZES_TOLD]
-        assert told[f"at least, {name}"] == [f"{packets:,}" for packets in least]
+        assert told[f"at least {name}"] == [f"{count:,}" for count in least]
 
 
 def test_the_page_names_every_option_and_every_flaw() -> None:
@@ -1071,7 +1208,9 @@ def test_the_page_names_every_option_and_every_flaw() -> None:
 
 def test_only_numbers_are_left_of_what_is_stable() -> None:
     run = walk(Plan(protocol="frontier", processes=3, broadcasts=40), 1)
-    assert {row.value for row in run.rows if row.kind == "state" and row.name == "texts"} == {0}
+    texts = [row.value for row in run.rows if row.kind == "state" and row.name == "texts"]
+    assert texts
+    assert max(texts) <= 3 * (BLOCK + 2), "a block that is not full, and digests, of each origin"
 
 
 # --- in bad company

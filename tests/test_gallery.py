@@ -54,6 +54,7 @@ SCOPES: dict[str, dict[str, Any]] = {
     },
     "flawed/frontier-forgetting-early": ONE_CRASH,
     "flawed/frontier-acknowledging-early": ONE_CRASH | {"restarts": 1},
+    "flawed/frontier-owing-nothing": ONE_CRASH,
     "flawed/frontier-not-greeting": {"processes": 3, "broadcasts": 1, "restarts": 1},
 }
 
@@ -296,11 +297,13 @@ def test_a_flaw_of_cost_exceeds_what_the_sound_one_never_needs(name: str) -> Non
     assert not any(map(broken, flawed_runs)), "it is wasteful, not wrong"
 
 
-def test_pulling_what_is_missing_does_not_mend_a_silent_relay() -> None:
-    found: set[str] = set()
-    for _, run in runs("flawed/silent-relay pull=yes", ONE_CRASH, range(3000)):
-        found |= broken(run)
-    assert "validity" in found
+def test_pulling_what_is_missing_mends_a_silent_relay() -> None:
+    """Whoever keeps silent has delivered, or will, and its STATE tells the others."""
+    scope = {"processes": 3, "broadcasts": 2, "crashes": 1}
+    seeds = [seed for seed, run in runs("flawed/silent-relay", scope, range(600)) if broken(run)]
+    assert seeds
+    for seed, run in runs("flawed/silent-relay pull=yes", scope, range(600)):
+        assert holds(run), f"seed {seed}"
 
 
 def test_the_storm_does_not_end_when_a_predecessor_is_lost() -> None:

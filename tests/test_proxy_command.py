@@ -17,7 +17,7 @@ from tidings.cli.proxy import VERBS
 from tidings.node.config import read_config
 
 COMMAND = Path(sys.executable).with_name("tidings")
-DEADLINE_S = 20
+DEADLINE_S = 60
 TWO = ("--member", "p1=127.0.0.1:7001", "--member", "p2=127.0.0.1:7002")
 FILE = """\
 name = "chat"

@@ -263,11 +263,10 @@ def test_a_run_cut_short_says_so() -> None:
 
 
 def test_options_are_told_as_they_are_written() -> None:
-    lines = ("broadcast p2 x", "receive p2->p1", "crash p1 losing p1->p2", "receive p1->p3")
-    protocol = "flawed/silent-relay pull=yes"
-    run = scripted("group p1 p2 p3", *lines, "settle", protocol=protocol)
-    told = story(run, first(run, Guarantee.VALIDITY))
-    assert "`flawed/silent-relay pull=yes`" in told
+    lines = ("group p1 p2 p3", "broadcast p1 x", "crash p1", "settle")
+    run = scripted(*lines, protocol="flawed/hasty pull=yes")
+    told = story(run, first(run, Guarantee.UNIFORM_AGREEMENT))
+    assert "`flawed/hasty pull=yes`" in told
 
 
 def test_texts_are_never_taken_for_markup() -> None:

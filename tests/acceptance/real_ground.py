@@ -1,7 +1,6 @@
 """A group of processes of the operating system, on loopback, with a proxy between their sockets."""
 
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +10,12 @@ import pytest
 from ground import CALM, Group, Weather
 
 from tidings.core import Members
-from tidings.lab.fleet import Fleet, FleetFault
+from tidings.lab.fleet import Fleet, FleetFault, free_ports
 from tidings.node.faulty_links import Link
 from tidings.node.proxy import Proxy
 from tidings.trace import Run, read_runs
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 LOOK_AGAIN_S = 0.05
 AT_ONCE = 1e6
 """A rate that nobody reaches."""
@@ -25,10 +24,7 @@ AT_ONCE = 1e6
 def group_file(folder: Path, size: int) -> Path:
     """With links that are missed and made again soon: a test has no time."""
     names = [f"p{number}" for number in range(1, size + 1)]
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in names]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = free_ports(size)
     path = folder / "group.toml"
     text = [
         'name = "acceptance"',

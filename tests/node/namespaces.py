@@ -25,7 +25,7 @@ from typing import Any, Self
 
 PREFIX = "tidings"
 MOST_MEMBERS = 16
-DEADLINE_S = 10
+DEADLINE_S = 60
 CABLE = "cable0"
 
 _numbers = count(1)

@@ -9,6 +9,8 @@ from pathlib import Path
 from real_groups import until
 
 TIDINGS = str(Path(sys.executable).with_name("tidings"))
+WITH_SIGINT_IGNORED = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+"""In front of a command: it starts as a background job of a script without job control does."""
 
 
 class Program:
@@ -39,7 +41,12 @@ class Program:
         self.process.stdin.close()
 
     async def says(self, line: str, times: int = 1) -> None:
-        await until(lambda: self.out.count(line) >= times, every_s=0.01)
+        await until(lambda: self.out.count(line) >= times or self.has_ended, every_s=0.01)
+        assert self.out.count(line) >= times, f"it ended without {line!r}: {self.out}, {self.err}"
+
+    @property
+    def has_ended(self) -> bool:
+        return all(task.done() for task in self.reading)
 
     async def ends(self) -> int:
         status = await self.process.wait()

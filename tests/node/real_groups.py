@@ -17,6 +17,8 @@ from tidings.trace import Run, read_runs
 from tidings.trace.segments import settle
 
 Members = dict[str, Group]
+DEADLINE_S = 120
+"""Of any test: long enough for a busy machine, so that only what hangs fails by it."""
 
 
 def group_file(folder: Path, size: int = 3, *lines: str) -> Config:
@@ -36,9 +38,9 @@ def group_file(folder: Path, size: int = 3, *lines: str) -> Config:
     return read_config(path)
 
 
-def go(coroutine: Coroutine[Any, Any, Any], seconds: float = 30) -> Any:
+def go(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run to the end, or fail: nothing in a test waits for ever."""
-    return asyncio.run(asyncio.wait_for(coroutine, seconds))
+    return asyncio.run(asyncio.wait_for(coroutine, DEADLINE_S))
 
 
 @asynccontextmanager

@@ -2,7 +2,9 @@
 
 import errno
 import os
-from collections.abc import Iterator
+import shutil
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored, Taken
+from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored, Upto
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()
@@ -78,9 +80,11 @@ def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -
 def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
     log: Log, tmp_path: Path
 ) -> None:
+    """Nothing of it was processed: the program has yet to be handed all of it, from the disk."""
     for seq in range(1, 101):
         done = (max(0, seq - 5), 0)
-        log.commit((stored(seq), Delivered(done), Taken(done)), b"", {"p1": (seq, seq)}, messages=1)
+        batch = Batch(MessageId("p1", seq), (b"text",), causes=Upto(all=done))
+        log.commit((Stored(batch), Delivered(done)), b"", {"p1": (seq, seq)}, messages=1)
     log.close()
     found = recovered(tmp_path)
     assert found is not None
@@ -91,12 +95,12 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
         def __iter__(self) -> Iterator[Any]:
             for record in found.records:
                 yield record
-                in_memory.append(len(process.texts["p1"]))
+                in_memory.append(max(len(process.texts["p1"]), len(process.causes["p1"])))
 
     process._restore(Watched())
     assert max(in_memory) <= 10
-    assert (process.held["p1"], process.taken["p1"]) == (100, 95)
-    assert set(range(96, 101)) <= set(process.texts["p1"]), "what has yet to be handed over"
+    assert (process.held["p1"], process.delivered["p1"], process.taken["p1"]) == (100, 95, 0)
+    assert set(range(96, 101)) <= set(process.texts["p1"]), "what has yet to be delivered"
 
 
 def test_of_the_trace_only_segments_are_read_that_go_further(log: Log, tmp_path: Path) -> None:
@@ -124,6 +128,47 @@ def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_
     found = recovered(tmp_path)
     assert found is not None
     assert (found.index, found.identity.life) == (20, 2)
+
+
+def test_a_life_goes_on_in_the_segment_of_the_one_before(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),), b"block 1", {"p1": (1, 1)}, messages=1, delivered={"p1": 1})
+    log.close()
+    log, found = opened(tmp_path)
+    assert found is not None
+    log.begin_life(index=7)
+    log.commit((stored(2),), b"block 2", {"p1": (2, 2)}, messages=1)
+    assert tuple(found.records) == (stored(1),), "what this life adds was not left by the others"
+    assert log.recall("p1", 1, 2) == (stored(1), stored(2))
+    log.close()
+    found = recovered(tmp_path)
+    assert found is not None
+    assert (found.identity, found.index, found.delivered) == (Identity(17, 1), 7, {"p1": 1})
+    assert tuple(found.records) == (stored(1), stored(2))
+    assert list(found.records.blocks(since=0)) == [b"block 1", b"block 2"]
+    assert [path.name for path in tmp_path.glob("*.log")] == ["00000001.log"]
+
+
+def test_a_hundred_restarts_make_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for sync in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, sync, lambda file: None)
+    for life in range(100):
+        log, _ = opened(tmp_path)
+        assert log.identity == Identity(17, life)
+        log.begin_life(index=life)
+        log.close()
+    (file,) = tmp_path.glob("*.log")
+    assert file.stat().st_size < 100 * 200
+
+
+def test_a_start_that_fails_leaves_the_log_as_it_was(log: Log, tmp_path: Path) -> None:
+    log.commit((stored(1),))
+    log.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.log")}
+    for _ in range(3):
+        log, _ = opened(tmp_path)
+        assert log.identity == Identity(17, 1)
+        log.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.log")} == before
 
 
 @pytest.fixture(scope="module")
@@ -278,15 +323,16 @@ def test_the_log_of_another_group_is_refused(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"tidings log 2\n", "log format 2, this tidings reads 1"),
-        (b"tidings log 0\n", "log format 0, this tidings reads 1"),
+        (b"tidings log 3\n", "log format 3, this tidings reads 1 and 2"),
+        (b"tidings log 10\n", "log format 10, this tidings reads 1 and 2"),
+        (b"tidings log 0\n", "log format 0, this tidings reads 1 and 2"),
         (b"SQLite format 3", "not a log of tidings"),
     ],
 )
 def test_another_format_is_refused(log: Log, tmp_path: Path, line: bytes, complaint: str) -> None:
     log.close()
     file = tmp_path / "00000001.log"
-    file.write_bytes(line + file.read_bytes()[len(b"tidings log 1\n") :])
+    file.write_bytes(line + file.read_bytes()[len(b"tidings log 2\n") :])
     with pytest.raises(DataError, match=complaint):
         recovered(tmp_path)
 
@@ -306,6 +352,79 @@ def test_a_full_disk_is_told_and_what_was_committed_stays(log: Log, tmp_path: Pa
         log.commit((stored(2),))
     log.close()
     assert records_in(tmp_path) == (stored(1),)
+
+
+def delete(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def move(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+def put_a_copy_in_its_place(folder: Path) -> None:
+    move(folder)
+    shutil.copytree(folder.with_name("elsewhere"), folder)
+
+
+def put_a_file_in_its_place(folder: Path) -> None:
+    move(folder)
+    folder.write_text("")
+
+
+def delete_the_segment(folder: Path) -> None:
+    (folder / "00000001.log").unlink()
+
+
+def replace_the_segment(folder: Path) -> None:
+    data = (folder / "00000001.log").read_bytes()
+    delete_the_segment(folder)
+    (folder / "00000001.log").write_bytes(data)
+
+
+def replace_the_lock(folder: Path) -> None:
+    (folder / "lock").rename(folder / "old")
+    (folder / "lock").write_text("1")
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        delete,
+        move,
+        put_a_copy_in_its_place,
+        put_a_file_in_its_place,
+        delete_the_segment,
+        replace_the_segment,
+        replace_the_lock,
+    ],
+)
+def test_a_folder_that_was_deleted_or_replaced_is_noticed_at_the_next_commit(
+    tmp_path: Path, deed: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "p1"
+    log, _ = opened(folder)
+    log.begin_segment((), index=0)
+    log.commit((stored(1),))
+    deed(folder)
+    missing = r"p1/(lock|00000001\.log): deleted or replaced while it was in use; put back what was"
+    with pytest.raises(EnvironmentMissing, match=missing):
+        log.commit((stored(2),))
+    log.close()
+
+
+def test_a_program_may_go_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log, _ = opened(Path("p1"))
+    log.begin_segment((), index=0)
+    monkeypatch.chdir("/")
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
+    log.begin_segment((), index=0)
+    assert log.recall("p1", 1, 1) == (stored(1),)
+    log.close()
+    assert records_in(tmp_path / "p1") == (stored(1),)
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -362,18 +481,42 @@ def test_every_commit_is_synced(log: Log, calls: list[str]) -> None:
         assert calls == ["fdatasync 00000001.log"] * seq
 
 
-def test_what_a_killed_writer_had_no_time_to_sync_is_synced_before_it_is_relied_on(
+def test_the_last_entry_is_written_once_more_and_synced_before_it_is_relied_on(
     log: Log, tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After a sync that failed, the kernel may have it in memory and never write it."""
     log.commit((stored(1),))
     log.begin_segment((), index=0)
+    before = log.segment_size
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda file: None)
         log.commit((stored(2),))
     log.close()
+    last = (tmp_path / "00000002.log").read_bytes()[before:]
+    rewritten: list[tuple[int, bytes]] = []
+    write = os.write
+
+    def spied(file: int, data: bytes) -> int:
+        rewritten.append((os.lseek(file, 0, os.SEEK_CUR), data))
+        return write(file, data)
+
     calls.clear()
+    monkeypatch.setattr(os, "write", spied)
     assert records_in(tmp_path) == (stored(1), stored(2))
-    assert calls == ["fsync 00000002.log"]
+    assert rewritten == [(before, last)]
+    assert calls == ["fsync 00000002.log", "fsync ."]
+
+
+def test_a_log_that_was_only_begun_is_written_once_more_from_its_first_line_on(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.close()
+    data = (tmp_path / "00000001.log").read_bytes()
+    rewritten: list[bytes] = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: rewritten.append(data) or write(file, data))
+    assert records_in(tmp_path) == ()
+    assert rewritten == [data]
 
 
 def test_a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted(
@@ -481,6 +624,25 @@ def commit_three_segments(log: Log) -> None:
         if seq > 2:
             log.begin_segment((), index=0)
         log.commit((stored(seq),), b"", {"p1": (seq - 1, seq)}, messages=2)
+
+
+def test_a_log_is_read_an_entry_at_a_time(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)
+    for seq in range(1, 101):
+        log.commit((stored(seq, os.urandom(100_000)),), b"", {"p1": (seq, seq)}, messages=1)
+    log.close()
+    tracemalloc.start()
+    try:
+        found = recovered(tmp_path)
+        assert found is not None
+        assert sum(1 for _ in found.records) == 100
+        assert list(found.records.blocks(since=0)) == []
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3_000_000, "of ten megabytes"
 
 
 def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) -> None:

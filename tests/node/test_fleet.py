@@ -33,7 +33,7 @@ def test_a_fleet_says_settles_and_tells_the_fates(tmp_path: Path) -> None:
     assert run.manifest.fates == {"p1": "up", "p2": "up", "p3": "crashed"}
     assert fleet["p2"].got["p1"].ranges == ((1, 15),)
     assert fleet["p1"].latencies.total() == 15
-    assert 0 < percentile_s(fleet.latencies(), 0.5) <= percentile_s(fleet.latencies(), 1) < 10
+    assert 0 < percentile_s(fleet.latencies(), 0.5) <= percentile_s(fleet.latencies(), 1) < 60
     assert not any(member.is_up for member in fleet)
 
 
@@ -80,12 +80,12 @@ def test_a_steady_rate_is_offered_and_every_text_is_another(tmp_path: Path) -> N
     texts = [row for row in run_of(fleet).rows if row.kind == "broadcast"]
     assert len({row.digest for row in texts}) == 1000
     offered_s = (texts[-1].time_ns - texts[0].time_ns) / 1e9
-    assert 0.4 < offered_s < 5
+    assert 0.4 < offered_s < 30
 
 
 def test_packets_are_lost_above_tcp_and_nothing_is(tmp_path: Path) -> None:
     group_file(tmp_path)
-    faults = "seed=3 lost=0.1 duplicated=0.1 reordered=0.1"
+    faults = "seed=3 lost=0.2 duplicated=0.2 reordered=0.2"
     with Fleet(tmp_path / FILE, injector=faults) as fleet:
         for member in fleet:
             member.publish(per_s=200, count=100)
@@ -148,7 +148,7 @@ def test_what_never_comes_is_settled_all_the_same_and_found_by_the_judges(tmp_pa
     group_file(tmp_path, 3, 'protocol = "flawed/falling-silent"', "durable = false")
     with Fleet(tmp_path / FILE) as fleet:
         fleet["p1"].say(3, "hello")
-        fleet.wait_for(lambda: fleet["p1"].report.confirmed == 3, "the first three")
+        fleet.wait_for(lambda: all(len(one.handed("p1")) == 3 for one in fleet), "the first three")
         fleet["p1"].say(1, "hello?")
         assert not fleet.settle(timeout_s=1)
     verdicts = judge(run_of(fleet))

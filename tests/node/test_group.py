@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import socket
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from real_groups import (
     assert_all_hold,
     everywhere_delivered,
+    free_ports,
     go,
     group_file,
     joined,
@@ -19,7 +23,7 @@ from real_groups import (
 
 import tidings
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError
-from tidings.node.config import Config
+from tidings.node.config import Address, Config
 from tidings.node.engine import Halted
 from tidings.node.group import Closed, Group, LogFull, Replayed
 
@@ -153,7 +157,7 @@ def test_what_was_processed_is_not_handed_over_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(config, "p1", "p2") as two:
             async with joined(config, "p3", acknowledge="explicitly") as one:
-                for number in range(5):
+                for number in range(3):
                     await (await two["p1"].broadcast(b"%d" % number)).stable()
                 messages = await take(one["p3"], 5)
                 one["p3"].processed(messages[2])
@@ -453,7 +457,7 @@ def test_in_memory_who_does_not_read_stops_listening_and_is_told_so(
         async with joined(config) as groups:
             p1 = groups["p1"]
             saying = asyncio.create_task(say(p1, 100))
-            await until(lambda: p1.status().stuck != "")
+            await until(lambda: "wait for the program" in p1.status().stuck)
             words = f"{p1.status().unread} messages wait for the program of p1 to read them"
             assert p1.why() == f"{words}: until then it hears nothing from the others"
             assert p1.status().stuck == p1.why()
@@ -508,17 +512,18 @@ def test_who_does_not_read_loses_nothing(durable: bool, tmp_path: Path) -> None:
 
 
 def test_leaving_leaves_nothing_unsent(tmp_path: Path) -> None:
+    """Not even what is too much for the buffers of the kernel."""
     config = group_file(tmp_path, 3, "durable = false")
+    said = [(b"%d " % number).ljust(10_000, b".") for number in range(1_000)]
 
     async def scenario() -> None:
         async with joined(config, "p2", "p3") as two:
             async with joined(config, "p1") as one:
                 await linked(two | one)
-                for number in range(5_000):
-                    await one["p1"].broadcast(b"%d" % number)
+                for text in said:
+                    await one["p1"].broadcast(text)
             for group in two.values():
-                texts = [message.text for message in await take(group, 5_000)]
-                assert texts == [b"%d" % number for number in range(5_000)]
+                assert [message.text for message in await take(group, len(said))] == said
 
     go(scenario())
 
@@ -868,3 +873,120 @@ def test_reading_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
             assert [message.text for message in await take(group, 1)] == [b"hello"]
 
     go(scenario())
+
+
+# --- a join that does not get there
+
+
+def open_files() -> set[str]:
+    """Every file and socket of this process, by what it is; the loop's own are among them."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the folder itself, which was open while we looked
+            found.add(str(link.readlink()))
+    return found
+
+
+@pytest.mark.parametrize("durable", ["true", "false"])
+def test_a_join_that_is_cancelled_leaves_nothing_open_wherever_it_was(
+    durable: str, tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    metrics = f'metrics.p1 = "127.0.0.1:{port}"'
+    config = group_file(tmp_path, 2, f"durable = {durable}", metrics)
+
+    async def cancelled_after(steps: int) -> bool:
+        """Whether it had not joined by then."""
+        entering = asyncio.create_task(tidings.join("p1", config).__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if entering.done():
+            await entering.result().__aexit__(None, None, None)
+            return False
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        return True
+
+    async def scenario() -> int:
+        before, tasks, steps = open_files(), asyncio.all_tasks(), 0
+        while await cancelled_after(steps):
+            assert asyncio.all_tasks() == tasks, steps
+            await until(lambda: open_files() <= before)
+            steps += 1
+        return steps
+
+    assert go(scenario()) >= 2, "it was cancelled at several places"
+
+
+@pytest.mark.parametrize("what", ["members", "metrics"])
+def test_a_join_that_fails_leaves_nothing_open(what: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = group_file(tmp_path, 2, f'metrics.p1 = "127.0.0.1:{port}"')
+    taken = config.addresses["p1"] if what == "members" else config.metrics["p1"]
+
+    async def scenario() -> None:
+        group = tidings.join("p1", config)
+        with socket.create_server(taken):
+            before, tasks = open_files(), asyncio.all_tasks()
+            with pytest.raises(EnvironmentMissing):
+                await group.__aenter__()
+            await until(lambda: open_files() <= before)
+            assert asyncio.all_tasks() == tasks
+            with pytest.raises(Closed, match=f"p1 has not joined: .*{taken}"):
+                await group.broadcast(b"nobody is there")
+        async with group:  # the same one, now that it can
+            assert group.status().linked == ()
+
+    go(scenario())
+
+
+# --- a second process under the name of a member
+
+
+def test_a_twin_that_is_started_again_and_again_halts_nobody_and_disturbs_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has the name of p1, and a folder of its own that is empty at every start."""
+    caplog.set_level("INFO")
+    config = group_file(tmp_path, 3, "links.close_ms = 200")
+    (port,) = free_ports(1)
+    elsewhere = {**config.addresses, "p1": Address("127.0.0.1", port)}
+
+    def twins(number: int) -> Config:
+        folder = tmp_path / f"twin{number}"
+        return msgspec.structs.replace(
+            config, addresses=elsewhere, data=folder / "data", trace_folder=folder / "trace"
+        )
+
+    async def start_a_twin(number: int) -> None:
+        """Until both others have turned it away, or have refused it."""
+        before = len(turned_away(caplog))
+        with suppress(Halted):
+            async with joined(twins(number), "p1") as twin:
+                await until(
+                    lambda: len(turned_away(caplog)) >= before + 2 or twin["p1"]._error is not None
+                )
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            for number in range(3):
+                caplog.clear()
+                await start_a_twin(number)
+                assert not [line for line in caplog.messages if "link down: peer p1" in line]
+                await (await groups["p1"].broadcast(b"not disturbed")).stable()
+            # While the links of the real one are down, the twin may get in first.
+            for number in range(3, 6):
+                for peer in groups["p1"]._transport.peers.values():
+                    peer.link.transport.abort()
+                await start_a_twin(number)
+                await linked(groups)
+                await (await groups["p1"].broadcast(b"back again")).stable()
+            assert groups["p1"]._error is None
+
+    go(scenario())
+
+
+def turned_away(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "refuses us" in line and "another process" in line]

@@ -82,8 +82,8 @@ def test_what_the_node_decides_reaches_the_process() -> None:
         (
             "window = 100",
             "text_bytes = 20000000",
-            "10: limits.text_bytes: texts of up to 20,000,000 bytes (limits.text_bytes) in a group "
-            "of 3 need limits.frame_bytes = 63145728 or more, not 33554432",
+            "10: limits.text_bytes: texts of up to 20,000,000 bytes (limits.text_bytes) need "
+            "limits.frame_bytes = 21048576 or more, not 2097152",
         ),
         (
             "window = 100",
@@ -92,6 +92,7 @@ def test_what_the_node_decides_reaches_the_process() -> None:
         ),
         ("[limits]", "[links]\nsilence_ms = 9\n[limits]", "10: links.silence_ms: must be more"),
         ("[limits]", "[links]\nback_off_ms_max = 9\n[limits]", "10: links.back_off_ms_max: less"),
+        ("[limits]", "[links]\nrefused_ms_max = 9\n[limits]", "10: links.refused_ms_max: less"),
         ("[limits]", "[metrics]\np9 = '[::1]:9'\n[limits]", "10: metrics.p9: not a member"),
         ("[limits]", "[metrics]\np1 = '8.8.8.8:9'\n[limits]", "10: metrics.p1: 8.8.8.8:9 is not"),
         (

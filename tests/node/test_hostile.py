@@ -13,7 +13,7 @@ from test_transport import MEMORY, hello_of, say
 from tidings.core import MessageId, Packet
 from tidings.node.config import Config
 from tidings.node.transport import COMPLAINTS_A_MINUTE
-from tidings.node.wire import GREETING, Kind, body_of, bye_frame, framed, hello_frame
+from tidings.node.wire import GREETING, Kind, Why, body_of, bye_frame, framed, hello_frame
 from tidings.protocols.frontier_packets import (
     Batch,
     Commit,
@@ -27,7 +27,7 @@ from tidings.protocols.frontier_packets import (
     Upto,
 )
 
-FIRED = bye_frame("you are fired", is_final=True)
+FIRED = bye_frame("you are fired", Why.FORGETFUL, 77)
 NOTHING_NEW = Holding(Upto())
 
 
@@ -111,7 +111,7 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
         (1, Commit((Known("p3", 2**63, 0),)), "a commit that is not meant for"),
         (1, Pull((Range("p2", -5, 2**62),)), "a pull that is not meant for"),
         (1, Pull((Range("p1", 1, 9),) * 4), "a pull that is not meant for"),
-        (1, Refusal("p3", "gone\np1: stopped"), "a refusal that is not meant for"),
+        (1, Refusal("p9", 1, "lost disk"), "a refusal that is not meant for"),
     ],
 )
 def test_what_cannot_be_counted_with_is_refused_and_leaves_no_trace(

@@ -4,27 +4,31 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 import pytest
 from real_groups import (
+    DEADLINE_S,
     assert_all_hold,
-    everywhere_delivered,
     go,
     group_file,
     joined,
     linked,
     take,
+    until,
 )
 
 from requirements_met import require
 from tidings.core import Packet
 from tidings.lab.fleet import Fleet, Member
+from tidings.node.group import Group
 from tidings.node.log import Log
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
-from tidings.protocols.frontier_packets import Data, Holding, Pull, Push, State
+from tidings.node.wire import packet_types
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier_packets import Data, Holding, State
 from tidings.trace import read_runs
 from tidings.trace.segments import Packets, blocks_in
 
@@ -158,7 +162,7 @@ def test_killed_again_and_again_while_it_starts_for_the_first_time_it_starts_at_
     for call, when in (("write", 1), ("write", 2), ("write", 3), ("write", 4), ("fsync", 1)):
         deadly = f"inject={call}:signal=KILL:when={when}"
         strace = ("strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", deadly)
-        subprocess.run([*strace, *first_start], check=False, timeout=30)
+        subprocess.run([*strace, *first_start], check=False, timeout=DEADLINE_S)
         assert "killed by SIGKILL" in (tmp_path / "calls").read_text()
         assert (tmp_path / "trace").exists()
     with fleet_of(tmp_path) as fleet:
@@ -170,7 +174,7 @@ def test_killed_again_and_again_while_it_starts_for_the_first_time_it_starts_at_
 @needs_strace
 def test_what_is_acknowledged_is_on_disk_first(tmp_path: Path) -> None:
     """The recorded order of system calls: data came, the disk has answered, the ack leaves."""
-    group_file(tmp_path)
+    group_file(tmp_path, 3, "options.batch_ms = 0")  # an acknowledgement for every message
     record = tmp_path / "calls"
     calls = "trace=fdatasync,sendto,recvfrom"
     strace = ("strace", "-f", "-qq", "-s", "4096", "-o", str(record), "-e", calls)
@@ -226,7 +230,8 @@ class Order:
         for peer, first in to:
             if not {(peer, first + place) for place in range(count)} <= traced:
                 self.too_early.append(f"{me} to {peer}: {first} is not in the trace")
-        for packet in msgspec.msgpack.decode(body, type=list[Data | Holding | State | Pull | Push]):
+        for encoded in msgspec.msgpack.decode(body, type=list[bytes]):
+            packet = msgspec.msgpack.decode(encoded, type=Union[packet_types(Frontier)])  # noqa: UP007
             if any(count > on_disk.get(one, 0) for one, count in self._claims(me, packet)):
                 self.too_early.append(f"{me}: {packet}, and on disk is {on_disk}")
 
@@ -249,16 +254,22 @@ class Order:
 def test_data_and_acknowledgements_leave_when_they_are_on_disk_and_in_the_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first acknowledgement of each goes alone, and every later one with its next message."""
     order = Order(monkeypatch)
+    for_ever = "options.batch_ms = 1_000_000"
 
     async def main() -> None:
-        async with joined(group_file(tmp_path)) as groups:
+        async with joined(group_file(tmp_path, 3, for_ever)) as groups:
             await linked(groups)
-            for _ in range(20):
-                for group in groups.values():
+            for number in range(1, 21):
+                for name, group in groups.items():
                     await group.broadcast(b"hello")
+                    others = [one for one in groups.values() if one is not group]
+                    await until(lambda: all(_has(one, name, number) for one in others))  # noqa: B023
                 await take(groups["p1"], 3)
-            await everywhere_delivered(groups, dict.fromkeys(groups, 20))
+
+    def _has(group: Group, origin: str, number: int) -> bool:
+        return group.status().delivered.get(origin) == number
 
     go(main())
     assert not order.too_early

@@ -27,7 +27,7 @@ with socket.create_server((sys.argv[1], 7001)) as server:
 """
 CALLER = """
 import socket, sys
-talk = socket.create_connection((sys.argv[1], 7001), 5)
+talk = socket.create_connection((sys.argv[1], 7001), 60)
 for line in sys.stdin:
     word, patience_s = line.split()
     talk.settimeout(float(patience_s))
@@ -70,7 +70,7 @@ def ask(process: subprocess.Popen[str], word: str, patience_s: float) -> str:
 
 
 def ours() -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=10)
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     return [name for name in listed.stdout.split() if name.startswith(f"tidings-{os.getpid()}-")]
 
 

@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 
 from tidings.core import DataError
-from tidings.node.config import GIB, MIB, GroupFile, new_group_file, parse_config, read_config
+from tidings.node.config import GIB, KIB, MIB, GroupFile, new_group_file, parse_config, read_config
 from tidings.node.group import Group, Status, join
 from tidings.node.metrics import Metrics
 from tidings.trace import read_runs
@@ -100,7 +100,7 @@ def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
     (port,) = free_ports(1)
     answer = tidings(*command.split()[2:], "--port", str(port))
     assert re.sub(r":\d+", ":", answer.out) == re.sub(r":\d+", ":", output) + "\n"
-    go(scenario(), seconds=90)
+    go(scenario())
     command, output = settled.split("\n", maxsplit=1)
     assert tidings(*command.split()[2:]).out == output
     (run,) = read_runs(tmp_path / "trace")
@@ -136,7 +136,7 @@ def in_words(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, int):
-        units = ((GIB, "GiB"), (MIB, "MiB"))
+        units = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
         fits = (f"{value // unit} {name}" for unit, name in units if value and value % unit == 0)
         return next(fits, f"{value:,}")
     if isinstance(value, str):

@@ -5,6 +5,7 @@ import asyncio
 import importlib
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,8 +19,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from programs import TIDINGS, running
-from real_groups import free_ports, go, group_file, joined, linked, take, traced, until
+from programs import TIDINGS, WITH_SIGINT_IGNORED, running
+from real_groups import (
+    assert_all_hold,
+    free_ports,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    traced,
+    until,
+)
 
 from tidings.cli import chat
 from tidings.core import UsageError
@@ -72,7 +83,7 @@ def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
             assert told[0] == {"origin": "p2", "seq": 1, "text": "hello, p1", "again": False}
             assert "p1: farewell: peer p2, reason p2 leaves" in p1.err
 
-    go(scenario(), seconds=60)
+    go(scenario())
     traced(config)
     answer = tidings("audit", str(config.trace_folder))
     assert answer.status == 0, answer
@@ -170,11 +181,11 @@ def test_who_chats_is_told_who_is_there_and_why_nothing_happens(tmp_path: Path) 
             assert await chat.ends() == 0
             assert chat.err == []
 
-    go(scenario(), seconds=60)
+    go(scenario())
 
 
 def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path: Path) -> None:
-    group_file(tmp_path, 2, "links.close_ms = 60000")
+    group_file(tmp_path, 2, "links.close_ms = 1_000_000")
     reason = "p1 starts with nothing and has yet to meet p2"
 
     async def scenario() -> None:
@@ -182,7 +193,7 @@ def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path:
             chat.type("anybody?")
             await chat.says(f"waiting: {reason}")
             chat.process.send_signal(signal.SIGINT)
-            await chat.says(f"leaving, in 60 s at the latest: {reason}")
+            await chat.says(f"leaving, in 1000 s at the latest: {reason}")
             chat.process.send_signal(signal.SIGINT)
             assert await chat.ends() == 130
             lost = f"never broadcast 1 line: {reason}"
@@ -195,7 +206,7 @@ def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path:
             assert await chat.ends() == 69
             assert chat.err == [f"tidings: p1 has left, and {lost}"]
 
-    go(scenario(), seconds=60)
+    go(scenario())
 
 
 def test_founders_begin_while_somebody_is_still_away(tmp_path: Path) -> None:
@@ -209,7 +220,7 @@ def test_founders_begin_while_somebody_is_still_away(tmp_path: Path) -> None:
             p1.type("let us begin")
             await p2.says("p1#1 let us begin")
 
-    go(scenario(), seconds=30)
+    go(scenario())
 
 
 def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Path) -> None:
@@ -228,7 +239,7 @@ def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Pa
             p1.process.send_signal(signal.SIGINT)
             assert await p1.ends() == 0
 
-    go(scenario(), seconds=30)
+    go(scenario())
 
 
 def test_a_line_that_finds_the_log_full_waits_until_there_is_room(tmp_path: Path) -> None:
@@ -248,7 +259,7 @@ def test_a_line_that_finds_the_log_full_waits_until_there_is_room(tmp_path: Path
                 await until(lambda: p1.out[-1].startswith("p1#100 100 "), every_s=0.01)
             assert len(p1.out) == 100
 
-    go(scenario(), seconds=60)
+    go(scenario())
 
 
 @asynccontextmanager
@@ -286,18 +297,25 @@ def test_a_node_whose_output_nobody_reads_takes_part_and_leaves(tmp_path: Path) 
             assert int(first[3:].partition(" ")[0]) <= 10
             assert last == "p1#30 (again) " + "." * 10_000
 
-    go(scenario(), seconds=30)
+    go(scenario())
 
 
 def test_a_node_whose_output_nobody_reads_leaves_at_once_when_told_twice(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with _with_a_full_pipe(tmp_path, "links.close_ms = 60000") as p2:
-            while p2.returncode is None:
-                p2.send_signal(signal.SIGTERM)
-                await asyncio.wait([asyncio.create_task(p2.wait())], timeout=0.2)
-            assert p2.returncode == 130
+        async with _with_a_full_pipe(tmp_path, "links.close_ms = 1_000_000") as p2:
+            p2.send_signal(signal.SIGTERM)
+            await until(lambda: not _is_pending(p2.pid, signal.SIGTERM))
+            p2.send_signal(signal.SIGTERM)
+            assert await p2.wait() == 130
 
-    go(scenario(), seconds=30)
+    go(scenario())
+
+
+def _is_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether the signal has yet to be taken: a second one would be the same one."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (pending,) = re.findall(r"^ShdPnd:\s*(\w+)$", status, re.MULTILINE)
+    return bool(int(pending, 16) & 1 << number - 1)
 
 
 def test_a_node_without_any_output_is_refused(tmp_path: Path) -> None:
@@ -355,7 +373,7 @@ def test_a_node_whose_reader_goes_away_ends_like_any_program(tmp_path: Path) -> 
         assert await shell.stderr.read() == b""
         assert ending.result() == 141
 
-    go(scenario(), seconds=30)
+    go(scenario())
 
 
 def test_a_second_node_of_the_same_member_ends_at_once(tmp_path: Path) -> None:
@@ -435,7 +453,32 @@ def test_what_stops_a_member_is_told_once(tmp_path: Path) -> None:
                 assert len(told) == 1, p1.err
                 assert p1.err[-1].startswith("tidings: p1 ")
 
-    go(scenario(), seconds=30)
+    go(scenario())
+
+
+@pytest.mark.parametrize("command", ["node", "chat"])
+def test_what_was_started_to_ignore_ctrl_c_does_so_and_leaves_when_terminated(
+    command: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 1)
+    shown = {"node": "p1#{} {}", "chat": "p1: {1}"}[command]
+
+    async def scenario() -> None:
+        async with running(tmp_path, *WITH_SIGINT_IGNORED, TIDINGS, command, "p1") as p1:
+            p1.type("one")
+            await p1.says(shown.format(1, "one"))
+            p1.process.send_signal(signal.SIGINT)
+            p1.type("two")
+            await p1.says(shown.format(2, "two"))
+            p1.process.send_signal(signal.SIGTERM)
+            assert await p1.ends() == 0, p1.err
+        async with joined(config) as groups:
+            await groups["p1"].broadcast(b"three")
+            (next_life,) = await take(groups["p1"], 1)
+            assert (next_life.id.seq, next_life.text) == (3, b"three"), "what was shown comes again"
+
+    go(scenario())
+    assert_all_hold(traced(config))
 
 
 TOLD_WHILE_IT_JOINS = """
@@ -481,7 +524,7 @@ def test_who_is_told_to_end_while_it_starts_does_so_quietly(
             assert await p1.ends() == status, p1.err
             assert (p1.out, p1.err) == ([], [])
 
-    go(scenario(), seconds=30)
+    go(scenario())
     assert not list(tmp_path.glob("trace/*.open"))
 
 
@@ -539,7 +582,7 @@ def test_logs_can_be_json(tmp_path: Path) -> None:
             assert (second["event"], second["peer"]) == ("no link", "p2")
             assert second["reason"] == "cannot be reached: Connection refused"
 
-    go(scenario(), seconds=30)
+    go(scenario())
 
 
 def test_a_group_file_that_does_not_exist_is_told_to_programs_too() -> None:

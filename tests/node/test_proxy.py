@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from real_groups import (
+    DEADLINE_S,
     Members,
     assert_all_hold,
     everywhere_delivered,
@@ -18,6 +19,7 @@ from real_groups import (
     group_file,
     linked,
     traced,
+    until,
 )
 
 from tidings import join
@@ -28,24 +30,17 @@ from tidings.node.faulty_links import Link
 from tidings.node.proxy import Proxy, in_background
 from tidings.node.wire import Kind, framed
 
-DEADLINE_S = 10
 NEVER_S = 1000
 """Longer than any test may take."""
 KIB = 1024
 
 
-def in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+def in_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), DEADLINE_S))
+        go(test(*arguments, **named))
 
     return run
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it; the deadline is that of the test."""
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 class Talk:
@@ -195,11 +190,13 @@ async def test_jitter_leaves_the_order() -> None:
         link = g.links["p1", "p2"]
         p1, p2 = await g.call("p1", "p2")
         link.delay(5, jitter_ms=20)
+        most = 0
         for number in range(100):
             p1.say(bytes([number]))
             read = number + 1
             await until(lambda read=read: link.bytes_waiting + link.bytes_passed == read)
-        assert link.bytes_waiting > 1, "they were under way together"
+            most = max(most, link.bytes_waiting)
+        assert most > 1, "they were under way together"
         assert await p2.hear(100) == bytes(range(100))
 
 
@@ -230,7 +227,7 @@ async def test_a_throttled_link_passes_no_more_than_it_may() -> None:
         start = clock()
         p1.say(bytes(30_000))
         await p2.hear(30_000)
-        assert 0.25 < clock() - start < 3
+        assert 0.25 < clock() - start < 30
         link.throttle(30_000 / NEVER_S)
         p1.say(bytes(30_000))
         p2.say(bytes(30_000))
@@ -686,7 +683,7 @@ def test_members_lose_nothing_by_it(fault: str, tmp_path: Path) -> None:
                     await until(lambda: has_noticed(groups))
             await everywhere_delivered(groups, dict.fromkeys(config.members, 30))
 
-    go(scenario(), DEADLINE_S)
+    go(scenario())
     assert_all_hold(traced(config))
 
 

@@ -117,7 +117,7 @@ def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
             assert await p1.ends() == 0
         assert tidings("settle", "trace").status == 0
 
-    go(scenario(), seconds=60)
+    go(scenario())
     assert_all_hold(the_run(tmp_path / "trace"))
 
 

@@ -3,8 +3,9 @@
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from real_groups import (
 import tidings
 from tidings.core import Message, Packet
 from tidings.node import transport as links
-from tidings.node.config import Config
+from tidings.node.config import Address, Config, parse_config
 from tidings.node.group import Group
 from tidings.node.injector import Fate, Injector
 from tidings.node.transport import MOST_STRANGERS, Transport
@@ -35,7 +36,9 @@ from tidings.node.wire import (
     FrameReader,
     Hello,
     Kind,
+    Why,
     body_of,
+    bye_frame,
     framed,
     hello_frame,
     read_bye,
@@ -48,7 +51,8 @@ MEMORY = ("durable = false", "trace.on = false")
 
 
 def hello_of(config: Config, name: str, to: str) -> Hello:
-    return Hello(name, to, config.name, config.members, config.protocol, config.options, 77)
+    about = (config.name, config.members, config.protocol, config.options, config.alike())
+    return Hello(name, to, *about, incarnation=77, session=4711)
 
 
 async def say(config: Config, data: bytes, to: str = "p1") -> str:
@@ -58,14 +62,14 @@ async def say(config: Config, data: bytes, to: str = "p1") -> str:
     answer = await reader.read()
     writer.close()
     frames = list(FrameReader().feed(answer))
-    return read_bye(frames[-1]) if frames and frames[-1].kind == Kind.BYE else ""
+    return read_bye(frames[-1]).reason if frames and frames[-1].kind == Kind.BYE else ""
 
 
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "it does not speak our language"),
-        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 1"),
+        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 2"),
         (GREETING + b"\xff\xff\xff\xff" + bytes(20), "a frame of 4,294,967,295 bytes"),
         (GREETING + framed(Kind.PACKETS, 1, b"\x90"), "a frame of kind 2 instead of a hello"),
         (GREETING + framed(Kind.HELLO, 1, b"\xc1\xc1"), "its hello makes no sense"),
@@ -129,6 +133,154 @@ def test_two_members_that_mean_different_groups_both_say_so_once(
     assert len(_about(caplog, "frontier mode=origin")) == 2
 
 
+# --- group files that differ
+
+
+@pytest.mark.parametrize(
+    ("setting", "p1_has", "p2_has"),
+    [
+        ("durable", "false", "true"),
+        ("limits.text_bytes", "1048576", "1000"),
+        ("limits.frame_bytes", "2097152", "3000000"),
+        ("limits.frame_packets", "10000", "5"),
+        ("limits.packet_bytes", "524288", "600000"),
+        ("limits.batch_messages", "10000", "5"),
+    ],
+)
+def test_what_must_be_alike_and_is_not_is_told_on_both_sides_once(
+    setting: str, p1_has: str, p2_has: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    text = (tmp_path / "group.toml").read_text()
+    text = text.replace("durable = false", "") if setting == "durable" else text
+    other = parse_config(f"{setting} = {p2_has}\n{text}", tmp_path / "group.toml")
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one, joined(other, "p2") as two:
+            calls = _calls_of(two["p2"])
+            await until(lambda: len(_about(caplog, f"{setting} =")) >= 2)
+            await until(lambda: len(calls) >= 3)  # it is tried again, and not said again
+            assert one["p1"].status().linked == two["p2"].status().linked == ()
+
+    go(scenario())
+    words = f"p1 has {setting} = {p1_has}, p2 has {p2_has}"
+    assert _about(caplog, f"{setting} =") == [
+        f"p2: no link: peer 127.0.0.1, reason {words}",
+        f"p1: no link: peer p2, reason refuses us: p2: {words}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "limits.queue_bytes = 5000000",
+        "limits.unread_messages = 7",
+        "limits.window = 7",
+        "limits.memory_bytes = 7777",
+        "limits.log_bytes = 7777777",
+        "limits.tick_ms = 7",
+        "links.alive_ms = 77",
+        "trace.folder = 'elsewhere'",
+        "retention.messages = 7",
+    ],
+)
+def test_what_is_each_member_s_own_may_differ(line: str, tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    text = (tmp_path / "group.toml").read_text()
+    other = parse_config(f"{line}\n{text}", tmp_path / "group.toml")
+    assert other != config
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one, joined(other, "p2") as two:
+            await linked(one | two)
+
+    go(scenario())
+
+
+def _calls_of(group: Group) -> list[float]:
+    """When this member is called, from now on."""
+    met, calls = group._transport.meet, list[float]()
+
+    def counted(caller: links.Connection) -> None:
+        calls.append(caller.loop.time())
+        met(caller)
+
+    group._transport.meet = counted
+    return calls
+
+
+def test_who_is_refused_calls_less_and_less_often_until_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links.random, "uniform", lambda low, high: high)
+    config = group_file(tmp_path, 2, *MEMORY, "links.refused_ms_max = 320")
+    other = msgspec.structs.replace(config, options={"mode": "origin"})
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            async with joined(other, "p2") as two:
+                calls = _calls_of(two["p2"])
+                await until(lambda: len(calls) >= 9)
+                gaps_ms = [(after - before) * 1e3 for before, after in pairwise(calls)]
+                assert max(gaps_ms) >= 300  # 5, 10, 20, 40, 80, 160, 320, 320
+                assert sum(gaps_ms[-2:]) >= 600
+            async with joined(config, "p2") as two:
+                await linked(one | two)
+                calls = _calls_of(two["p2"])
+                await _break_all(two)
+                begin_s = asyncio.get_running_loop().time()
+                await until(lambda: bool(calls))
+                assert calls[0] - begin_s < 0.3, "as soon as ever"
+
+    go(scenario())
+
+
+OLD = GREETING[:-1] + b"\x01"
+
+
+def test_a_member_of_another_format_is_called_less_and_less_often_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links.random, "uniform", lambda low, high: high)
+    config = group_file(tmp_path, 2, *MEMORY, "links.refused_ms_max = 320")
+    calls: list[float] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """As the version before does: its own greeting, and why it hangs up."""
+        calls.append(asyncio.get_running_loop().time())
+        assert await reader.readexactly(len(GREETING)) == GREETING
+        why = msgspec.msgpack.encode("p2: it speaks format 2, this tidings speaks 1")
+        writer.write(OLD + framed(Kind.BYE, 0, why))
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(refuse, *config.addresses["p2"])
+        async with server, joined(config, "p1"):
+            await until(lambda: len(calls) >= 8)
+
+    go(scenario())
+    assert calls[-1] - calls[-2] >= 0.3
+    told = _about(caplog, "format")
+    assert told == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 2"]
+
+
+def test_a_caller_of_another_format_is_told_ours_and_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with joined(config, "p2"):
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection(*config.addresses["p2"])
+                writer.write(OLD + bytes(100))
+                assert (await reader.read()).startswith(GREETING)
+                writer.close()
+
+    go(scenario())
+    assert len(_about(caplog, "it speaks format 1, this tidings speaks 2")) == 1
+
+
 def _about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
     return [line for line in caplog.messages if words in line]
 
@@ -138,7 +290,7 @@ def _about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
     [
         (framed(Kind.PACKETS, 1, b"\xc1"), "a frame that makes no sense"),
         (framed(Kind.PACKETS, 1, body_of([])), "a frame without packets"),
-        (framed(Kind.PACKETS, 1, body_of([b"\x91\xa1x"])), "a frame that makes no sense"),
+        (framed(Kind.PACKETS, 1, body_of([b"\x91\xa1x"])), "a packet that makes no sense"),
         (framed(Kind.HELLO, 1, b""), "a frame of kind 1"),
         (
             framed(
@@ -255,7 +407,8 @@ def test_a_member_that_missed_too_much_counts_as_crashed(
 
 def test_a_silent_link_is_dropped_and_made_again(tmp_path: Path) -> None:
     """A member that is stopped says nothing, though its kernel goes on listening."""
-    config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 20", "links.silence_ms = 100")
+    impatient = ("links.alive_ms = 20", "links.silence_ms = 100", "links.close_ms = 50")
+    config = group_file(tmp_path, 2, *MEMORY, *impatient)
     (port,) = free_ports(1)
     silent = socket.create_server(("127.0.0.1", port))
 
@@ -277,8 +430,9 @@ def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    lines = ("limits.text_bytes = 1000", "limits.frame_bytes = 4000000")
-    config = group_file(tmp_path, 3, *MEMORY, *lines, "limits.queue_bytes = 4000000")
+    small = ("limits.text_bytes = 1000", "limits.frame_bytes = 4000000")
+    patient = ("limits.queue_bytes = 4000000", "links.silence_ms = 1_000_000")
+    config = group_file(tmp_path, 3, *MEMORY, *small, *patient)
 
     async def scenario() -> None:
         async with joined(config) as groups:
@@ -372,7 +526,7 @@ def test_frontier_bears_loss_repetition_and_another_order(durable: str, tmp_path
                 messages = await take(group, 90)
                 assert len({message.id for message in messages}) == 90
 
-    go(scenario(), seconds=60)
+    go(scenario())
     counts = [count for one in injectors.values() for count in one.counts.values()]
     assert all(counts), "every fault happens at everybody"
     assert_all_hold(traced(config))
@@ -395,7 +549,7 @@ class Ear:
     def link_down(self, peer: str) -> None:
         self.links.append("down")
 
-    def received(self, peer: str, packets: Sequence[Came]) -> None:
+    def received(self, peer: str, packets: Iterator[Came]) -> None:
         self.heard += [(number, packet) for number, packet, _ in packets]
 
     def cast_out(self, reason: str) -> None:
@@ -408,7 +562,9 @@ async def transport(
 ) -> AsyncIterator[tuple[Transport, Ear]]:
     hello = msgspec.structs.replace(hello_of(config, name, name), incarnation=incarnation)
     ear = Ear()
-    made = Transport(hello, 0, config, Codec(Frontier, config.members), ear, resends=resends)
+    hello = msgspec.structs.replace(hello, session=incarnation)
+    codec = Codec(Frontier, config.members, config.limits)
+    made = Transport(hello, 0, config, codec, ear, resends=resends)
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks)
         try:
@@ -441,6 +597,24 @@ def test_what_was_sent_before_the_link_came_up_is_sent_when_it_does(tmp_path: Pa
     go(scenario())
 
 
+def test_what_was_sent_again_is_heard_once(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    def frame(number: int) -> bytes:
+        return framed(Kind.PACKETS, number, body_of([msgspec.msgpack.encode(packet(number))]))
+
+    async def scenario() -> None:
+        async with transport(config, "p1", 1) as (_, ear):
+            _, writer = await asyncio.open_connection(*config.addresses["p1"])
+            hello = GREETING + hello_frame(hello_of(config, "p2", "p1"))
+            writer.write(hello + frame(1) + frame(2) + frame(1) + frame(2) + frame(3))
+            await until(lambda: (3, packet(3)) in ear.heard)
+            assert ear.heard == [(number, packet(number)) for number in (1, 2, 3)]
+            writer.close()
+
+    go(scenario())
+
+
 def test_what_is_confirmed_is_not_kept(tmp_path: Path) -> None:
     config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 10")
 
@@ -464,6 +638,8 @@ def test_who_comes_back_as_somebody_else_is_cast_out(tmp_path: Path) -> None:
                 await until(lambda: bool(other.farewell))
                 assert other.farewell.startswith("p2 counts as crashed: it kept nothing")
             assert ear.links == ["up 2", "down"]
+            async with transport(config, "p2", 2):  # the one that it is may return
+                await until(lambda: ear.links == ["up 2", "down", "up 2"])
 
     go(scenario())
 
@@ -485,6 +661,85 @@ def test_who_counts_as_crashed_is_told_by_whoever_calls(kept: int, tmp_path: Pat
                 assert p1.peers["p2"].crashed
                 await until(lambda: bool(ear.farewell))
                 assert ear.farewell.startswith("p2 counts as crashed: it has missed more than")
+
+    go(scenario())
+
+
+def test_a_farewell_that_stops_a_member_is_meant_for_it_and_has_our_words(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    hello = GREETING + hello_frame(hello_of(config, "p1", "p2"))
+
+    async def scenario() -> None:
+        async with transport(config, "p2", 2) as (_, ear):
+            for number in (3, 2):
+                assert not ear.farewell
+                bye = bye_frame("you are fired", Why.FORGETFUL, number)
+                assert await say(config, hello + bye, to="p2") == ""
+            await until(lambda: bool(ear.farewell))
+        assert ear.farewell.startswith("p2 counts as crashed: it kept nothing of its earlier life")
+        assert "fired" not in ear.farewell
+
+    go(scenario())
+
+
+def test_a_twin_does_not_make_a_member_count_as_crashed(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+    (port,) = free_ports(1)
+    elsewhere = {**config.addresses, "p1": Address("127.0.0.1", port)}
+    twins = msgspec.structs.replace(config, addresses=elsewhere)
+
+    async def scenario() -> None:
+        async with (
+            transport(config, "p2", 2) as (p2, ear),
+            transport(config, "p1", 1) as (_, heard),
+        ):
+            await until(lambda: ear.links == ["up 1"])
+            async with transport(twins, "p1", 9) as (_, twin):
+                await until(lambda: bool(twin.farewell))
+            assert ear.links == ["up 1"]
+            send(p2, "p1", 1)
+            await until(lambda: bool(heard.heard))
+
+    go(scenario())
+
+
+def test_another_process_does_not_take_the_link_of_one_that_lives(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 20", "links.silence_ms = 200")
+    hellos = {
+        name: GREETING + hello_frame(msgspec.structs.replace(hello_of(config, "p1", "p2"), **who))
+        for name, who in {
+            "first": {"incarnation": 1, "session": 1},
+            "a copy of its folder": {"incarnation": 1, "session": 2},
+            "somebody new": {"incarnation": 3, "session": 3},
+        }.items()
+    }
+
+    async def scenario() -> None:
+        async with transport(config, "p2", 2, resends=False) as (p2, ear):
+            _, writer = await asyncio.open_connection(*config.addresses["p2"])
+            writer.write(hellos["first"])
+            await until(lambda: ear.links == ["up 1"])
+            for name in ("a copy of its folder", "somebody new"):
+                assert "another process is linked as p1" in await say(config, hellos[name], "p2")
+            assert ear.links == ["up 1"]
+            # The same process may call again, before we see that its first call is over.
+            _, again = await asyncio.open_connection(*config.addresses["p2"])
+            again.write(hellos["first"])
+            await until(lambda: ear.links == ["up 1", "down", "up 1"])
+            # It falls silent, as if its machine had died: whoever comes then is let in.
+            _, later = await asyncio.open_connection(*config.addresses["p2"])
+            await until(lambda: p2.peers["p1"].link is None)
+            later.write(hellos["somebody new"])
+            await until(lambda: ear.links[-1] == "up 3")
+            # The process refuses that one: the one that it waits for need not wait.
+            p2.reject("p1", 1)
+            assert not p2.peers["p1"].link.is_rejected
+            p2.reject("p1", 3)
+            _, back = await asyncio.open_connection(*config.addresses["p2"])
+            back.write(hellos["a copy of its folder"])
+            await until(lambda: ear.links[-1] == "up 1")
+            for one in (writer, again, later, back):
+                one.close()
 
     go(scenario())
 
@@ -512,6 +767,7 @@ def test_who_is_out_of_reach_is_told_once_if_it_lasts(
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
     caplog.set_level("DEBUG", logger="tidings.node")
+    monkeypatch.setattr(links, "QUIET_S", 1_000.0)
 
     def told(level: str) -> int:
         missed = "p1: no link: peer p2, reason cannot be reached: Connection refused"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from backlog import leave_unread, restart
 from tidings.lab.fleet import Fleet, Latencies, Member, free_ports, percentile_s
+from tidings.node.config import GIB, MIB, Limits
 
 AT_FULL_SPEED = 1e9
 """More per second than anybody can offer: back-pressure decides."""
@@ -154,3 +156,18 @@ def test_memory_and_log_stay_bounded_over_five_million_messages(tmp_path: Path, 
             assert max(rss) <= 1.1 * rss[0]
             limit = 4 * fleet.config.limits.segment_bytes
             assert max(log) <= limit, "a few segments, whatever was said"
+
+
+def test_a_restart_with_a_gibibyte_that_was_not_processed(tmp_path: Path, tell: Tell) -> None:
+    """What the program is handed again is read back in pieces, whatever it has missed."""
+    size = 1_000
+    path = group_file(tmp_path, 3)
+    leave_unread(path, GIB // size // 2, size)
+    again = restart(path, timeout_s=600)
+    tell(
+        f"{again.messages:,} messages were waiting: RSS at most {again.joined_bytes / MIB:.0f} MiB "
+        f"until the first of them, after {again.joined_s:.1f} s, and {again.read_bytes / MIB:.0f} "
+        f"MiB until the last, after {again.read_s:.1f} s"
+    )
+    assert again.messages * size > GIB - size * 2
+    assert again.read_bytes <= Limits().memory_bytes + 100 * MIB

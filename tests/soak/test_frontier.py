@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frontier_adversary import survive
+from frontier_adversary import report_every_divergence, survive
 from frontier_runs import hold_all_guarantees
 from tidings.lab.explore import Scope, explore
 from tidings.spec import Value
@@ -51,6 +51,11 @@ def test_a_hundred_thousand_adversarial_runs_hold_all_guarantees(capsys) -> None
 
 def test_an_adversary_without_a_clock_breaks_nothing(capsys) -> None:
     on_all_cores(survive, 10_000, 500, capsys)
+
+
+def test_older_disks_never_diverge_in_silence(capsys) -> None:
+    happened = on_all_cores(report_every_divergence, 10_000, 500, capsys)
+    assert happened["divergences"] >= 50
 
 
 MODES: dict[str, dict[str, Any]] = {

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from conftest import Tidings
-from storm import assert_everything_happened, assert_nothing_is_lost_or_repeated, rage
+from storm import (
+    assert_everything_happened,
+    assert_nobody_was_held_up,
+    assert_nothing_is_lost_or_repeated,
+    rage,
+)
 from test_demo import assert_nodes_break
 from tidings.lab.demo import BREAKS
 from tidings.pipeline import audit
@@ -32,6 +37,7 @@ def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
     outcome = rage(tmp_path, SECONDS, SEED, tell, PER_S)
     (verdicts,) = audit(spark, tmp_path / "trace", progress=tell).verdicts.values()
     assert_nothing_is_lost_or_repeated(outcome, verdicts)
+    assert_nobody_was_held_up(outcome)
     assert_everything_happened(outcome)
 
 

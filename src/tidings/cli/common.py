@@ -15,11 +15,12 @@ import typer
 from rich.console import Console
 
 from tidings.core import UsageError, ordered
+from tidings.lab.shrink import planned_packets
 from tidings.report import can_be_replayed, explain, is_long, plain_table, verdict_table
 from tidings.report.words import listed
 from tidings.report.words import many as many
 from tidings.simulator.script import protocol_of
-from tidings.spec import Verdict
+from tidings.spec import Extra, Verdict, Violation, broken
 from tidings.trace import Manifest, Run, read_runs
 
 app = typer.Typer(
@@ -144,6 +145,28 @@ def print_verdicts(
                     trace=run,
                 )
             )
+
+
+def extra_violations(run: Run) -> list[Violation]:
+    """Where a run breaks what is promised beside the five: cost, if it was limited, and reach."""
+    allowed = planned_packets(run.manifest)
+    cost = [] if allowed is None else [broken(run, Extra.COST, allowed)]
+    return [one for one in (*cost, broken(run, Extra.REACH)) if one is not None]
+
+
+def print_extras(run: Run, violations: Sequence[Violation], folder: Path | None = None) -> None:
+    for violation in violations:
+        out.print()
+        say(
+            explain(
+                violation,
+                run.manifest.run,
+                run.manifest.seed,
+                folder=folder,
+                is_long=is_long(run.manifest),
+                trace=run,
+            )
+        )
 
 
 def _unknowns(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -44,6 +44,9 @@ def explore_command(
     joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
     duplicates: Annotated[int, typer.Option(help="How many packets arrive twice.")] = 0,
     restarts: Annotated[int, typer.Option(help="How many of the crashed come back.")] = 0,
+    rollbacks: Annotated[
+        int, typer.Option(help="How many of those come back with the disk they had at the start.")
+    ] = 0,
     text: Annotated[
         list[str] | None, typer.Option(help="What each process says, in turn; else 1, 2, 3.")
     ] = None,
@@ -86,6 +89,7 @@ def explore_command(
         joiners=joiners,
         duplicates=duplicates,
         restarts=restarts,
+        rollbacks=rollbacks,
         texts=tuple(map(os.fsencode, text or ())),
         max_packets=max_packets,
         depth=depth,
@@ -190,6 +194,7 @@ def _scope_in_words(scope: Scope) -> Iterator[str]:
         *([many(scope.joiners, "joiner")] if scope.joiners else []),
         *([many(scope.duplicates, "duplicate")] if scope.duplicates else []),
         *([many(scope.restarts, "restart")] if scope.restarts else []),
+        *([many(scope.rollbacks, "rollback")] if scope.rollbacks else []),
     ]
     yield ", ".join(parts)
 

@@ -12,7 +12,9 @@ import typer
 from tidings.cli.common import (
     AsJson,
     app,
+    extra_violations,
     out,
+    print_extras,
     print_json,
     print_run,
     print_verdicts,
@@ -22,13 +24,11 @@ from tidings.cli.common import (
 )
 from tidings.cli.own import Anew, named_anew
 from tidings.core import Exit, MessageId, UsageError
-from tidings.lab.shrink import planned_packets
-from tidings.report import explain, is_long
 from tidings.report.words import many
 from tidings.simulator import Moment, Replay, World
 from tidings.simulator.conversation import Conversation
 from tidings.simulator.script import line_for
-from tidings.spec import Extra, Place, Violation, broken, exit_status, judge
+from tidings.spec import Place, exit_status, judge
 from tidings.trace import Run
 
 _MS = 1_000_000
@@ -99,28 +99,6 @@ def replay(
         print_verdicts(played.manifest, verdicts, run=played)
         print_extras(played, extras)
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
-
-
-def extra_violations(run: Run) -> list[Violation]:
-    """Where a run breaks what is promised beside the five: cost, if it was limited, and reach."""
-    allowed = planned_packets(run.manifest)
-    cost = [] if allowed is None else [broken(run, Extra.COST, allowed)]
-    return [one for one in (*cost, broken(run, Extra.REACH)) if one is not None]
-
-
-def print_extras(run: Run, violations: Sequence[Violation], folder: Path | None = None) -> None:
-    for violation in violations:
-        out.print()
-        say(
-            explain(
-                violation,
-                run.manifest.run,
-                run.manifest.seed,
-                folder=folder,
-                is_long=is_long(run.manifest),
-                trace=run,
-            )
-        )
 
 
 def _until(words: str | None, run: Run) -> Place | int | None:

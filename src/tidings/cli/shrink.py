@@ -9,7 +9,9 @@ from tidings.cli.common import (
     AsJson,
     app,
     err,
+    extra_violations,
     out,
+    print_extras,
     print_json,
     print_run,
     print_verdicts,
@@ -18,7 +20,7 @@ from tidings.cli.common import (
     stored_run,
 )
 from tidings.cli.own import Anew, named_anew
-from tidings.cli.replay import Player, extra_violations, print_extras
+from tidings.cli.replay import Player
 from tidings.core import Exit, UsageError
 from tidings.lab.shrink import Pace, Property, charge_against, shrink
 from tidings.report import write_story

@@ -10,7 +10,9 @@ import typer
 from tidings.cli.common import (
     AsJson,
     app,
+    extra_violations,
     named_protocol,
+    print_extras,
     print_json,
     print_run,
     print_verdicts,
@@ -18,12 +20,12 @@ from tidings.cli.common import (
     say,
 )
 from tidings.cli.own import checked_own, faults_are_stored
-from tidings.core import UsageError
+from tidings.core import Exit, UsageError
 from tidings.protocols import factory
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
-from tidings.spec import Verdict, exit_status, judge
+from tidings.spec import Violation, exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
 
 DEFAULT = Plan().protocol
@@ -70,7 +72,8 @@ def simulate(
 ) -> None:
     """Run a group in the simulator: a scenario file, or a random run with faults.
 
-    Exits 0 if the five guarantees hold, 1 if one is violated, 2 if one cannot be judged.
+    Exits 0 if the five guarantees hold, 1 if one is violated, 2 if one cannot be judged. Where
+    members join, reach is judged too.
     """
     for folder in (trace, story):
         if folder is not None:
@@ -102,26 +105,39 @@ def simulate(
             run = _play(file, quiet=as_json)
     rows = write_runs(trace, [run], form) if trace is not None else None
     verdicts = judge(run)
-    told = _tell(story, run, verdicts, trace) if story is not None else None
+    extras = extra_violations(run)
+    violations = [*(one for verdict in verdicts for one in verdict.violations), *extras]
+    told = _tell(story, run, violations, trace) if story is not None else None
     if as_json:
-        print_json(result(run.manifest, verdicts) | {"trace": trace and str(trace), "story": told})
+        print_json(
+            result(run.manifest, verdicts)
+            | {
+                "trace": trace and str(trace),
+                "story": told,
+                "extras": [violation.guarantee.value for violation in extras],
+            }
+        )
     else:
         print_run(run)
         if rows is not None:
             say(f"trace  {trace}: {rows:,} rows")
         print_verdicts(run.manifest, verdicts, run=run, folder=trace)
+        print_extras(run, extras, folder=trace)
+        if len(run.manifest.views) > 1 and not extras:
+            say("reach, which is none of the five, holds too: no newcomer is left out of an answer")
         if story is not None:
             say(f"\nstory  {told or 'none: nothing is violated'}")
-    raise typer.Exit(exit_status(verdicts))
+    raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
 
 
-def _tell(folder: Path, run: Run, verdicts: Sequence[Verdict], trace: Path | None) -> str | None:
+def _tell(
+    folder: Path, run: Run, violations: Sequence[Violation], trace: Path | None
+) -> str | None:
     """Write the story of the first violation, and say where it begins; None if there is none."""
-    for verdict in verdicts:
-        if verdict.violations:
-            write_story(folder, run, verdict.violations[0], trace=trace)
-            return str(folder / "story.md")
-    return None
+    if not violations:
+        return None
+    write_story(folder, run, violations[0], trace=trace)
+    return str(folder / "story.md")
 
 
 def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format, quiet: bool) -> Run:

@@ -29,15 +29,18 @@ from tidings.core.events import (
     Start,
     Timeout,
 )
-from tidings.core.group import Members, is_name, majority, ordered, quorum
+from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import Message, MessageId, Packet
 from tidings.core.process import Checkpoint, Choose, Process, take_first
+from tidings.core.rereading import Causes, Found, Rereading
 
 __all__ = [
+    "MOST_MEMBERS",
     "Accept",
     "Broadcast",
     "CancelTimer",
+    "Causes",
     "Checkpoint",
     "Choose",
     "DataError",
@@ -46,6 +49,7 @@ __all__ = [
     "EnvironmentMissing",
     "Event",
     "Exit",
+    "Found",
     "Halt",
     "Held",
     "Install",
@@ -65,6 +69,7 @@ __all__ = [
     "Refuse",
     "Reject",
     "Replay",
+    "Rereading",
     "Send",
     "SetTimer",
     "Stable",

@@ -49,12 +49,15 @@ class Deliver(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """Hand these to the user again: before a crash it got them, or was just about to.
+    """Hand what comes after ``after`` to the user again, up to ``upto``, before anything new.
 
-    They were delivered then; this is no second delivery.
+    Before a crash it got them, or was just about to: they were delivered then, and this is no
+    second delivery. There may be more of them than fit into memory, so the holder reads them back
+    from what was persisted, piece by piece (``Rereading``).
     """
 
-    messages: tuple[Message, ...]
+    after: Mapping[str, int]
+    upto: Mapping[str, int]
 
 
 class Persist(msgspec.Struct, frozen=True):

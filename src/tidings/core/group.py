@@ -6,6 +6,9 @@ from collections.abc import Iterable
 Members = tuple[str, ...]
 """The members of a group, always in the order of `ordered`, so that all agree on positions."""
 
+MOST_MEMBERS = 1_000
+"""A larger group is refused: what one member says of all of them must stay small."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 

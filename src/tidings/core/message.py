@@ -46,3 +46,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
     def about(self) -> MessageId | None:
         """The one message the packet speaks of, if there is one."""
         return getattr(self, "id", None)
+
+    def may_come_from(self, sender: str) -> bool:
+        """Whether this member may say this; whoever holds a process asks before handing it in."""
+        return True

@@ -1,13 +1,14 @@
 """The one interface that every algorithm implements and every holder drives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tidings.core.effects import Effect
 from tidings.core.events import Event
 from tidings.core.group import Members
-from tidings.core.message import Message, MessageId
+from tidings.core.message import MessageId
+from tidings.core.rereading import Found
 from tidings.core.state import Memo, copied_state, fingerprint, measured, shown
 
 Choose = Callable[[str, Sequence[int]], int]
@@ -61,9 +62,9 @@ class Process(ABC):
         """How to begin a new log; None if there is no shorter way than all records."""
         return None
 
-    def messages_in(self, records: Sequence[Any]) -> list[Message]:
-        """The messages whose texts stand in these records, in the order of the records."""
-        return []
+    def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
+        """The messages whose texts stand in these records, each with its causes."""
+        return iter(())
 
     def check(self, group: Mapping[str, "Process"]) -> None:  # noqa: B027 - many have nothing to say
         """Assert what must be true of this process among all, which only a simulator can see."""
@@ -71,6 +72,10 @@ class Process(ABC):
     def why(self, message: MessageId) -> str:
         """What the message waits for here, in words, from the state alone."""
         return f"{self.me} cannot tell what {message} waits for"
+
+    def kept_for(self) -> str:
+        """Whom most of what is kept is kept for: a member, or somebody else in words; or nobody."""
+        return ""
 
     @property
     def indifferent(self) -> bool:
@@ -113,6 +118,13 @@ class Process(ABC):
         vars(twin).update(copied_state(self.state(), memo))
         twin.choose = choose
         return twin
+
+    def renew(self) -> None:
+        """Go on with a copy of the state, such as a fork has.
+
+        A set and its copy may be iterated in different orders, two copies of it in one only.
+        """
+        vars(self).update(copied_state(self.state(), {id(self): self}))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Process):

@@ -11,19 +11,22 @@ from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
-from tidings.core.group import Members, ordered
+from tidings.core.group import MOST_MEMBERS, Members, ordered
 from tidings.core.message import MessageId
 
 Names = Mapping[str, str]
 """Every member, and whose name it takes."""
 
-_PER_MEMBER = "one for each member, in member order"
+PER_MEMBER = "one for each member, in member order"
 _SORTED = "in no order of its own: kept sorted"
 
-Vector = Annotated[tuple[int, ...], _PER_MEMBER]
-SortedNames = Annotated[tuple[str, ...], _SORTED]
-SortedIds = Annotated[tuple[MessageId, ...], _SORTED]
+# At most one for each member: a longer one is refused before it is decoded.
+Vector = Annotated[tuple[int, ...], PER_MEMBER, Meta(max_length=MOST_MEMBERS)]
+Digests = Annotated[tuple[bytes, ...], PER_MEMBER, Meta(max_length=MOST_MEMBERS)]
+SortedNames = Annotated[tuple[str, ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
+SortedIds = Annotated[tuple[MessageId, ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
 
 
 def renamed(value: Any, names: Names) -> Any:
@@ -64,7 +67,7 @@ def _renamed_dict(value: dict[Any, Any], names: Names) -> dict[Any, Any]:
 
 
 def _renamed_field(value: Any, mark: str | None, names: Names) -> Any:
-    if mark == _PER_MEMBER and value:
+    if mark == PER_MEMBER and value:
         members = ordered(names)
         moved = {names[member]: item for member, item in zip(members, value, strict=True)}
         return tuple(moved[member] for member in members)
@@ -80,7 +83,7 @@ def _marks(kind: type[msgspec.Struct]) -> dict[str, str]:
     return {
         field: hint.__metadata__[0]
         for field, hint in hints.items()
-        if hasattr(hint, "__metadata__") and hint.__metadata__[0] in (_PER_MEMBER, _SORTED)
+        if hasattr(hint, "__metadata__") and hint.__metadata__[0] in (PER_MEMBER, _SORTED)
     }
 
 

@@ -72,6 +72,8 @@ class Cost(msgspec.Struct, frozen=True):
     workload: Workload
     processes: int
     packets: float
+    packets_until_safe: float
+    """Those sent before the last delivery."""
     bytes: float
     """As msgpack, which is what travels."""
     json_bytes: float
@@ -133,6 +135,7 @@ def _cost(contender: Contender, workload: Workload, run: Run, json_bytes: int) -
         workload=workload,
         processes=processes,
         packets=len(sizes) / count,
+        packets_until_safe=_sent_before(run, max(last.values(), default=0)) / count,
         bytes=sum(sizes) / count,
         json_bytes=json_bytes / count,
         delays=waits[len(waits) // 2] if waits else 0.0,
@@ -141,6 +144,10 @@ def _cost(contender: Contender, workload: Workload, run: Run, json_bytes: int) -
         kept_ranges=kept["ranges"] / processes,
         cut=not any(row.kind == "settle" for row in run.rows),
     )
+
+
+def _sent_before(run: Run, time_ns: int) -> int:
+    return sum(row.kind == "send" and row.time_ns < time_ns for row in run.rows)
 
 
 def _kept(run: Run) -> dict[str, int]:
@@ -153,17 +160,42 @@ def _kept(run: Run) -> dict[str, int]:
     return total
 
 
-BOUNDS: dict[str, Callable[[int, int], int]] = {
-    "anything: texts sent": lambda n, f: n - 1,
-    "anything: two delays": lambda n, f: n * f,
-    "anything: three delays, through the origin": lambda n, f: 2 * (n - 1) + f,
+Bound = Callable[[int, int], int]
+"""From n, the size of the group, and f, how many may crash."""
+
+BOUNDS: dict[str, Bound] = {
+    "any number of delays": lambda n, f: n - 1 + f,
+    "two delays": lambda n, f: f + f * f + (n - 1 - f) * max(1, f - 1),
+    "three delays": lambda n, f: n - 1 + f + max(0, f - 2),
+    "three delays, through the origin": lambda n, f: n - 1 + (f if f < 2 else 2 * f),
     "relaying on the first copy, without timers": lambda n, f: (n - 1) * (f + 1),
 }
-"""The fewest packets with which one broadcast to n members survives any f crashes.
+"""The fewest packets until one broadcast is safe at all n members, with equal delays.
 
-Nobody may deliver before f + 1 are known to hold the message. In two delays each must hear it from
-f others who hold it; through the origin, n - 1 copies, f acknowledgements, n - 1 notices. Without
-timers everybody must be told by f + 1, since the others may crash.
+Nobody may deliver before it knows of f + 1 that hold the message, itself counted: f may crash.
+
+Any number of delays. All but the origin must get the text. The first f who hold it cannot know
+f + 1 holders by then, and must hear once more: n - 1 + f. The text going round in a ring does it.
+
+Two delays. The origin must hear from f who held it after the first delay. Those get the text, and
+f - 1 others' word; the rest need the word of f - 1, for whoever got the text speaks for the origin.
+
+Three delays. Some member must know enough after the second to tell the rest. It hears from f - 1
+witnesses at least, and each of these, having spoken too early to know, must be told again: so
+n - 3 + 2f. Through the origin, which must hear from f, it is n - 1 + 2f.
+
+Without timers everybody must be told by f + 1, since the others may crash.
+"""
+
+BOUNDS_UNTIL_STABLE: dict[str, Bound] = {
+    "any number of delays": lambda n, f: 2 * (n - 1),
+    "two delays": lambda n, f: n * (n - 1),
+    "three delays, through the origin": lambda n, f: (3 if n > 2 else 2) * (n - 1),
+}
+"""The fewest until everybody knows that all hold it.
+
+When the first member knows, n - 1 have got the text; each other must hear of it after that. In two
+delays everybody hears from everybody. Through the origin each gets the text, answers, and is told.
 """
 
 
@@ -172,8 +204,15 @@ def bounds(sizes: Sequence[int]) -> list[dict[str, str]]:
     return [
         {"packets at least": name}
         | {f"n={size}": _short(bound(size, quorum(size) - 1)) for size in sizes}
-        for name, bound in BOUNDS.items()
+        for name, bound in named_bounds().items()
     ]
+
+
+def named_bounds() -> dict[str, Bound]:
+    """All bounds, with what they count up to."""
+    until_safe = {f"until safe: {name}": bound for name, bound in BOUNDS.items()}
+    until_stable = {f"until stable: {name}": bound for name, bound in BOUNDS_UNTIL_STABLE.items()}
+    return until_safe | until_stable
 
 
 def contender_of(words: str) -> Contender:

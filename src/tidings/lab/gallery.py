@@ -46,6 +46,7 @@ SCOPES: dict[str, dict[str, Any]] = {
     "flawed/frontier-restamping": {"broadcasts": 2} | AT_ONCE,
     "flawed/frontier-asking-once": {"broadcasts": 2, "crashes": 1} | AT_ONCE,
     "flawed/frontier-not-greeting": ONE_CRASH | {"restarts": 1},
+    "flawed/frontier-owing-nothing": ONE_CRASH,
 }
 """What `explore` needs to show the flaw, with all that it breaks."""
 

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from tidings.core import (
+    MOST_MEMBERS,
     Choose,
     DataError,
     Members,
@@ -39,8 +40,8 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Ms = Annotated[int, Meta(ge=1, le=24 * 60 * 60 * 1000)]
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
-PUSH_ROOM = MIB
-"""Room in a frame, for each member, beside a longest text: answers to questions carry several."""
+FRAME_ROOM = MIB
+"""Room in a frame beside a longest text: a packet carries other texts, and what it says of them."""
 
 
 SET_ELSEWHERE = {
@@ -48,7 +49,9 @@ SET_ELSEWHERE = {
     "confirmed": "durable",
     "memory": "limits.memory_messages",
     "memory_bytes": "limits.memory_bytes",
+    "early_bytes": "limits.memory_bytes",
     "log_limit": "limits.log_bytes",
+    "push": "limits.batch_messages",
 }
 """Options that follow from other settings."""
 NO_LIMIT = 2**53
@@ -61,8 +64,18 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Limits(_Section, frozen=True):
     text_bytes: Positive = MIB
     """The longest text that can be broadcast."""
-    frame_bytes: Positive = 32 * MIB
+    frame_bytes: Positive = 2 * MIB
     """The longest frame that is accepted from a member."""
+    frame_packets: Positive = 10_000
+    """How many packets a frame may have."""
+    packet_bytes: Annotated[int, Meta(ge=512 * KIB, le=2**53)] = 512 * KIB
+    """How long a packet may be beside its texts: what is decoded of it keeps a member busy, for
+    up to a third of a microsecond a byte if it is made for that."""
+    batch_messages: Positive = 10_000
+    """How many texts a packet may have."""
+    tick_ms: Ms = 20
+    """For how long a member works on what has come in before it looks for anything else; the
+    packet in hand is always finished."""
     queue_bytes: Positive = 64 * MIB
     """How much may wait to be sent to one member; beyond, the link is dropped and made anew."""
     unread_messages: Positive = 100_000
@@ -84,6 +97,9 @@ class Limits(_Section, frozen=True):
     """How long the log may grow while a member is away; beyond, broadcasts are refused."""
     segment_bytes: Positive = 64 * MIB
     """The log is kept in files of about this size, and forgotten by whole files."""
+    commit_bytes: Positive = 4 * MIB
+    """About how much is written at once, if there is more; what is read back is read in such
+    pieces."""
 
 
 class Retention(_Section, frozen=True):
@@ -104,6 +120,9 @@ class Links(_Section, frozen=True):
     back_off_ms_min: Ms = 50
     back_off_ms_max: Ms = 1_000
     """How long until a member that could not be reached is tried again: doubled, up to here."""
+    refused_ms_max: Ms = 5 * 60 * 1000
+    """The same for a member with another group file or another format, which will not agree with
+    us before somebody has changed one of the two."""
     resend_bytes: Positive = 64 * MIB
     """Protocols that mend no links: how much is kept to be sent again after a reconnect. A member
     that misses more counts as crashed."""
@@ -166,6 +185,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     links: Links
     trace: Tracing
 
+    def alike(self) -> dict[str, bool | int]:
+        """What must be the same for all members, beside who they are and what protocol they run:
+        what they promise each other, and everything by which one refuses what another says."""
+        limits = ("text_bytes", "frame_bytes", "frame_packets", "packet_bytes", "batch_messages")
+        return {"durable": self.durable} | {
+            f"limits.{name}": getattr(self.limits, name) for name in limits
+        }
+
     def check_member(self, name: str) -> None:
         if name not in self.members:
             raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
@@ -173,7 +200,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
         self.check_member(name)
-        ours = {"window": self.limits.window, "confirmed": self.durable}
+        ours = {
+            "window": self.limits.window,
+            "early_bytes": self.limits.memory_bytes,
+            "push": self.limits.batch_messages,
+            "confirmed": self.durable,
+        }
         if self.durable:
             # What is kept is limited in bytes, on disk, and not by number.
             limits = self.limits
@@ -232,7 +264,7 @@ class _Reader:
         file = self.toml.as_a(GroupFile)
         members = self._members(file)
         self._check_protocol(file, members)
-        self._check_limits(file, members)
+        self._check_limits(file)
         folder = self.toml.path.parent
         addresses = self._addresses("members", file.members)
         metrics = self._addresses("metrics", file.metrics)
@@ -258,6 +290,8 @@ class _Reader:
             raise self._error(["name"], f"{file.name!r} is not a name: letters, digits, _ . -")
         if not file.members:
             raise self._error(["members"], "a group has at least one member")
+        if len(file.members) > MOST_MEMBERS:
+            raise self._error(["members"], f"a group has at most {MOST_MEMBERS:,} members")
         for member in file.members:
             if not is_name(member):
                 raise self._error(["members", member], "not a name: letters, digits, _ . -")
@@ -315,15 +349,14 @@ class _Reader:
         except (UsageError, DataError) as fault:
             raise self._error(keys, str(fault)) from None
 
-    def _check_limits(self, file: GroupFile, members: Members) -> None:
+    def _check_limits(self, file: GroupFile) -> None:
         limits, links = file.limits, file.links
-        needed = len(members) * (limits.text_bytes + PUSH_ROOM)
+        needed = limits.text_bytes + FRAME_ROOM
         if limits.frame_bytes < needed:
             raise self._error(
-                _first_given(limits, "frame_bytes", "text_bytes") or ["members"],
-                f"texts of up to {limits.text_bytes:,} bytes (limits.text_bytes) in a group of "
-                f"{len(members)} need limits.frame_bytes = {needed} or more, not "
-                f"{limits.frame_bytes}",
+                _first_given(limits, "frame_bytes", "text_bytes"),
+                f"texts of up to {limits.text_bytes:,} bytes (limits.text_bytes) need "
+                f"limits.frame_bytes = {needed} or more, not {limits.frame_bytes}",
             )
         if limits.queue_bytes < limits.frame_bytes:
             raise self._error(
@@ -333,6 +366,8 @@ class _Reader:
             )
         if links.back_off_ms_max < links.back_off_ms_min:
             raise self._error(["links", "back_off_ms_max"], "less than back_off_ms_min")
+        if links.refused_ms_max < links.back_off_ms_max:
+            raise self._error(["links", "refused_ms_max"], "less than back_off_ms_max")
         if links.silence_ms <= links.alive_ms:
             raise self._error(["links", "silence_ms"], "must be more than alive_ms")
 

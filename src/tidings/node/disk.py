@@ -1,8 +1,8 @@
 """What waits for the disk, and the one thread that writes.
 
-Ticks that come while it is busy gather and share the next commit; each of them is finished, in
-order, when its commit is on disk. A new segment of the log begins exactly between two ticks, where
-the process said in short what it has persisted.
+Ticks that come while it is busy gather and share the next commit, or the next few if they are
+long; each of them is finished, in order, when all of that is on disk. A new segment of the log
+begins exactly between two ticks, where the process said in short what it has persisted.
 """
 
 import asyncio
@@ -11,9 +11,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tidings.core import Checkpoint, Packet, Process
+from tidings.core import Checkpoint, MessageId, Packet, Process
 from tidings.node.config import Config
 from tidings.node.log import Log, Ranges, merge
+
+SLOW_S = 0.5
+"""A commit that takes longer is what everything waits for."""
+WARN_PERCENT = (50, 80, 95)
+"""Of ``limits.log_bytes``: what it is worth telling that the log has reached."""
 
 
 class Tick:
@@ -22,6 +27,7 @@ class Tick:
     __slots__ = (
         "after",
         "block",
+        "bytes",
         "checkpoint",
         "delivered",
         "frames",
@@ -38,6 +44,8 @@ class Tick:
         self.held: Ranges = {}
         """Which messages stand in the records, and how many they are."""
         self.messages = 0
+        self.bytes = 0
+        """About how long they are: as long as what came in."""
         self.delivered: dict[str, int] = {}
         self.items: list[Any] = []
         """Of the trace; a packet that is sent keeps its place with None until it has a number."""
@@ -67,6 +75,7 @@ class Disk:
         self.commits = 0
         self.commit_s = 0.0
         self._log_bytes = config.limits.log_bytes
+        self._commit_bytes = config.limits.commit_bytes
         # A log that can hold only one segment would be full before it could be shortened.
         self._segment_bytes = min(config.limits.segment_bytes, self._log_bytes // 4)
         self._retention = config.retention
@@ -74,13 +83,38 @@ class Disk:
         self._fail = fail
         self._waiting: list[Tick] = []
         self._work = asyncio.Event()
-        self._is_writing = False
+        self._writing: list[Tick] = []
+        self._began_s = 0.0
+        self._warned = 0
+        """The last percentage that was told of, unless the log has become smaller."""
         self._is_rotating = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._waiting or self._is_writing)
+        return bool(self._waiting or self._writing)
+
+    @property
+    def is_slow(self) -> bool:
+        return bool(self._writing) and time.perf_counter() - self._began_s > SLOW_S
+
+    def will_deliver(self, message: MessageId) -> bool:
+        """Whether it is delivered as soon as what has yet to be written is on disk."""
+        origin, seq = message
+        ticks = (*self._writing, *self._waiting)
+        return any(tick.delivered.get(origin, 0) >= seq for tick in ticks)
+
+    def newly_full(self, process: Process) -> int:
+        """Which percentage the log has reached since this was last asked; 0 if none.
+
+        What is kept although nobody needs it does not count: it makes room.
+        """
+        checkpoint = process.checkpoint()
+        needed = self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
+        percent = 100 * needed / self._log_bytes
+        reached = max((one for one in WARN_PERCENT if one <= percent), default=0)
+        before, self._warned = self._warned, reached
+        return reached if reached > before else 0
 
     @property
     def waiting(self) -> int:
@@ -111,10 +145,10 @@ class Disk:
             self._work.clear()
             while self._waiting:
                 ticks, self._waiting = self._waiting, []
-                self._is_writing = True
+                self._writing, self._began_s = ticks, time.perf_counter()
                 try:
                     await loop.run_in_executor(self._thread, self._commit, ticks)
-                    self._is_writing = False
+                    self._writing = []
                     self._finish(ticks)
                 except Exception as error:
                     self._fail(error)
@@ -134,12 +168,15 @@ class Disk:
     def _commit(self, ticks: Sequence[Tick]) -> None:
         begin_s = time.perf_counter()
         part: list[Tick] = []
+        size = 0
         for tick in ticks:
             part.append(tick)
-            if tick.checkpoint is not None:
+            size += tick.bytes
+            if size >= self._commit_bytes or tick.checkpoint is not None:
                 self._write(part)
+                part, size = [], 0
+            if tick.checkpoint is not None:
                 self._rotate(tick.checkpoint, tick.index)
-                part = []
         if part:
             self._write(part)
         self.commit_s += time.perf_counter() - begin_s

@@ -1,15 +1,18 @@
 """Holds one process: hands it events, performs its effects, in order and never too early.
 
-A tick takes everything that has come in since the last one, steps the process through it, and
-gathers the effects. What must survive is committed first, in a thread, while the next ticks go on;
-only then does anything of the tick leave: its trace to the kernel, its packets to the network, its
-messages to the application, in this order. All ticks that wait while the disk is busy share the
-next commit.
+A tick takes what has come in since the last one, steps the process through it, and gathers the
+effects. It ends after ``limits.tick_ms`` if there is more, so that the loop sees to everything
+else in between; what a member has said is taken in its order, and all members take turns. What
+must survive is committed first, in a thread, while the next ticks go on;
+only then does anything of the tick leave: its trace to the kernel, its packets to the network,
+its messages to the application, in this order. All ticks that wait while the disk is busy share
+the next commit.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -21,6 +24,7 @@ from tidings.core import (
     Deliver,
     Event,
     Exit,
+    Found,
     Halt,
     Held,
     Install,
@@ -50,12 +54,12 @@ from tidings.node.log import Log, merge
 from tidings.node.logs import get_logger
 from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
 from tidings.node.transport import Transport
-from tidings.node.wire import FRAME_OVERHEAD, Came, body_of
+from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
 from tidings.trace.segments import Packets, Span
 
 BATCH_BYTES = 1 << 20
 """About how much text one Broadcast event carries."""
-TICK_BYTES = 8 << 20
+TICK_BYTES = 1 << 20
 """About how much text one tick takes from the application, before it sees to the network again."""
 MOST_WAITING = 64
 """How many ticks may wait for the disk before nothing more is read from the network."""
@@ -69,6 +73,16 @@ class Halted(TidingsError):  # noqa: N818 - reads as what happened
 
 class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
     """The process raised something, and is in no state to go on."""
+
+
+class TooLong(ProcessFailed):
+    """The process said something that no member would accept."""
+
+    def __init__(self, kind: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"a {kind} of {size:,} bytes does not fit into a frame; {limit:,} is the limit "
+            "(limits.frame_bytes, the same for all members)"
+        )
 
 
 def _blamed(event: Event, fault: Exception) -> str:
@@ -87,7 +101,7 @@ class Application(Protocol):
 
     def accepted(self, ids: Sequence[MessageId]) -> None: ...
     def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None: ...
-    def replayed(self, messages: Sequence[Message]) -> None: ...
+    def replayed(self, replay: Replay) -> None: ...
     def stable(self, upto: Mapping[str, int]) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def taken(self) -> Mapping[str, int] | None: ...
@@ -123,6 +137,10 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self._encode = msgspec.msgpack.Encoder().encode
         self._inbox: list[Any] = []
+        """What has happened here: timers, answers of the disk."""
+        self._lanes: dict[str, deque[Any]] = {}
+        """What has come from each member and was not taken yet, the next in turn first."""
+        self._tick_s = config.limits.tick_ms / 1e3
         self._is_scheduled = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._to_self = 0
@@ -169,13 +187,20 @@ class Engine:
             self._loop.call_soon(self._tick)
 
     def link_up(self, peer: str, incarnation: int) -> None:
-        self.post(LinkUp(peer, incarnation))
+        self._post_of(peer, LinkUp(peer, incarnation))
 
     def link_down(self, peer: str) -> None:
-        self.post(LinkDown(peer))
+        self._post_of(peer, LinkDown(peer))
 
-    def received(self, peer: str, packets: Sequence[Came]) -> None:
-        self.post((peer, packets))
+    def received(self, peer: str, packets: Iterator[Came]) -> None:
+        self._post_of(peer, packets)
+
+    def _post_of(self, peer: str, event: Any) -> None:
+        lane = self._lanes.get(peer)
+        if lane is None:
+            self._lanes[peer] = lane = deque()
+        lane.append(event)
+        self.wake()
 
     def cast_out(self, reason: str) -> None:
         self.fail(Halted(reason))
@@ -191,29 +216,63 @@ class Engine:
             return
         self.ticks += 1
         inbox, self._inbox = self._inbox, []
+        is_new = bool(inbox or self._lanes)
+        until_s = perf_counter() + self._tick_s
         tick = Tick()
         try:
             for event in inbox:
                 self._take(event, tick)
-            self._take_texts(tick, something_new=bool(inbox))
+            self._take_turns(until_s, tick)
+            self._take_texts(tick, is_new)
             taken = self.application.taken()
             if taken:
                 self._step(Processed(taken), tick)
             self._seal(tick)
         except Exception as error:
             self.fail(error)
+        if self._lanes:
+            self.wake()
         self._moved.set()
 
+    def _take_turns(self, until_s: float, tick: Tick) -> None:
+        """A frame of one member, a frame of the next; time that is up ends a turn, too."""
+        lanes = self._lanes
+        while lanes:
+            peer = next(iter(lanes))
+            lane = lanes.pop(peer)
+            event = lane[0]
+            if isinstance(event, LinkUp | LinkDown):
+                self._step(event, tick)
+                is_done = True
+            else:
+                is_done = self._take_packets(peer, event, until_s, tick)
+            if is_done:
+                lane.popleft()
+            self._to_the_end(peer, lane)
+            if perf_counter() >= until_s:
+                return
+
+    def _to_the_end(self, peer: str, lane: deque[Any]) -> None:
+        """Its next turn is after all others'; what came from it meanwhile comes after the rest."""
+        lane += self._lanes.pop(peer, ())
+        if lane:
+            self._lanes[peer] = lane
+
+    def _take_packets(self, peer: str, packets: Iterator[Came], until_s: float, tick: Tick) -> bool:
+        """Whether all of them were taken before the time was up; at least one is."""
+        for number, packet, size in packets:
+            if self.tracer is not None:
+                came = ((peer, number),)
+                about = packet.about or ()
+                tick.items.append(Packets("receive", came, packet.kind, size, *about))
+            tick.bytes += size
+            self._step(Receive(peer, packet), tick)
+            if perf_counter() >= until_s:
+                return False
+        return True
+
     def _take(self, event: Any, tick: Tick) -> None:
-        if type(event) is tuple:
-            peer, packets = event
-            for number, packet, size in packets:
-                if self.tracer is not None:
-                    came = ((peer, number),)
-                    about = packet.about or ()
-                    tick.items.append(Packets("receive", came, packet.kind, size, *about))
-                self._step(Receive(peer, packet), tick)
-        elif type(event) is _Alarm:
+        if type(event) is _Alarm:
             if self._timers.get(event.name) is event.handle:
                 del self._timers[event.name]
                 self._step(Timeout(event.name), tick)
@@ -227,15 +286,25 @@ class Engine:
         self.refusal = ""
         room = TICK_BYTES
         while self.texts and not self.refusal and room > 0:
-            size, batch = 0, []
-            while self.texts and size < BATCH_BYTES:
-                batch.append(self.texts.popleft())
-                size += len(batch[-1])
+            size, batch = self._next_batch()
             room -= size
+            tick.bytes += size
             self._accepted = 0
-            self._step(Broadcast(tuple(batch)), tick)
+            self._step(Broadcast(batch), tick)
         if self.texts and not self.refusal:
             self.wake()
+
+    def _next_batch(self) -> tuple[int, tuple[bytes, ...]]:
+        """As many texts as fit into one packet, and at least one; what they take there."""
+        texts, most = self.texts, self.config.limits.batch_messages
+        batch = [texts.popleft()]
+        size = len(batch[0]) + PACKET_OVERHEAD
+        while texts and len(batch) < most:
+            size += len(texts[0]) + PACKET_OVERHEAD
+            if size > BATCH_BYTES:
+                break
+            batch.append(texts.popleft())
+        return size, tuple(batch)
 
     def _step(self, event: Event, tick: Tick) -> None:
         try:
@@ -274,12 +343,10 @@ class Engine:
         finally:
             del self._wanted[peer]
 
-    async def recall(self, first: MessageId, last: int) -> dict[int, Message]:
-        """Messages of one origin from the log, or the first of them if they are many."""
+    async def recall(self, first: MessageId, last: int) -> Iterator[Found]:
+        """Messages of one origin from the log, or the first if they are many; others among them."""
         assert self.disk is not None, "there is no disk to read from"
-        records = await self.disk.recall(*first, last)
-        found = self.process.messages_in(records)
-        return {one.id.seq: one for one in found if one.id.origin == first.origin}
+        return self.process.messages_in(await self.disk.recall(*first, last))
 
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to
@@ -320,7 +387,7 @@ class Engine:
         if self.tracer is not None:
             to = ((self.me, self._to_self),)
             tick.items.append(Packets("send", to, packet.kind, size, *(packet.about or ())))
-        self.received(self.me, [Came(self._to_self, packet, size)])
+        self.received(self.me, iter((Came(self._to_self, packet, size),)))
 
     def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
         messages = effect.messages
@@ -340,7 +407,7 @@ class Engine:
         self.application.delivered(*delivered)
 
     def _replay(self, effect: Replay, event: Event, tick: Tick) -> None:
-        tick.after.append((self.application.replayed, effect.messages))
+        tick.after.append((self.application.replayed, effect))
 
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
         for origin, first, count in stretches(effect.ids):
@@ -382,6 +449,8 @@ class Engine:
 
     def _reject(self, effect: Reject, event: Event, tick: Tick) -> None:
         self.logger.warning("rejected", peer=effect.peer, reason=effect.reason)
+        if isinstance(event, LinkUp):
+            self.transport.reject(event.peer, event.incarnation)
 
     def _halt(self, effect: Halt, event: Event, tick: Tick) -> None:
         tick.after.append((self.fail, Halted(effect.reason)))
@@ -405,14 +474,19 @@ class Engine:
     def _pack(
         self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick
     ) -> None:
-        """Into as few frames as the limit allows, most often one; and number what is in them."""
-        limit = self.config.limits.frame_bytes - FRAME_OVERHEAD
-        while packets:
-            size, count = 0, 0
-            while count < len(packets) and (count == 0 or size + len(packets[count][1]) <= limit):
-                size += len(packets[count][1])
-                count += 1
-            frame, packets = packets[:count], packets[count:]
+        """Into as few frames as the limits allow, most often one; and number what is in them."""
+        limits = self.config.limits
+        begin = 0
+        while begin < len(packets):
+            end, room = begin, limits.frame_bytes - FRAME_OVERHEAD
+            for _, encoded, _ in packets[begin : begin + limits.frame_packets]:
+                room -= len(encoded) + PACKET_OVERHEAD
+                if room < 0:
+                    break
+                end += 1
+            if end == begin:
+                raise TooLong(packets[begin][0].kind, len(packets[begin][1]), limits.frame_bytes)
+            frame, begin, count = packets[begin:end], end, end - begin
             firsts = [(peer, self.transport.number(peer, count)) for peer in to]
             tick.frames.append((firsts, body_of([encoded for _, encoded, _ in frame]), count))
             if self.tracer is not None:
@@ -458,7 +532,8 @@ class Engine:
     def is_busy(self) -> bool:
         """Whether something that was taken in has not yet gone out."""
         disk_is_busy = self.disk is not None and self.disk.is_busy
-        return bool(self.texts or self._inbox or self._is_scheduled or disk_is_busy)
+        is_full = self.texts or self._inbox or self._lanes or self._is_scheduled
+        return bool(is_full or disk_is_busy)
 
     async def drain(self) -> None:
         """Return when everything that was taken in has gone out, or nothing can any more."""

@@ -18,6 +18,7 @@ import secrets
 from asyncio import TaskGroup, timeout
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -26,16 +27,19 @@ import msgspec
 
 from tidings.core import (
     Exit,
+    Found,
     Members,
     Message,
     MessageId,
     Process,
+    Replay,
     Start,
     TidingsError,
     UsageError,
 )
 from tidings.node import tracing
 from tidings.node.config import NO_LIMIT, Config, read_config
+from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
 from tidings.node.injector import Injector
 from tidings.node.ledger import Ledger, Receipt
@@ -120,7 +124,8 @@ class Group:
         self._logger = get_logger(member=name)
         self._own = Ledger(name, config.limits.window, config.limits.window_bytes)
         self._own.waiting = self._somebody_waits
-        self._unread = Unread(config.limits, self._recall if config.durable else None)
+        recall = self._recall if config.durable else None
+        self._unread = Unread(config.members, config.limits, recall)
         self._news: asyncio.Future[None] | None = None
         self._reader: asyncio.Task[object] | None = None
         self._is_reader_waiting = False
@@ -134,6 +139,7 @@ class Group:
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
         self._stuck = ""
+        self._ours: list[asyncio.Task[None]] = []
 
     # --- joining and leaving
 
@@ -145,10 +151,24 @@ class Group:
         try:
             await self._start()
         except BaseException as error:
-            with suppress(BaseExceptionGroup, asyncio.CancelledError):
-                await self._tasks.__aexit__(type(error), error, error.__traceback__)
+            await self._give_up(error)
             raise
         return self
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Nobody will leave what was not entered: close whatever is open."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.stop()
+            self._transport.fall_silent()
+            self._stop_ours()
+        try:
+            with suppress(BaseExceptionGroup, asyncio.CancelledError):
+                await self._tasks.__aexit__(type(error), error, error.__traceback__)
+        finally:
+            if engine is not None:
+                self._close(engine)
+                self._error = Closed(f"{self.name} has not joined: {str(error) or 'cancelled'}")
 
     async def _start(self) -> None:
         process = self.config.process(self.name, _choose)
@@ -158,9 +178,9 @@ class Group:
         try:
             if log is not None and recovered is not None:
                 self._delivered_upto = dict(recovered.delivered)
+                self._unread.begin(recovered.delivered)
                 self._own.last = _last_of(self.name, process, log, recovered)
-            tracer = _begun_trace(self.config, process, log, recovered, self._own.last)
-            engine = Engine(process, self.config, self, self._tasks, log=log, tracer=tracer)
+            engine = Engine(process, self.config, self, self._tasks, log=log, tracer=None)
         except BaseException:
             if log is not None:
                 log.close()
@@ -170,19 +190,35 @@ class Group:
         if not process.recovers:
             protocol = self.config.protocol
             self._own.never_stable = f"{protocol} does not tell when a message is stable"
+        try:
+            engine.transport = self._transport = self._made_transport(engine, incarnation, life)
+        except BaseException:
+            engine.close()
+            raise
         self._engine, self._error = engine, None
-        engine.transport = self._transport = self._made_transport(engine, incarnation, life)
+        # Whatever may be taken already is tried before anything is written.
+        self._tell_metrics()
+        begin = partial(self._begin_life, engine, recovered, incarnation)
+        await self._transport.start(self._tasks, begin)
+
+    def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:
+        """Nothing can fail any more but the disk: until here, nothing is written of this life.
+
+        Before anybody hears of it, it is on disk: no life may send under the numbers of another.
+        """
+        index = recovered.index if recovered is not None else 0
+        log = engine.disk.log if engine.disk is not None else None
+        if self.config.trace.on:
+            engine.tracer = _begun_trace(
+                self.config, engine.process, log, recovered, self._own.last
+            )
+            index = engine.tracer.index
+        if log is not None:
+            log.begin_life(index)
         self._ours = [self._tasks.create_task(one) for one in (engine.run(), self._watch())]
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None
         engine.post(Start(incarnation, records, founding=self._founding, lossy=is_lossy))
-        try:
-            self._tell_metrics()
-            await self._transport.start(self._tasks)
-        except BaseException:
-            self._stop_ours()
-            self._close(engine)
-            raise
 
     def _made_transport(self, engine: Engine, incarnation: int, life: int) -> Transport:
         hello = Hello(
@@ -192,14 +228,16 @@ class Group:
             members=self.config.members,
             protocol=self.config.protocol,
             options=self.config.options,
+            settings=self.config.alike(),
             incarnation=incarnation,
+            session=secrets.randbits(62),
         )
         kind = type(engine.process)
         return Transport(
             hello,
             life,
             self.config,
-            Codec(kind, self.config.members),
+            Codec(kind, self.config.members, self.config.limits),
             engine,
             resends=not kind.recovers,
             injector=self._injector,
@@ -379,7 +417,7 @@ class Group:
             self._news = self._news or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._news)
 
-    async def _recall(self, first: MessageId, last: int) -> dict[int, Message]:
+    async def _recall(self, first: MessageId, last: int) -> Iterator[Found]:
         return await self._joined().recall(first, last)
 
     def processed(self, message: Message) -> None:
@@ -411,7 +449,8 @@ class Group:
         while seq <= last:
             if self._error is not None:
                 raise self._error
-            found = await engine.recall(MessageId(origin, seq), last)
+            read = await engine.recall(MessageId(origin, seq), last)
+            found = {one.id.seq: one for one, _ in read if one.id.origin == origin}
             if seq not in found:
                 raise self._not_kept(MessageId(origin, seq), engine.disk.log)
             while seq in found and seq <= last:
@@ -436,7 +475,12 @@ class Group:
         engine = self._joined()
         if message is None:
             return self._why_we_wait(engine)
-        return engine.process.why(self._named(message))
+        return self._why(engine, self._named(message))
+
+    def _why(self, engine: Engine, message: MessageId) -> str:
+        if engine.disk is not None and engine.disk.will_deliver(message):
+            return f"{message} waits at {self.name} for its disk, which has yet to write it"
+        return engine.process.why(message)
 
     def _named(self, message: MessageId | str) -> MessageId:
         """Which message is meant, if there can be such a one."""
@@ -453,15 +497,17 @@ class Group:
             return ""
         if self.is_full:
             return f"{self._unread_words()}: until then it hears nothing from the others"
+        if engine.disk is not None and engine.disk.is_slow:
+            return f"{self.name} waits for its disk, which takes longer than {SLOW_S:g} s to write"
         oldest = self._own.name_of(self._own.delivered.reached + 1)
         if oldest is None:
             return engine.refusal or f"{self.name} has not written it to its disk yet"
-        return engine.process.why(oldest)
+        return self._why(engine, oldest)
 
     async def _watch(self) -> None:
-        """Tell, once for each reason, when our own broadcasts get nowhere.
+        """Tell, once for each reason, when our own broadcasts get nowhere, and when the log fills.
 
-        Who awaits a receipt would otherwise sit there and never learn what is missing.
+        A program that awaits a receipt would otherwise sit there and never learn what is missing.
         """
         own = self._own
         while True:
@@ -473,6 +519,25 @@ class Group:
                 self._logger.warning("broadcasts are stuck", reason=self._stuck)
             elif before and not self._stuck:
                 self._logger.info("broadcasts go on")
+            self._watch_the_log()
+
+    def _watch_the_log(self) -> None:
+        engine = self._joined()
+        if engine.disk is not None and (percent := engine.disk.newly_full(engine.process)):
+            self._logger.warning(
+                "the log fills up",
+                percent=percent,
+                bytes=engine.disk.log.size,
+                limit=self.config.limits.log_bytes,
+                kept_for=self._kept_for(engine),
+            )
+
+    def _kept_for(self, engine: Engine) -> str:
+        """A member that lacks what is in the log, or the program that does not read it."""
+        needs_it = engine.process.kept_for()
+        if needs_it in self.config.members or not len(self._unread):
+            return needs_it
+        return f"the program: {self._unread_words()}"
 
     def _joined(self) -> Engine:
         if self._engine is None:
@@ -523,19 +588,19 @@ class Group:
             if origin == self.name:
                 self._own.deliver_up_to(first + count - 1)
         if self._listen:
-            self._unread.add(messages)
+            self._unread.add(messages, told)
             self._tell_news()
         else:
             for origin, first, count in told:
                 self._taken[origin] = first + count - 1
 
-    def replayed(self, messages: Sequence[Message]) -> None:
+    def replayed(self, replay: Replay) -> None:
         if self._listen:
-            self._unread.add([Replayed(message.id, message.text) for message in messages])
+            self._unread.replay(replay.after, replay.upto)
             self._tell_news()
         else:
-            for message in messages:
-                self._note_processed(*message.id)
+            for origin, last in replay.upto.items():
+                self._note_processed(origin, last)
 
     def stable(self, upto: Mapping[str, int]) -> None:
         self._stable_upto.update(upto)
@@ -615,7 +680,7 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
     last = recovered.delivered.get(name, 0)
     while True:
         found = process.messages_in(log.recall(name, last + 1, NO_LIMIT))
-        own = [one.id.seq for one in found if one.id.origin == name and one.id.seq > last]
+        own = [one.id.seq for one, _ in found if one.id.origin == name and one.id.seq > last]
         if not own:
             return last
         last = max(own)
@@ -623,20 +688,12 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
 
 def _begun_trace(
     config: Config, process: Process, log: Log | None, recovered: Recovered | None, own: int
-) -> Tracer | None:
-    """Begin the log of this life and its trace; what is on disk already comes first."""
-    tracer: Tracer | None = None
-    index = recovered.index if recovered is not None else 0
-    if config.trace.on:
-        if recovered is None or log is None:
-            tracer = tracing.begin(config, process.me)
-        else:
-            life, standing = log.identity.life, _standing(process, log, recovered, own)
-            tracer = tracing.resume(config, process.me, life, index, recovered.records, standing)
-        index = tracer.index
-    if log is not None:
-        log.begin_segment((), index)
-    return tracer
+) -> Tracer:
+    """What is on disk already comes first."""
+    if recovered is None or log is None:
+        return tracing.begin(config, process.me)
+    life, standing = log.identity.life, _standing(process, log, recovered, own)
+    return tracing.resume(config, process.me, life, recovered.index, recovered.records, standing)
 
 
 def _standing(process: Process, log: Log, recovered: Recovered, own: int) -> Standing:
@@ -644,6 +701,6 @@ def _standing(process: Process, log: Log, recovered: Recovered, own: int) -> Sta
 
     def holds(message: MessageId) -> bool:
         found = process.messages_in(log.recall(message.origin, message.seq, message.seq))
-        return any(one.id == message for one in found)
+        return any(one.id == message for one, _ in found)
 
     return Standing(recovered.delivered, own, holds)

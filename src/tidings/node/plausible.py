@@ -2,35 +2,53 @@
 
 A packet that decodes may still name somebody who is no member, hold a vector of another length, or
 numbers that nothing can be counted with. That is what a member of another group would send, or
-somebody who tries what happens. Whether a count is true is not judged: what it claims, only the
-protocol understands.
+somebody who tries what happens. And it may hold a text that nobody could have broadcast, or so
+many that they keep a member busy for too long. Whether a count is true is not judged: what it
+claims, only the protocol understands.
 """
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from tidings.core import Members, MessageId
-from tidings.core.renaming import SortedIds, SortedNames, Vector
+from tidings.core.renaming import Digests, SortedIds, SortedNames, Vector
 
-Check = Callable[[Any, Members], bool]
+
+class Bounds(NamedTuple):
+    """What fits into this group."""
+
+    members: Members
+    text_bytes: int
+    texts: int
+    """How many texts one packet may hold."""
+
+
+Check = Callable[[Any, Bounds], str]
+"""What is wrong, in words that go after the kind of a packet; empty if nothing is."""
 NAMES = ("origin", "member")
 """Fields that hold the name of a member, wherever they stand."""
 PAIRS = ("commit",)
 """Fields that hold two counts, or none."""
+DIGESTS = ("digest",)
+"""Fields that hold bytes, and no text."""
+DIGEST_BYTES = 64
+"""No digest is longer."""
 MOST = 2**62
 """No count comes near; and with a few more added, it still fits where 63 bits are kept."""
 LINE_CHARS = 1_000
 """The longest text in words."""
+FOREIGN = "that is not meant for this group"
 
 
-def is_plausible(packet: msgspec.Struct, members: Members) -> bool:
-    for field, check in _checks(type(packet)):  # noqa: SIM110 - takes half the time of all()
-        if not check(getattr(packet, field), members):
-            return False
-    return True
+def fault_of(packet: msgspec.Struct, bounds: Bounds) -> str:
+    """Why this packet cannot be meant for this group; empty if it can."""
+    for field, check in _checks(type(packet)):
+        if fault := check(getattr(packet, field), bounds):
+            return fault
+    return ""
 
 
 @cache
@@ -44,6 +62,7 @@ def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check], ...]:
     }
     checks |= {field: _is_member for field in NAMES if hints.get(field) is str}
     checks |= {field: _is_pair for field in PAIRS if field in hints}
+    checks |= {field: _is_digest for field in DIGESTS if hints.get(field) is bytes}
     return tuple((field, check) for field, check in checks.items() if check is not None)
 
 
@@ -55,72 +74,119 @@ def _check(hint: Any, may_lack: bool = False) -> Check | None:
     if hint == SortedNames:
         return _each(_is_member)
     if hint == SortedIds:
-        return _each(_is_of_member)
+        return _at_most_one_for_each_member(_is_of_member)
     if hint is int:
         return _is_count
     if hint is str:
         return _is_line
+    if hint is bytes:
+        return _is_short
+    if hint == Digests:
+        return _are_digests
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return is_plausible
-    if get_origin(hint) is tuple and get_args(hint)[1:] == (...,):
-        return _check_each(get_args(hint)[0])
+        return fault_of
+    plain = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+    if get_origin(plain) is tuple and get_args(plain)[1:] == (...,):
+        return _check_each(get_args(plain)[0])
     return None
 
 
 def _check_each(hint: Any) -> Check | None:
-    each = _each(_check(hint))
-    if each is not None and "origin" in getattr(hint, "__struct_fields__", ()):
-        return _one_for_each_origin(each)
-    return each
+    if hint is bytes:
+        return _are_few_and_short
+    check = _check(hint)
+    fields = getattr(hint, "__struct_fields__", ())
+    if check is not None and "origin" in fields:
+        return _at_most_one_for_each_member(check)
+    if "texts" in fields:
+        return _with_few_texts(_each(fault_of))
+    return _each(check) if check is not None else None
 
 
-def _is_member(name: str, members: Members) -> bool:
-    return name in members
+def _is_member(name: str, bounds: Bounds) -> str:
+    return "" if name in bounds.members else FOREIGN
 
 
-def _is_of_member(message: MessageId, members: Members) -> bool:
-    return message.origin in members and 1 <= message.seq <= MOST
+def _is_of_member(message: MessageId, bounds: Bounds) -> str:
+    is_so = message.origin in bounds.members and 1 <= message.seq <= MOST
+    return "" if is_so else FOREIGN
 
 
-def _is_count(number: int, members: Members) -> bool:
-    return 0 <= number <= MOST
+def _is_count(number: int, bounds: Bounds) -> str:
+    return "" if 0 <= number <= MOST else FOREIGN
 
 
-def _is_line(words: str, members: Members) -> bool:
-    return len(words) <= LINE_CHARS and words.isprintable()
+def _is_line(words: str, bounds: Bounds) -> str:
+    return "" if len(words) <= LINE_CHARS and words.isprintable() else FOREIGN
 
 
-def _is_pair(counts: tuple[int, ...], members: Members) -> bool:
-    return not counts or (len(counts) == 2 and min(counts) >= 0 and max(counts) <= MOST)
+def _is_pair(counts: tuple[int, ...], bounds: Bounds) -> str:
+    is_so = not counts or (len(counts) == 2 and min(counts) >= 0 and max(counts) <= MOST)
+    return "" if is_so else FOREIGN
 
 
-def _fits(vector: tuple[int, ...], members: Members) -> bool:
+def _fits(vector: tuple[int, ...], bounds: Bounds) -> str:
     """One count for each member."""
-    return len(vector) == len(members) and min(vector) >= 0 and max(vector) <= MOST
+    is_so = len(vector) == len(bounds.members) and min(vector) >= 0 and max(vector) <= MOST
+    return "" if is_so else FOREIGN
 
 
-def _fits_or_lacks(vector: tuple[int, ...], members: Members) -> bool:
+def _fits_or_lacks(vector: tuple[int, ...], bounds: Bounds) -> str:
     """The same, where a vector may be left out."""
-    return not vector or _fits(vector, members)
+    return _fits(vector, bounds) if vector else ""
 
 
-def _each(check: Check | None) -> Check | None:
-    if check is None:
-        return None
+def _is_digest(digest: bytes, bounds: Bounds) -> str:
+    return "" if len(digest) <= DIGEST_BYTES else FOREIGN
 
-    def each(items: tuple[Any, ...], members: Members) -> bool:
-        for item in items:  # noqa: SIM110
-            if not check(item, members):
-                return False
-        return True
+
+def _are_digests(digests: tuple[bytes, ...], bounds: Bounds) -> str:
+    is_so = not digests or len(digests) == len(bounds.members)
+    return _each(_is_digest)(digests, bounds) if is_so else FOREIGN
+
+
+def _is_short(text: bytes, bounds: Bounds) -> str:
+    size, most = len(text), bounds.text_bytes
+    return (
+        "" if size <= most else f"with a text of {size:,} bytes; {most:,} is the limit (text_bytes)"
+    )
+
+
+def _are_few_and_short(texts: tuple[bytes, ...], bounds: Bounds) -> str:
+    if len(texts) > bounds.texts:
+        return _too_many(len(texts), bounds)
+    return _is_short(max(texts, key=len), bounds) if texts else ""
+
+
+def _too_many(texts: int, bounds: Bounds) -> str:
+    return f"with {texts:,} texts; {bounds.texts:,} is the limit (batch_messages)"
+
+
+def _with_few_texts(check: Check) -> Check:
+    """The limit is for all texts of a packet together."""
+
+    def few(items: tuple[Any, ...], bounds: Bounds) -> str:
+        count = sum([len(item.texts) for item in items])
+        return _too_many(count, bounds) if count > bounds.texts else check(items, bounds)
+
+    return few
+
+
+def _each(check: Check) -> Check:
+    def each(items: tuple[Any, ...], bounds: Bounds) -> str:
+        for item in items:
+            if fault := check(item, bounds):
+                return fault
+        return ""
 
     return each
 
 
-def _one_for_each_origin(each: Check) -> Check:
+def _at_most_one_for_each_member(check: Check) -> Check:
     """Who asks a thousand times for the same in one packet wants something else."""
+    each = _each(check)
 
-    def few(items: tuple[Any, ...], members: Members) -> bool:
-        return len(items) <= len(members) and each(items, members)
+    def few(items: tuple[Any, ...], bounds: Bounds) -> str:
+        return each(items, bounds) if len(items) <= len(bounds.members) else FOREIGN
 
     return few

@@ -219,7 +219,11 @@ async def _see_it_written(output: Output, patience_s: float) -> None:
 
 
 def _signals() -> asyncio.Event:
-    """Set by the first signal to leave; the second one breaks off whatever leaving waits for."""
+    """Set by the first signal to leave; the second one breaks off whatever leaving waits for.
+
+    Who started us with Ctrl-C ignored, as a script does with what runs in its background, means it
+    to be ignored; SIGTERM is meant for us alone.
+    """
     loop = asyncio.get_running_loop()
     us = asyncio.current_task()
     assert us is not None, "signals are for somebody who takes part"
@@ -230,8 +234,9 @@ def _signals() -> asyncio.Event:
             us.cancel()
         leave.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told)
+    loop.add_signal_handler(signal.SIGTERM, told)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGINT, told)
     return leave
 
 

@@ -357,9 +357,9 @@ def resume(
     config: Config, member: str, life: int, index: int, logged: Records, standing: Standing
 ) -> Tracer:
     """The trace of a member that comes back: completed from its log, then ``recover``."""
+    _refuse_an_older_log(config, member, _facts_since(config, member, index), standing)
     keeper = _kept(config, member)
     last = _close_what_was_left(config.trace_folder, member)
-    _refuse_an_older_log(config, member, _facts_since(config, member, index), standing)
     last_life = last.incarnation if last is not None else -1
     tracer = Tracer(config, member, life, last.end if last is not None else keeper.begin, keeper)
     for block, data in (one for part in logged.blocks(tracer.index) for one in blocks_in(part)):

@@ -8,6 +8,12 @@ the other side has said that they arrived, and sends them again after a reconnec
 would need more than may be kept counts as crashed, for good.
 
 Nothing here waits for a slow member: what does not fit into its queue costs it the connection.
+What a member says waits here, as bytes, until the holder gets to it; while more than a frame of it
+waits, no more is read from that connection.
+
+A link belongs to one process. Another process under the same name, by mistake or with a copy of
+its folder, is turned away as long as that link lives; so it disturbs nobody. A process that takes
+the place of a dead one waits until the dead one's link is seen to be dead.
 """
 
 import asyncio
@@ -15,8 +21,8 @@ import os
 import random
 from asyncio import TaskGroup, timeout
 from collections import Counter, deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import msgspec
@@ -26,13 +32,16 @@ from tidings.node.config import Address, Config
 from tidings.node.injector import Injector
 from tidings.node.logs import get_logger
 from tidings.node.wire import (
+    CAST_OUT,
     GREETING,
+    Bye,
     Came,
     Codec,
     Frame,
     FrameReader,
     Hello,
     Kind,
+    Why,
     WireFault,
     bye_frame,
     framed,
@@ -52,6 +61,8 @@ QUIET_S = 2.0
 """How long a member may be out of reach before that is told: not all start at the same moment."""
 RELEASE_S = 0.05
 """How often an injector lets go of what it holds back."""
+FRAME_COST = 1024
+"""What a frame that waits takes beside its bytes, about: many small ones count, too."""
 LIFE_SHIFT = 40
 """A packet's number begins with the life of its sender, so that no life repeats another's."""
 
@@ -61,7 +72,9 @@ class Holder(Protocol):
 
     def link_up(self, peer: str, incarnation: int) -> None: ...
     def link_down(self, peer: str) -> None: ...
-    def received(self, peer: str, packets: Sequence[Came]) -> None: ...
+    def received(self, peer: str, packets: Iterator[Came]) -> None:
+        """The packets are decoded as they are taken; what a frame costs is up to its taker."""
+
     def cast_out(self, reason: str) -> None: ...
 
 
@@ -90,7 +103,7 @@ class Peer:
         """Since when we have called it in vain."""
         self.has_left = False
         """Whether it said good-bye, and has not come back."""
-        self.crashed = ""
+        self.crashed: Why | None = None
         """Why it counts as crashed, if it does."""
 
     def keep(self, last: int, frame: bytes) -> None:
@@ -111,6 +124,15 @@ class Connection(asyncio.Protocol):
         """Whom we called; for a caller of ours, known once it has said who it is."""
         self.is_ours = peer is not None
         self.is_up = False
+        self.is_refused = False
+        """Whether one side will not talk to the other, before somebody changes something."""
+        self.is_over = False
+        """Whether what has come and was not taken is not wanted any more."""
+        self.is_rejected = False
+        """Whether the process takes the other side for somebody else than it was."""
+        self.session = 0
+        self.waiting = 0
+        """Bytes that have come and that the holder has not taken yet."""
         self.loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self.loop.create_future()
         self.greeted: asyncio.Future[None] = self.loop.create_future()
@@ -157,7 +179,7 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if frame.kind == Kind.BYE and (self.is_ours or self.is_up):
-            self.owner.bye(self, read_bye(frame), is_final=frame.number == 1)
+            self.owner.bye(self, read_bye(frame))
         elif not self.is_up:
             self.owner.greet(self, read_hello(frame))
         elif frame.kind == Kind.PACKETS:
@@ -218,29 +240,42 @@ class Transport:
         self._complained: Counter[str] = Counter()
         """How often about whom in this minute."""
         self._minute_ends_s = 0.0
-        self._is_reading = True
+        self._wants_more = True
+        """Whether the application and the disk can follow."""
         self.is_closing = False
 
     # --- starting and ending
 
-    async def start(self, tasks: TaskGroup) -> None:
-        """Listen, and call those who come after us in the group."""
+    async def start(self, tasks: TaskGroup, begin: Callable[[], None] = lambda: None) -> None:
+        """Listen, and call those who come after us in the group.
+
+        When the address is ours, and before anybody hears of us, ``begin`` is called. Cancelled or
+        failed, it leaves nothing behind that ``fall_silent`` does not end.
+        """
         address = self.config.addresses[self.me]
         loop = asyncio.get_running_loop()
-        try:
+        with self._told(address):
             self._server = await loop.create_server(
-                lambda: Connection(self, None), address.host, address.port
+                lambda: Connection(self, None), address.host, address.port, start_serving=False
             )
-        except OSError as fault:
-            raise EnvironmentMissing(
-                f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
-            ) from None
+        begin()
+        with self._told(address):
+            await self._server.start_serving()
         members = self.config.members
         for name in members[members.index(self.me) + 1 :]:
             self._tasks.append(tasks.create_task(self._call(self.peers[name])))
         self._tasks.append(tasks.create_task(self._keep_alive()))
         if self._injector is not None:
             self._tasks.append(tasks.create_task(self._release(self._injector)))
+
+    @contextmanager
+    def _told(self, address: Address) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise EnvironmentMissing(
+                f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
+            ) from None
 
     def fall_silent(self) -> None:
         """Hang up on everybody, once what was said has left, and answer no more calls."""
@@ -304,10 +339,14 @@ class Transport:
                     connection.transport.abort()
             if connection is not None and connection.is_up:
                 back_off_ms = links.back_off_ms_min
-                await connection.lost
+                # Shielded: who leaves cancels this task, and still waits for that end itself.
+                await asyncio.shield(connection.lost)
                 peer.missed_s = loop.time()
+            is_refused = connection is not None and connection.is_refused
+            most_ms = links.refused_ms_max if is_refused else links.back_off_ms_max
+            back_off_ms = min(back_off_ms, most_ms)
             await asyncio.sleep(back_off_ms * random.uniform(0.5, 1.0) / 1e3)
-            back_off_ms = min(2 * back_off_ms, links.back_off_ms_max)
+            back_off_ms = 2 * back_off_ms
 
     def _miss(self, peer: Peer, reason: str) -> None:
         """Told once, if it lasts; who has said good-bye is not missed."""
@@ -352,8 +391,12 @@ class Transport:
             raise WireFault(quarrel)
         peer = self.peers[theirs.name]
         connection.peer = peer
-        if self.resends and self._is_dead_to_us(peer, theirs):
-            self._cast_out(connection, peer)
+        connection.session = theirs.session
+        if self.resends and (why := self._is_dead_to_us(peer, theirs)):
+            self._cast_out(connection, peer, theirs, why)
+            return
+        if self._is_taken(peer, theirs):
+            self._turn_away(connection, peer)
             return
         if not connection.is_ours:
             connection.write(GREETING + hello_frame(self.hello_to(peer)))
@@ -370,8 +413,7 @@ class Transport:
         peer.incarnation = theirs.incarnation
         for who, reason in [one for one in self._complaints if one[0] == peer.name]:
             del self._complaints[who, reason]
-        if not self._is_reading:
-            connection.transport.pause_reading()
+        self._read_on(connection)
         if not connection.greeted.done():
             connection.greeted.set_result(None)
         self.log.info("link up", peer=peer.name)
@@ -381,11 +423,33 @@ class Transport:
                 connection.write(kept.frame)
         self._holder.link_up(peer.name, theirs.incarnation)
 
+    def _is_taken(self, peer: Peer, theirs: Hello) -> bool:
+        """Whether another process has a link under this name, and lives."""
+        link = peer.link
+        if link is None or link.session == theirs.session or link.is_rejected:
+            return False
+        silence_ms = (link.loop.time() - link.heard_s) * 1e3
+        return not link.transport.is_closing() and silence_ms <= self.config.links.silence_ms
+
+    def _turn_away(self, connection: Connection, peer: Peer) -> None:
+        reason = f"another process is linked as {peer.name}"
+        self._complain(peer.name, f"called twice: {reason}")
+        greeting = b"" if connection.is_ours else GREETING
+        connection.hang_up(greeting + bye_frame(f"{self.me}: {reason}", Why.TAKEN))
+
+    def reject(self, name: str, incarnation: int) -> None:
+        """The process refuses this one; its link must not keep out the one that it waits for."""
+        peer = self.peers[name]
+        if peer.link is not None and peer.incarnation == incarnation:
+            peer.link.is_rejected = True
+
     def _take_down(self, peer: Peer, reason: str) -> None:
         """The link is gone; what was queued on it is lost, or will be sent again."""
         link, peer.link = peer.link, None
         assert link is not None, f"{peer.name} has no link to take down"
         link.transport.abort()
+        # What mends its links asks again for what it misses; all others count what has come.
+        link.is_over = not self.resends
         self._tell_down(peer, reason)
 
     def _tell_down(self, peer: Peer, reason: str) -> None:
@@ -397,6 +461,7 @@ class Transport:
     def refuse(self, connection: Connection, reason: str) -> None:
         """One line here, one line there, and the connection is over."""
         who = connection.peer.name if connection.peer is not None else connection.where
+        connection.is_refused = connection.is_over = True
         self._complain(who, reason)
         if not connection.transport.is_closing():
             greeting = b"" if connection.is_ours or connection.is_up else GREETING
@@ -411,17 +476,18 @@ class Transport:
             if not self.is_closing:
                 self._tell_down(peer, str(fault or "closed"))
 
-    def bye(self, connection: Connection, reason: str, is_final: bool) -> None:
+    def bye(self, connection: Connection, bye: Bye) -> None:
         """Somebody we called, or who has said who it is, hangs up; nobody else has a say here."""
         peer = connection.peer
         assert peer is not None, "a farewell of nobody"
-        if is_final and self.resends:
-            self._holder.cast_out(reason)
+        if bye.why in CAST_OUT and self.resends and bye.incarnation == self._hello.incarnation:
+            self._holder.cast_out(_cast_out_words(self.me, bye.why))
         elif connection.is_up:
             peer.has_left = True
-            self.log.info("farewell", peer=peer.name, reason=reason)
+            self.log.info("farewell", peer=peer.name, reason=bye.reason)
         else:
-            self._complain(peer.name, f"refuses us: {reason}")
+            connection.is_refused = bye.why is not Why.TAKEN
+            self._complain(peer.name, f"refuses us: {bye.reason}")
         connection.transport.close()
 
     def _complain(self, who: str, reason: str) -> None:
@@ -481,43 +547,60 @@ class Transport:
         assert peer is not None, "packets from nobody"
         if peer.link is not connection:
             return
-        packets = self._codec.decode(frame, peer.name)
-        if not packets:
-            raise WireFault("a frame without packets")
-        last = packets[-1].number
+        packets = self._codec.cut(frame)
+        last = frame.number + len(packets) - 1
         if self.resends:
             if last <= peer.received:
                 return  # sent again, though it had come
             if peer.received and frame.number != peer.received + 1:
                 raise WireFault(f"packet {frame.number} where {peer.received + 1} comes next")
         peer.received = last
-        if self._injector is not None:
-            packets = self._injector.pass_on((peer.name, self.me), packets)
-        if packets:
-            self._holder.received(peer.name, packets)
+        connection.waiting += len(frame.body) + FRAME_COST
+        self._read_on(connection)
+        self._holder.received(peer.name, self._decoded(connection, peer, frame, packets))
         if self.resends and connection.unconfirmed > self.config.links.resend_bytes // 8:
             self._confirm(connection, peer)
+
+    def _decoded(
+        self, connection: Connection, peer: Peer, frame: Frame, packets: list[memoryview]
+    ) -> Iterator[Came]:
+        """The packets of a frame, as they are taken; none after one that ends the connection."""
+        try:
+            for number, packet in enumerate(packets, start=frame.number):
+                if connection.is_over:
+                    return
+                came = self._codec.decode(number, packet, peer.name)
+                if self._injector is None:
+                    yield came
+                else:
+                    yield from self._injector.pass_on((peer.name, self.me), (came,))
+        except WireFault as fault:
+            self.refuse(connection, str(fault))
+        connection.waiting -= len(frame.body) + FRAME_COST
+        self._read_on(connection)
 
     async def _release(self, injector: Injector[Came]) -> None:
         """For tests: what is held back does not stay so for ever."""
         while True:
             await asyncio.sleep(RELEASE_S)
             for (peer, _), packets in injector.release().items():
-                self._holder.received(peer, packets)
+                self._holder.received(peer, iter(packets))
 
     # --- for protocols that mend no links
 
-    def _is_dead_to_us(self, peer: Peer, theirs: Hello) -> bool:
+    def _is_dead_to_us(self, peer: Peer, theirs: Hello) -> Why | None:
+        """Not the member, if only somebody else calls itself so: the member may live and return."""
         if peer.incarnation is not None and peer.incarnation != theirs.incarnation:
-            peer.crashed = peer.crashed or "it kept nothing of its earlier life"
-        return bool(peer.crashed)
+            return Why.FORGETFUL
+        return peer.crashed
 
     def _can_keep(self, peer: Peer, last: int, frame: bytes) -> bool:
         if peer.crashed:
             return False
         if peer.kept_bytes + len(frame) > self.config.links.resend_bytes:
-            peer.crashed = f"it has missed more than {peer.kept_bytes:,} bytes"
-            self.log.warning("counts as crashed", peer=peer.name, reason=peer.crashed)
+            peer.crashed = Why.LATE
+            missed = f"it has missed more than {peer.kept_bytes:,} bytes"
+            self.log.warning("counts as crashed", peer=peer.name, reason=missed)
             peer.kept.clear()
             peer.kept_bytes = 0
             if peer.link is not None:
@@ -526,12 +609,11 @@ class Transport:
         peer.keep(last, frame)
         return True
 
-    def _cast_out(self, connection: Connection, peer: Peer) -> None:
-        self._complain(peer.name, f"counts as crashed: {peer.crashed}")
+    def _cast_out(self, connection: Connection, peer: Peer, theirs: Hello, why: Why) -> None:
+        self._complain(peer.name, f"counts as crashed: {CAST_OUT[why]}")
         greeting = b"" if connection.is_ours else GREETING
-        why = f"{peer.name} counts as crashed: {peer.crashed}"
-        reason = f"{why}; its name cannot return to this group"
-        connection.hang_up(greeting + bye_frame(reason, is_final=True))
+        words = _cast_out_words(peer.name, why)
+        connection.hang_up(greeting + bye_frame(words, why, theirs.incarnation))
 
     def alive(self, connection: Connection, received: int) -> None:
         if self.resends and connection.peer is not None:
@@ -553,20 +635,34 @@ class Transport:
                 if link is None:
                     continue
                 silence_ms = (loop.time() - link.heard_s) * 1e3
-                if self._is_reading and silence_ms > links.silence_ms:
+                is_paused = not (link.transport.is_reading() or link.transport.is_closing())
+                if not is_paused and silence_ms > links.silence_ms:
                     self._take_down(peer, f"silent for {silence_ms:,.0f} ms")
                 elif link.unconfirmed or (loop.time() - link.said_s) * 1e3 >= links.alive_ms / 2:
                     self._confirm(link, peer)
 
     def read(self, on: bool) -> None:
         """Whether to go on reading: off while the application, or the disk, cannot keep up."""
-        if on == self._is_reading:
+        if on == self._wants_more:
             return
-        self._is_reading = on
+        self._wants_more = on
         for peer in self.peers.values():
-            if peer.link is not None and not peer.link.transport.is_closing():
-                if on:
-                    peer.link.heard_s = peer.link.loop.time()
-                    peer.link.transport.resume_reading()
-                else:
-                    peer.link.transport.pause_reading()
+            if peer.link is not None:
+                self._read_on(peer.link)
+
+    def _read_on(self, connection: Connection) -> None:
+        """Read from this one, unless nobody wants more, or enough of it waits."""
+        if connection.transport.is_closing() or self.is_closing:
+            return
+        has_room = connection.waiting <= self.config.limits.frame_bytes
+        if (self._wants_more and has_room) == connection.transport.is_reading():
+            return
+        if has_room and self._wants_more:
+            connection.heard_s = connection.loop.time()
+            connection.transport.resume_reading()
+        else:
+            connection.transport.pause_reading()
+
+
+def _cast_out_words(name: str, why: Why) -> str:
+    return f"{name} counts as crashed: {CAST_OUT[why]}; its name cannot return to this group"

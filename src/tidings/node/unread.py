@@ -2,20 +2,19 @@
 
 A member goes on acknowledging whether its program reads or not: the others rely on it, and the
 program itself may wait for its own broadcast before it reads on. So what is too much for memory
-stays where it is already, in the log, and is read back when its turn comes; only the order is
-remembered. A group that keeps nothing on disk has nowhere to leave it: it must stop listening.
+stays where it is already, in the log, and is read back when its turn comes (``Rereading``); what
+earlier lives left unprocessed is there, too. A group that keeps nothing on disk has nowhere to
+leave it: it must stop listening.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-import msgspec
+from tidings.core import Found, Members, Message, MessageId, Rereading
+from tidings.node.config import Limits
+from tidings.node.tracing import Stretch
 
-from tidings.core import Message, MessageId
-from tidings.node.config import NO_LIMIT, Limits
-from tidings.node.tracing import stretches
-
-Recall = Callable[[MessageId, int], Awaitable[dict[int, Message]]]
+Recall = Callable[[MessageId, int], Awaitable[Iterable[Found]]]
 """Reads messages of one origin back, from this one on, or the first of them if they are many."""
 
 
@@ -23,35 +22,49 @@ class Replayed(Message, frozen=True, array_like=True):
     """A message that was handed over before a restart, or was just about to be."""
 
 
-class Run(msgspec.Struct):
-    """Messages of one origin that follow each other, and are on disk alone."""
-
-    origin: str
-    first: int
-    count: int
-    is_again: bool
-    """Whether they are replayed."""
-
-
 class Unread:
-    def __init__(self, limits: Limits, recall: Recall | None) -> None:
+    def __init__(self, members: Members, limits: Limits, recall: Recall | None) -> None:
         self.ready: deque[Message] = deque()
         """What can be handed over at once."""
         self._bytes = 0
         """How long the texts of those are."""
         self._limits = limits
         self._recall = recall
-        self._later: deque[Run] = deque()
-        self._later_count = 0
-        self._found: dict[str, dict[int, Message]] = {}
-        """By origin, what was read back and is not yet due."""
+        self._before: Mapping[str, int] = {}
+        """What was delivered in earlier lives: what is still handed over of it is replayed."""
+        self._delivered = dict.fromkeys(members, 0)
+        self._handed = dict.fromkeys(members, 0)
+        """What was ready at some time; what comes after it, and is delivered, is on disk alone."""
+        self._later = 0
+        """How many that are."""
+        self._rereading = self._reread()
+
+    def _reread(self) -> Rereading:
+        """What is delivered by now; what comes next follows when that is done."""
+        limits = self._limits
+        return Rereading(self._handed, self._delivered, limits.unread_messages, limits.unread_bytes)
+
+    def begin(self, delivered: Mapping[str, int]) -> None:
+        """So much was delivered in earlier lives; of that only what is replayed comes again."""
+        self._before = dict(delivered)
+        self._delivered |= delivered
+        self._handed |= delivered
+
+    def replay(self, after: Mapping[str, int], upto: Mapping[str, int]) -> None:
+        assert upto == self._delivered, f"{upto} is replayed, and {self._delivered} was delivered"
+        self._handed |= after
+        self._count_later()
+        self._rereading = self._reread()
+
+    def _count_later(self) -> None:
+        self._later = sum(self._delivered.values()) - sum(self._handed.values())
 
     def __len__(self) -> int:
-        return len(self.ready) + self._later_count
+        return len(self.ready) + self._later
 
     @property
     def has_later(self) -> bool:
-        return bool(self._later)
+        return self._later > 0
 
     @property
     def is_too_much(self) -> bool:
@@ -59,19 +72,22 @@ class Unread:
         limits = self._limits
         return len(self.ready) >= limits.unread_messages or self._bytes >= limits.unread_bytes
 
-    def add(self, messages: Sequence[Message]) -> None:
-        """These come next."""
+    def add(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None:
+        """These come next: in their order, and in short."""
         size = sum([len(message.text) for message in messages])
         room = self._room_for(messages, size)
+        for origin, first, count in told:
+            self._delivered[origin] = first + count - 1
         if room == len(messages):
             self.ready.extend(messages)
             self._bytes += size
+            for origin, first, count in told:
+                self._handed[origin] = first + count - 1
             return
         for message in messages[:room]:
             self._make_ready(message)
-        again = isinstance(messages[0], Replayed)
-        for origin, first, count in stretches([one.id for one in messages[room:]]):
-            self._leave_for_later(origin, first, count, again)
+            self._handed[message.id.origin] = message.id.seq
+        self._later += len(messages) - room
 
     def _room_for(self, messages: Sequence[Message], size: int) -> int:
         """How many of them may stay in memory; their texts are of this size."""
@@ -100,43 +116,24 @@ class Unread:
         self._bytes -= len(message.text)
         return message
 
-    def _leave_for_later(self, origin: str, first: int, count: int, again: bool) -> None:
-        self._later_count += count
-        last = self._later[-1] if self._later else None
-        if last is not None and (last.origin, last.is_again) == (origin, again):
-            last.count += count
-        else:
-            self._later.append(Run(origin, first, count, again))
-
     async def read_back(self, processed: Mapping[str, int]) -> None:
         """Some of what is on disk becomes ready; what the program has processed is left out.
 
-        Cancelled, it has done nothing.
+        It may take more than one call. Cancelled, it has done nothing.
         """
         assert self._recall is not None, "there is no disk to read from"
-        run = self._later[0]
-        self._skip(run, processed.get(run.origin, 0))
-        found = self._found.get(run.origin, {})
-        if run.count and run.first not in found:
-            # More than this run: the next one of its origin most often follows on it.
-            found = await self._recall(MessageId(run.origin, run.first), NO_LIMIT)
-            self._found[run.origin] = found
-            assert run.first in found, f"{run.origin}#{run.first} is not processed, and not kept"
-        while run.count and run.first in found:
-            message = found.pop(run.first)
-            again = Replayed(message.id, message.text) if run.is_again else message
-            self._make_ready(again)
-            self._advance(run, 1)
-        if not run.count and self._later and self._later[0] is run:
-            self._later.popleft()
-        if not self._later:
-            self._found.clear()
+        if self._rereading.is_over:
+            self._rereading = self._reread()
+        self._take(processed)
+        rereading = self._rereading
+        if not self.ready and not rereading.is_over:
+            wanted = rereading.wanted()
+            rereading.add(wanted, await self._recall(wanted, rereading.upto[wanted.origin]))
+            self._take(processed)
 
-    def _skip(self, run: Run, processed: int) -> None:
-        """What is processed may be kept no longer."""
-        self._advance(run, min(run.count, max(0, processed + 1 - run.first)))
-
-    def _advance(self, run: Run, count: int) -> None:
-        run.first += count
-        run.count -= count
-        self._later_count -= count
+    def _take(self, processed: Mapping[str, int]) -> None:
+        self._rereading.skip(processed)
+        for message in self._rereading.take():
+            is_again = message.id.seq <= self._before.get(message.id.origin, 0)
+            self._make_ready(Replayed(message.id, message.text) if is_again else message)
+        self._count_later()

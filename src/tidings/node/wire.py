@@ -11,10 +11,17 @@ come frames:
 Everything that was said in one tick leaves in one frame per set of addressees; its body is
 encoded once and is the same for all of them, only the number differs. A frame that is too long is
 refused when its length is read, before anything is kept of it.
+
+The body of a frame of packets is an array of byte strings, each of them a packet in msgpack. So a
+frame is cut without a look inside its packets, and they are decoded one by one, when their turn
+comes. What is refused is refused as early as possible: a frame by the count of its packets, a
+packet by the length of an array in it (the types say what is possible at all), and what is left
+by what this group can mean (plausible.py).
 """
 
+import gc
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from types import CodeType, FunctionType
 from typing import Annotated, Any, NamedTuple, Union
@@ -22,10 +29,12 @@ from typing import Annotated, Any, NamedTuple, Union
 import msgspec
 from msgspec import Meta
 
-from tidings.core import Members, Packet, Process
-from tidings.node.plausible import LINE_CHARS, MOST, is_plausible
+from tidings.core import MOST_MEMBERS, Members, Packet, Process
+from tidings.node.config import Limits
+from tidings.node.outline import outlined
+from tidings.node.plausible import LINE_CHARS, MOST, Bounds, fault_of
 
-FORMAT = 1
+FORMAT = 2
 GREETING = b"tidings" + bytes([FORMAT])
 HELLO_BYTES = 64 * 1024
 """The longest frame of somebody who has not yet said who it is."""
@@ -33,11 +42,16 @@ HELLO_BYTES = 64 * 1024
 OF_THE_SENDER = ("data",)
 """Packets with new messages, which only their origin can send."""
 
+LARGE_BYTES = 64 * 1024
+"""Of a packet longer than this, decoding must not start the collector again and again."""
+
 _HEAD = struct.Struct("!IBQ")
 _HEAD_AFTER_LENGTH = _HEAD.size - 4
-_MANY = struct.Struct("!BI")  # a msgpack array with a length of four bytes
-_ARRAY = 0xDD
-FRAME_OVERHEAD = _HEAD.size + _MANY.size
+_COUNTS = {0xDC: struct.Struct("!xH"), 0xDD: struct.Struct("!xI")}
+"""How many items a msgpack array has, if they are more than 15."""
+PACKET_OVERHEAD = 5
+FRAME_OVERHEAD = _HEAD.size + 5
+"""What a frame, and each packet in it, take beside the packets themselves, at most."""
 
 
 class Kind(IntEnum):
@@ -48,12 +62,15 @@ class Kind(IntEnum):
     ALIVE = 3
     """Nothing new; the number is that of the last packet that came from you."""
     BYE = 4
-    """Why I hang up; with number 1: and you cannot go on."""
+    """Why I hang up."""
 
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")]
 """As ``is_name`` wants them: what goes into our log must not look like a line of it."""
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+Setting = bool | Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -63,11 +80,15 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     to: Name
     """Whom the speaker takes the other side to be."""
     group: Name
-    members: Annotated[tuple[Name, ...], Meta(max_length=1_000)]
+    members: Annotated[tuple[Name, ...], Meta(max_length=MOST_MEMBERS)]
     protocol: Annotated[str, Meta(max_length=1_000)]
     options: Annotated[dict[str, Any], Meta(max_length=100)]
+    settings: Annotated[dict[str, Setting], Meta(max_length=100)]
+    """What else must be the same in every member's group file, by its name there."""
     incarnation: Count
     """Who the speaker is: somebody who starts with nothing is somebody new."""
+    session: Count
+    """Drawn at every start: two processes never have the same."""
     received: Count = 0
     """The number of the last packet that came from the other side, and from which of it."""
     received_from: Count = 0
@@ -88,11 +109,45 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 f"{other.name} runs {_spelled(other.protocol, other.options)}, "
                 f"{self.name} {_spelled(self.protocol, self.options)}"
             )
+        for setting, value in self.settings.items():
+            theirs = _as_in_toml(other.settings.get(setting))
+            if theirs != (ours := _as_in_toml(value)):
+                return f"{other.name} has {setting} = {theirs}, {self.name} has {ours}"
         return ""
+
+
+def _as_in_toml(value: Setting | None) -> str:
+    return "nothing" if value is None else str(value).lower()
 
 
 def _spelled(protocol: str, options: Mapping[str, Any]) -> str:
     return " ".join([protocol, *(f"{name}={value}" for name, value in options.items())])
+
+
+class Why(IntEnum):
+    """Why somebody hangs up, where it makes a difference to the other side."""
+
+    WORDS = 0
+    """As the words say: it leaves, or the two cannot talk."""
+    TAKEN = 1
+    """Another process is linked under this name; that may change at any time."""
+    FORGETFUL = 2
+    LATE = 3
+
+
+CAST_OUT = {
+    Why.FORGETFUL: "it kept nothing of its earlier life",
+    Why.LATE: "it has missed more than may be kept for it",
+}
+"""Why a process cannot go on. It stops with these words, never with those of somebody else."""
+
+
+class Bye(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    reason: str
+    """In words, for a log and nothing else."""
+    why: Why = Why.WORDS
+    incarnation: Count = 0
+    """Whom it is meant for, if it cannot go on."""
 
 
 def one_line(words: str) -> str:
@@ -138,8 +193,8 @@ def head_of_packets(number: int, body: bytes) -> bytes:
 
 
 def body_of(packets: list[bytes]) -> bytes:
-    """Encoded packets as one msgpack array."""
-    return b"".join((_MANY.pack(_ARRAY, len(packets)), *packets))
+    """Encoded packets, as the body of a frame."""
+    return _encode(packets)
 
 
 class FrameReader:
@@ -197,38 +252,85 @@ class FrameReader:
 class Codec:
     """Packets to bytes and back, for one protocol in one group."""
 
-    def __init__(self, kind: type[Process], members: Members) -> None:
-        self._members = members
+    def __init__(self, kind: type[Process], members: Members, limits: Limits) -> None:
+        self._limits = limits
+        self._bounds = Bounds(members, limits.text_bytes, limits.batch_messages)
         self.encode = msgspec.msgpack.Encoder().encode
         types = packet_types(kind)
         # A protocol without packets exists: a group of one needs none.
         union = Union[types] if types else None  # noqa: UP007 - made of a tuple
-        self._decode_one = msgspec.msgpack.Decoder(union).decode
+        self._decode: Callable[[memoryview], Packet] = msgspec.msgpack.Decoder(union).decode
+        outlines = {one.__struct_config__.tag: outlined(one) for one in types}
+        shapes = tuple(outline.kind for outline in outlines.values())
+        union = Union[shapes] if shapes else None  # noqa: UP007
+        self._decode_outline = msgspec.msgpack.Decoder(union).decode
+        self._texts_in = {outline.kind: outline.texts_in for outline in outlines.values()}
 
-    def decode(self, frame: Frame, sender: str) -> list[Came]:
-        """The packets of a frame."""
+    def cut(self, frame: Frame) -> list[memoryview]:
+        """The packets of a frame, not decoded yet: how many there are is seen at once."""
         if frame.number > MOST:
             raise WireFault(f"packet {frame.number}, and nobody counts that far")
+        count, most = _count(frame.body), self._limits.frame_packets
+        if count > most:
+            raise WireFault(f"a frame of {count:,} packets; {most:,} is the limit (frame_packets)")
         try:
-            raw = _decode_many(frame.body)
-            came = [
-                Came(number, self._decode_one(one), memoryview(one).nbytes)
-                for number, one in enumerate(raw, start=frame.number)
-            ]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
+            packets = _cut(frame.body)
+        except msgspec.MsgspecError as fault:
             raise WireFault(f"a frame that makes no sense: {fault}") from None
-        for one in came:
-            if not is_plausible(one.packet, self._members):
-                raise WireFault(f"a {one.kind} that is not meant for this group")
-            about = one.packet.about if one.kind in OF_THE_SENDER else None
-            if about is not None and about.origin != sender:
-                raise WireFault(f"a {one.kind} of {about.origin}, and it is {sender}")
-        return came
+        if not packets:
+            raise WireFault("a frame without packets")
+        return packets
+
+    def decode(self, number: int, encoded: memoryview, sender: str) -> Came:
+        """One packet of a frame, if this sender can say it in this group."""
+        size = encoded.nbytes
+        try:
+            if size > self._limits.packet_bytes:
+                self._check_outline(encoded)
+            packet = self._decode(encoded) if size <= LARGE_BYTES else self._decode_large(encoded)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
+            raise WireFault(f"a packet that makes no sense: {fault}") from None
+        if words := fault_of(packet, self._bounds):
+            raise WireFault(f"a {packet.kind} {words}")
+        about = packet.about if packet.kind in OF_THE_SENDER else None
+        if about is not None and about.origin != sender:
+            raise WireFault(f"a {packet.kind} of {about.origin}, and it is {sender}")
+        return Came(number, packet, size)
+
+    def _check_outline(self, encoded: memoryview) -> None:
+        """Most of a long packet is texts."""
+        outline = self._decode_outline(encoded)
+        kind, most = type(outline), self._limits.packet_bytes
+        beside = encoded.nbytes - self._texts_in[kind](outline)
+        if beside > most:
+            raise WireFault(
+                f"a {kind.__struct_config__.tag} with {beside:,} bytes beside its texts; "
+                f"{most:,} is the limit (packet_bytes)"
+            )
+
+    def _decode_large(self, encoded: memoryview) -> Packet:
+        """Nothing of it can be garbage yet: to look for some meanwhile takes twice the time."""
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return self._decode(encoded)
+        finally:
+            if was_on:
+                gc.enable()
 
 
-_decode_many = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+def _count(body: memoryview | bytes) -> int:
+    """How many items a msgpack array announces; 0 for what is none."""
+    first = body[0] if body else 0
+    if first >> 4 == 0x9:
+        return first & 0xF
+    head = _COUNTS.get(first)
+    return int(head.unpack_from(body)[0]) if head and len(body) >= head.size else 0
+
+
+_cut = msgspec.msgpack.Decoder(list[memoryview]).decode
 _decode_hello = msgspec.msgpack.Decoder(Hello).decode
-_decode_reason = msgspec.msgpack.Decoder(str).decode
+_decode_bye = msgspec.msgpack.Decoder(Bye).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -245,15 +347,16 @@ def read_hello(frame: Frame) -> Hello:
         raise WireFault(f"its hello makes no sense: {fault}") from None
 
 
-def bye_frame(reason: str, *, is_final: bool = False) -> bytes:
-    return framed(Kind.BYE, int(is_final), _encode(reason[:LINE_CHARS]))
+def bye_frame(reason: str, why: Why = Why.WORDS, incarnation: int = 0) -> bytes:
+    return framed(Kind.BYE, 0, _encode(Bye(reason[:LINE_CHARS], why, incarnation)))
 
 
-def read_bye(frame: Frame) -> str:
+def read_bye(frame: Frame) -> Bye:
     try:
-        return one_line(_decode_reason(frame.body))
+        bye = _decode_bye(frame.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise WireFault(f"its farewell makes no sense: {fault}") from None
+    return msgspec.structs.replace(bye, reason=one_line(bye.reason))
 
 
 # --- what a protocol can say

@@ -115,7 +115,7 @@ class SilentRelay(MajorityRelay):
     """Breaks Validity and Uniform Agreement: who sees enough relayers tells nobody.
 
     If a relayer's copy to the origin is lost with the relayer, the one process that knows of it
-    keeps it to itself.
+    keeps it to itself. With ``pull`` it is sound: that process delivers, and says that it has.
     """
 
     def __init__(

@@ -116,12 +116,22 @@ class _Origin(Flawed):
         super().__init__(me, members, choose, mode="origin")
 
 
+class OwingNothing(_Origin):
+    """Breaks Uniform Agreement: once a message is known to be safe, nobody is asked about it.
+
+    Its origin may have died with the copy of one member, which then never hears of it.
+    """
+
+    def _owe(self, peer: str, origin: str, count: int) -> None:
+        pass
+
+
 class NotAnswering(_Origin):
     """Breaks Uniform Agreement: who knows a message to be stable keeps it to itself."""
 
     def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
         for origin, count in held.of(self.members):
-            if origin != self.me and count > self.stable[origin]:
+            if origin != self.me and count > self.safe[origin]:
                 self._remember_asked(origin, count)
 
 
@@ -138,7 +148,7 @@ class HalfHeeding(_Origin):
     So says the first description of the protocol, which remembers origins and no numbers.
     """
 
-    def _ask_all(self, turn: Turn) -> None:
+    def _ask(self, turn: Turn) -> None:
         for origin in self._untold():
             self.heard.pop(origin, None)
-        super()._ask_all(turn)
+        super()._ask(turn)

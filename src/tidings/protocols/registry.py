@@ -115,6 +115,9 @@ PROTOCOLS: dict[str, Algorithm] = {
     "flawed/frontier-not-greeting": Algorithm(
         flawed_frontier.NotGreeting, ("validity", "uniform agreement"), "frontier mode=all"
     ),
+    "flawed/frontier-owing-nothing": Algorithm(
+        flawed_frontier.OwingNothing, ("uniform agreement",), "frontier mode=origin"
+    ),
     "flawed/frontier-not-answering": Algorithm(
         flawed_frontier.NotAnswering, ("uniform agreement",), "frontier mode=origin"
     ),

@@ -79,10 +79,21 @@ class Doom(_Choice, frozen=True, tag="doom"):
 
 
 class Recover(_Choice, frozen=True, tag="recover"):
-    """A crashed process starts again with what it had persisted, or with nothing at all."""
+    """A crashed process starts again with what it had persisted, or with nothing at all.
+
+    Or with an older disk: somebody put back the last backup, or, if there is none, the disk as it
+    was at the start.
+    """
 
     process: str
     disk_lost: bool = False
+    disk_old: bool = False
+
+
+class Backup(_Choice, frozen=True, tag="backup"):
+    """Somebody copies what a process has persisted so far."""
+
+    process: str
 
 
 class Take(_Choice, frozen=True, tag="take"):
@@ -126,6 +137,7 @@ Choice = (
     | Crash
     | Doom
     | Recover
+    | Backup
     | Take
     | Join
     | Cut

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidings.core import Packet
+from tidings.core import Halt, Packet, Refuse, Reject
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, PacketId
 from tidings.simulator.world import InFlight, World
@@ -30,6 +30,7 @@ class Conversation:
             text = choice.text.decode("utf-8", "backslashreplace")
             self._texts[digest(choice.text)] = f'"{text}"'
         lines = [line for row in rows if (line := self._line(row))]
+        lines += [_explanation(process, effect) for process, effect in world.explained]
         gone = [packet for packet in before if packet not in world.in_flight]
         if not isinstance(choice, choices.Receive):
             lines += [f"lost: {_arrow(packet)}  {told(before[packet].content)}" for packet in gone]
@@ -53,6 +54,18 @@ class Conversation:
             case "join" | "view":
                 return f"{row.process} {row.kind}s view {row.view}"
         return ""
+
+
+def _explanation(process: str, effect: Refuse | Reject | Halt) -> str:
+    """One line, whatever the process has to say."""
+    reason = " ".join(effect.reason.split())
+    match effect:
+        case Refuse():
+            return f"{process} refuses the broadcast: {reason}"
+        case Reject(peer):
+            return f"{process} rejects {peer}: {reason}"
+        case Halt():
+            return f"{process} halts: {reason}"
 
 
 def _arrow(packet: PacketId) -> str:

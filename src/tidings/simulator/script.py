@@ -161,9 +161,16 @@ class Script:
 
     def _recover(self, rest: str) -> Iterator[Choice]:
         process, _, how = rest.partition(" ")
-        if how not in ("", "without its disk"):
-            raise UsageError("write: recover p1, or: recover p1 without its disk")
-        yield choices.Recover(process, disk_lost=bool(how))
+        if how not in ("", "without its disk", "from its backup"):
+            raise UsageError(
+                "write: recover p1, or: recover p1 without its disk, or: recover p1 from its backup"
+            )
+        yield choices.Recover(
+            process, disk_lost=how == "without its disk", disk_old=how == "from its backup"
+        )
+
+    def _backup(self, rest: str) -> Iterator[Choice]:
+        yield choices.Backup(rest)
 
     def _take(self, rest: str) -> Iterator[Choice]:
         process, *messages = rest.replace(",", " ").split() or [""]
@@ -224,6 +231,7 @@ _VERBS: dict[str, Callable[[Script, str], Iterator[Choice]]] = {
     "choose": Script._choose,
     "crash": Script._crash,
     "recover": Script._recover,
+    "backup": Script._backup,
     "take": Script._take,
     "join": Script._join,
     "cut": Script._cut,
@@ -254,8 +262,11 @@ def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
             if writes:
                 return f"crash {process} at write {writes}"
             return f"crash {process} after {sends} send{'s' if sends > 1 else ''}"
-        case choices.Recover(process, disk_lost):
-            return f"recover {process}{' without its disk' if disk_lost else ''}"
+        case choices.Recover(process, disk_lost, disk_old):
+            how = " without its disk" if disk_lost else " from its backup" if disk_old else ""
+            return f"recover {process}{how}"
+        case choices.Backup(process):
+            return f"backup {process}"
         case choices.Take(process, upto):
             return f"take {process} {', '.join(map(str, upto))}"
         case choices.Join(process, contact):

@@ -3,7 +3,9 @@
 Replay, shrinking and the explorer rely on it that a process in the same state does the same. One
 that keeps something outside of its attributes, on its class or in its module, does not, and what
 they would say of it is not true. So the copy is asked too, with the same draws, and the answers
-are compared. Their order is not: a copy of a set may be iterated in another one.
+are compared. The process itself goes on with a copy of its state, too: two copies of a set are
+iterated in the same order, a set and its copy need not be. Only sets of objects that hash by
+their address still differ, so the order of effects is not compared.
 """
 
 import os
@@ -18,8 +20,8 @@ from tidings.core.state import fingerprint
 
 NOT_THE_SAME = (
     "it does not do the same twice: a copy of it, in the same state, {} (does it keep something on "
-    "its class or in its module, iterate over a set, draw otherwise than with self.choose, or read "
-    "a file or a clock?)"
+    "its class or in its module, iterate over a set of objects, draw otherwise than with "
+    "self.choose, or read a file or a clock?)"
 )
 
 
@@ -30,6 +32,7 @@ class Twin:
         self._process = process
         self._drawn: list[tuple[str, list[int], int]] = []
         self._copy = process.fork(self._draw_again)
+        process.renew()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -65,6 +68,7 @@ class Twin:
             return "draws something else"
         if again != _gist(effects):
             return "has other effects"
+        self._copy.choose = self._process.choose  # which a state that knows its process includes
         if self._copy.fingerprint() != self._process.fingerprint():
             return "comes into another state"
         return None

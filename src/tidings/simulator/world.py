@@ -111,6 +111,7 @@ class World:
         self.cut: set[Link] = set()
         self.views: list[Members] = [members]
         self.disks: dict[str, Any] = {}
+        self.backups: dict[str, list[Any]] = {}
         self._view_of: dict[str, int] = {}
         self._numbers: dict[Link, int] = {}
         self._indexes: dict[str, int] = {}
@@ -118,6 +119,8 @@ class World:
         self._identities: dict[str, int] = {}
         self._doomed: dict[str, int] = {}
         self._doomed_to_write: dict[str, int] = {}
+        self.explained: tuple[tuple[str, Refuse | Reject | Halt], ...] = ()
+        """What processes refused by the last choice, and why: no row has it."""
         self._draws: list[int] = []
         self._rows: list[Row] = []
         for member in members:
@@ -155,7 +158,7 @@ class World:
                 "cut": self.cut,
                 "timers": self.timers,
                 "views": self._view_of,
-                "disks": self.disks,
+                "disks": [self.disks, self.backups],
             }
         )
 
@@ -178,6 +181,7 @@ class World:
         return rows
 
     def _make(self, choice: Choice) -> None:
+        self.explained = ()
         match choice:
             case choices.Broadcast(process, text):
                 self._broadcast(self._living(process), text)
@@ -193,8 +197,10 @@ class World:
                 self._crash(self._living(process), lost)
             case choices.Doom(process, sends, writes):
                 self._doom(self._living(process), sends, writes)
-            case choices.Recover(process, disk_lost):
-                self._recover(process, disk_lost)
+            case choices.Recover(process, disk_lost, disk_old):
+                self._recover(process, disk_lost, disk_old)
+            case choices.Backup(process):
+                self.backups[process] = list(self.disks.get(process, ()))
             case choices.Take(process, upto):
                 self._step(self._living(process), Processed(dict(upto)))
             case choices.Join(process, contact):
@@ -316,13 +322,18 @@ class World:
     def _write(self, process: str, records: tuple[Any, ...]) -> None:
         self.disks.setdefault(process, []).extend(records)
 
-    def _recover(self, process: str, disk_lost: bool) -> None:
+    def _put_back(self, process: str, records: Sequence[Any]) -> None:
+        self.disks[process] = list(records)
+
+    def _recover(self, process: str, disk_lost: bool, disk_old: bool = False) -> None:
         if process not in self.crashed:
             raise UsageError(f"{process} has not crashed")
         if not self.processes[process].recovers:
             raise UsageError(f"{process} keeps nothing on disk and cannot come back")
         self.crashed.remove(process)
         self._incarnations[process] = self._incarnations.get(process, 0) + 1
+        if disk_old:
+            self._put_back(process, self.backups.get(process, []))
         recovered: tuple[Any, ...] | None = tuple(self.disks.get(process, ()))
         if disk_lost:
             # Who starts with nothing is somebody new.
@@ -424,9 +435,12 @@ class World:
             case Recall(peer, first, last):
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
+            case Refuse() | Reject():
+                self.explained += ((process, effect),)
             case Halt():
+                self.explained += ((process, effect),)
                 self._crash(process, ())
-            case Refuse() | Stable() | Replay() | Reject():
+            case Stable() | Replay():
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")

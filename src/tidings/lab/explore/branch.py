@@ -98,6 +98,7 @@ class Branch(World):
         """Packets that were in flight when their sender died, and whose death it was."""
         self.duplicates = 0
         self.restarts = 0
+        self.rollbacks = 0
         self.judged = 0
         """The sum of the numbers of all that the judge knows."""
         self.delivered = dict.fromkeys(scope.everybody, 0)
@@ -201,6 +202,7 @@ class Branch(World):
                 self.duplicates += 1
             case choices.Recover():
                 self.restarts += 1
+                self.rollbacks += choice.disk_old
 
     def after(self, choice: Choice) -> "Iterator[Branch]":
         """The states to which the choice may lead: one, unless a process draws."""
@@ -284,6 +286,8 @@ class Branch(World):
             for process in self.everybody:
                 if process in self.crashed:
                     yield choices.Recover(process)
+                    if self.rollbacks < self.scope.rollbacks:
+                        yield choices.Recover(process, disk_old=True)
 
     def must_arrive(self, packet: PacketId) -> bool:
         return packet not in self.legacy
@@ -317,6 +321,8 @@ class Branch(World):
             for packet in self.legacy.keys() & self.in_flight.keys():
                 content = self.in_flight[packet].content
                 total += self.signatures.of_value(["legacy", packet.link, content])
+        if self.rollbacks:
+            total += fact("rollbacks", self.rollbacks)
         total += sum(self.disk_numbers.values())
         if self.scope.max_packets is not None:
             total += fact("packets", self.packets_sent)
@@ -355,9 +361,12 @@ class Branch(World):
         """A disk matters to one who may come back; the fewer words on it, the fewer states."""
         if self.scope.restarts:
             written = (*self.disks.get(process, ()), *records)
-            kept = self.disks[process] = self.processes[process].compacted(written)
-            number = self.signatures.of_value(["disk", process, list(kept)])
-            self.disk_numbers = self.disk_numbers | {process: number}
+            self._put_back(process, self.processes[process].compacted(written))
+
+    def _put_back(self, process: str, records: Sequence[Any]) -> None:
+        self.disks[process] = tuple(records)
+        number = self.signatures.of_value(["disk", process, list(records)])
+        self.disk_numbers = self.disk_numbers | {process: number}
 
     # --- the judge of safety: spec.guarantees, one event at a time
 

@@ -41,6 +41,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many packets arrive twice."""
     restarts: int = 0
     """How many of the crashed come back."""
+    rollbacks: int = 0
+    """How many of those come back with the disk as it was at the start."""
     texts: tuple[bytes, ...] = ()
     """What each process says, in turn; without any, each says 1, 2, 3."""
     max_packets: int | None = None
@@ -90,6 +92,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (
                 self.restarts > self.crashes,
                 f"{self.restarts} cannot come back where {self.crashes} crash",
+            ),
+            (
+                not 0 <= self.rollbacks <= self.restarts,
+                f"{self.rollbacks} cannot come back with an older disk where {self.restarts} "
+                "come back",
             ),
             (
                 self.max_packets is not None and self.max_packets < 0,

@@ -181,6 +181,8 @@ class Play:
                 return self._read_crash(move, process) if process in world.up else None
             case choices.Recover(process):
                 return move.choice if process in world.crashed else None
+            case choices.Backup(process):
+                return move.choice if process in world.processes else None
             case choices.Take(process, upto):
                 return self._read_take(move, process, upto) if process in world.up else None
             case choices.Join(process, contact):

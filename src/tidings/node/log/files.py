@@ -8,6 +8,8 @@ from typing import Any
 from tidings.core import EnvironmentMissing
 
 MEND = "nothing that anybody relies on is lost: mend the disk and start again"
+LOCK = "lock"
+"""The file that says who writes in a folder."""
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -16,15 +18,16 @@ def write_all(file: int, data: bytes) -> None:
         written += os.write(file, data[written:])
 
 
-def cut(path: Path, size: int) -> None:
-    """For good: in a segment that is no longer the last, a torn entry would be damage.
-
-    What stays may not be on disk either, if its writer was killed before it could sync; and from
-    now on it is relied on.
-    """
-    with path.open("r+b") as file:
-        file.truncate(size)
-        os.fsync(file.fileno())
+def rewrite(path: Path, place: int, end: bytes) -> None:
+    """Let the file end so from this place on, whatever stood there, and have it on disk."""
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(file, place + len(end))
+        os.lseek(file, place, os.SEEK_SET)
+        write_all(file, end)
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def sync_folder(folder: Path) -> None:
@@ -43,9 +46,33 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+class Kept:
+    """A file that is open, and must be found under its name as long as it is.
+
+    If it is not, somebody deleted or replaced it, or a folder that it is in: what is written to it
+    is lost when it is closed.
+    """
+
+    def __init__(self, file: int, path: Path) -> None:
+        self._path = path
+        opened = os.fstat(file)
+        self._place = opened.st_dev, opened.st_ino
+
+    def check(self) -> None:
+        try:
+            found = self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._place:
+            raise EnvironmentMissing(
+                f"{self._path}: deleted or replaced while it was in use; put back what was there "
+                "before the next start (docs/node.md, Who lost its disk)"
+            )
+
+
 def locked(folder: Path, way_out: str) -> int:
     """Nobody else may write here as long as this file is open, however this process ends."""
-    path = folder / "lock"
+    path = folder / LOCK
     with told(path, way_out):
         make_folder(folder)
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)

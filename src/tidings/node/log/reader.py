@@ -1,22 +1,18 @@
-"""What earlier lives left on the disk: read whole, cut where it is torn, refused where damaged."""
+"""What earlier lives left on the disk: cut where it is torn, refused where it is damaged.
+
+The last entry is written once more. Whoever wrote it may have been killed before the sync, or the
+sync may have failed: then the kernel can have the entry in memory, count it as written and never
+try again. All entries before it were on disk when the next one was begun.
+"""
 
 from pathlib import Path
 
 import msgspec
 
 from tidings.core import DataError, Process
-from tidings.node.log.entries import (
-    FIRST_LINE,
-    HEAD_BYTES,
-    About,
-    BadEntryError,
-    Beginning,
-    Identity,
-    checked_first_line,
-    is_torn,
-    parsed,
-)
-from tidings.node.log.files import cut, told
+from tidings.node.log.entries import About, Beginning, Commit, Identity
+from tidings.node.log.files import rewrite, sync_folder, told
+from tidings.node.log.framing import FIRST_PLACE, BadEntryError, Entry, SegmentFile
 from tidings.node.log.segments import Decoders, Records, Recovered, Segment
 
 _NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its disk)"
@@ -25,6 +21,7 @@ _NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its
 class Reader:
     def __init__(self, folder: Path, about: About, kind: type[Process]) -> None:
         self.about = about
+        self.folder = folder
         self.paths = sorted(folder.glob("*.log"))
         self.segments: list[Segment] = []
         self.number = 0
@@ -33,6 +30,8 @@ class Reader:
         self.oldest = 0
         self.delivered: dict[str, int] = {}
         self.decode = Decoders(kind)
+        self._last_place = 0
+        """Where the last entry begins, in the last segment."""
 
     def read(self) -> Recovered | None:
         for path in self.paths:
@@ -44,56 +43,65 @@ class Reader:
                 f"{self.segments[0].path}: segments before this one are missing, from "
                 f"{self.oldest:08}.log on; {_NO_RETURN}"
             )
+        self._rewrite_the_last_entry()
         records = Records(self.segments, self.decode)
         return Recovered(self.identity, records, self.index, self.delivered)
 
+    def _rewrite_the_last_entry(self) -> None:
+        segment, place = self.segments[-1], self._last_place
+        with told(segment.path):
+            with SegmentFile(segment.path) as file:
+                start = place if place > FIRST_PLACE else 0
+                entry = file.read(start, segment.bytes - start)
+            rewrite(segment.path, start, entry)
+            sync_folder(self.folder)
+
     def _read_segment(self, path: Path, is_last: bool) -> None:
-        with told(path):
-            data = path.read_bytes()
-            segment = Segment(path, written_s=path.stat().st_mtime)
-        segment.bytes = checked_first_line(path, data, is_last)
-        while segment.bytes < len(data):
+        with told(path), SegmentFile(path) as file:
+            segment = Segment(path, format=file.format, written_s=path.stat().st_mtime)
+            if file.has_a_first_line(is_last, self.number):
+                self._read_entries(segment, file, is_last)
+        if segment.pages:
+            self.segments.append(segment)
+        else:
+            # It was only just begun, and nothing is in it.
+            with told(path):
+                path.unlink()
+
+    def _read_entries(self, segment: Segment, file: SegmentFile, is_last: bool) -> None:
+        while segment.bytes < file.size:
+            place = segment.bytes
             try:
-                number, body = parsed(data, segment.bytes)
-                self._take(segment, path, number, body)
+                self._take(segment, file.entry(place))
             except BadEntryError as bad:
-                if not (is_last and is_torn(data, segment.bytes, self.number)):
+                if not (is_last and file.is_torn(place, self.number)):
                     raise DataError(
-                        f"{path}: damaged at byte {segment.bytes:,}: {bad}; what was there is "
-                        f"lost, and {_NO_RETURN}"
+                        f"{file.path}: damaged at byte {place:,}: {bad}; what was there is lost, "
+                        f"and {_NO_RETURN}"
                     ) from None
                 break
-        self._keep_or_repair(segment, is_last)
+            self._last_place = place
 
-    def _keep_or_repair(self, segment: Segment, is_last: bool) -> None:
-        with told(segment.path):
-            if segment.bytes <= len(FIRST_LINE):
-                # It was only just begun, and nothing is in it.
-                segment.path.unlink()
-                return
-            if is_last:
-                cut(segment.path, segment.bytes)
-        self.segments.append(segment)
+    def _take(self, segment: Segment, entry: Entry) -> None:
+        said = self._decoded(segment.path, entry.body)
+        is_first = not segment.pages
+        if is_first and not isinstance(said, Beginning):
+            raise BadEntryError("an entry that does not belong there")
+        if not is_first and entry.number != self.number:
+            raise BadEntryError(f"entry {entry.number} where {self.number} comes next")
+        if isinstance(said, Beginning):
+            self._begin(segment.path, entry.number, said)
+        segment.add(entry.end - segment.bytes, said)
+        self.delivered |= said.delivered
+        self.number = entry.number + 1
 
-    def _take(self, segment: Segment, path: Path, number: int, body: memoryview) -> None:
+    def _decoded(self, path: Path, body: memoryview) -> Beginning | Commit:
         try:
-            entry = self.decode.entry(body)
-            self.decode.records(entry.records)
+            said: Beginning | Commit = self.decode.entry(body)
+            self.decode.records(said.records)
         except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
             raise DataError(f"{path}: made by another tidings: {fault}") from None
-        is_first = segment.bytes == len(FIRST_LINE)
-        if is_first != isinstance(entry, Beginning):
-            raise BadEntryError("an entry that does not belong there")
-        if isinstance(entry, Beginning):
-            self._begin(path, number, entry)
-            segment.bytes += HEAD_BYTES + len(body)
-            segment.index = entry.index
-        else:
-            if number != self.number:
-                raise BadEntryError(f"entry {number} where {self.number} comes next")
-            segment.add(HEAD_BYTES + len(body), entry.held, entry.messages)
-        self.delivered |= entry.delivered
-        self.number = number + 1
+        return said
 
     def _begin(self, path: Path, number: int, entry: Beginning) -> None:
         if self.identity is not None and number != self.number:

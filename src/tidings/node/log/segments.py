@@ -8,18 +8,9 @@ from typing import Any
 import msgspec
 
 from tidings.core import DataError, Process
-from tidings.node.log.entries import (
-    FIRST_LINE,
-    HEAD_BYTES,
-    BadEntryError,
-    Beginning,
-    Commit,
-    Identity,
-    Ranges,
-    merge,
-    parsed,
-)
+from tidings.node.log.entries import Beginning, Commit, Identity, Ranges, merge
 from tidings.node.log.files import told
+from tidings.node.log.framing import FIRST_PLACE, FORMAT, BadEntryError, SegmentFile
 
 PAGE_BYTES = 256 * 1024
 """About how much is read back whole."""
@@ -41,7 +32,8 @@ class Segment(msgspec.Struct):
     """One file, where what stands in it, and what it takes to throw it away."""
 
     path: Path
-    bytes: int = 0
+    format: int = FORMAT
+    bytes: int = FIRST_PLACE
     messages: int = 0
     held: Ranges = {}
     pages: list[Page] = []
@@ -54,17 +46,21 @@ class Segment(msgspec.Struct):
         return int(self.path.stem)
 
     def is_needless(self, forgotten: Mapping[str, int]) -> bool:
-        return all(last <= forgotten.get(origin, 0) for origin, (_, last) in self.held.items())
+        held = self.held.copy()  # another thread may be adding to it
+        return all(last <= forgotten.get(origin, 0) for origin, (_, last) in held.items())
 
-    def add(self, size: int, held: Ranges, messages: int) -> None:
+    def add(self, size: int, entry: Beginning | Commit) -> None:
         """One more entry at the end."""
+        if not self.pages and isinstance(entry, Beginning):
+            self.index = entry.index
         if not self.pages or self.pages[-1].end - self.pages[-1].start >= PAGE_BYTES:
             self.pages.append(Page(self.bytes, self.bytes, {}))
         self.bytes += size
-        self.messages += messages
         self.pages[-1].end = self.bytes
-        merge(self.held, held)
-        merge(self.pages[-1].held, held)
+        if isinstance(entry, Commit):
+            self.messages += entry.messages
+            merge(self.held, entry.held)
+            merge(self.pages[-1].held, entry.held)
 
 
 class Decoders:
@@ -76,49 +72,46 @@ class Decoders:
 
     def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | Commit]:
         """What stands in this stretch of a file, which was whole when it was last read."""
-        with told(path), path.open("rb") as file:
-            file.seek(start)
-            data = file.read(end - start)
-        place = 0
-        while place < len(data):
-            try:
-                _, body = parsed(data, place, place=start + place)
-            except BadEntryError as bad:
-                raise DataError(f"{path}: damaged at byte {start + place:,}: {bad}") from None
-            yield self.entry(body)
-            place += HEAD_BYTES + len(body)
+        with told(path), SegmentFile(path) as file:
+            while start < end:
+                try:
+                    _, body, after = file.entry(start)
+                except BadEntryError as bad:
+                    raise DataError(f"{path}: damaged at byte {start:,}: {bad}") from None
+                yield self.entry(body)
+                start = after
 
 
 class Records:
     """Everything that earlier lives persisted, in order.
 
-    It may be more than fits into memory; so it is read from the disk whenever somebody goes
-    through it.
+    It may be more than fits into memory; so it is read from the disk, an entry at a time, whenever
+    somebody goes through it.
     """
 
     def __init__(self, segments: Sequence[Segment], decode: Decoders) -> None:
         self._segments = tuple(segments)
+        self._ends = tuple([segment.bytes for segment in segments])
+        """The last one will go on to grow."""
         self._decode = decode
 
     def __iter__(self) -> Iterator[Any]:
-        for segment in self._segments:
-            for entry in self._entries(segment):
+        for number in range(len(self._segments)):
+            for entry in self._entries(number):
                 yield from self._decode.records(entry.records)
 
     def blocks(self, since: int) -> Iterator[bytes]:
         """The trace of what happened from this index on, and perhaps of some that came before."""
-        for number, segment in enumerate(self._segments, start=1):
-            is_last = number == len(self._segments)
-            if is_last or self._segments[number].index > since:
-                for entry in self._entries(segment):
+        for number in range(len(self._segments)):
+            following = self._segments[number + 1 : number + 2]
+            if not following or following[0].index > since:
+                for entry in self._entries(number):
                     if isinstance(entry, Commit) and entry.block:
                         yield entry.block
 
-    def _entries(self, segment: Segment) -> Iterator[Beginning | Commit]:
-        end = segment.pages[0].start if segment.pages else segment.bytes
-        yield from self._decode.entries(segment.path, len(FIRST_LINE), end)
-        for page in segment.pages:
-            yield from self._decode.entries(segment.path, page.start, page.end)
+    def _entries(self, number: int) -> Iterator[Beginning | Commit]:
+        path = self._segments[number].path
+        yield from self._decode.entries(path, FIRST_PLACE, self._ends[number])
 
 
 class Recovered(msgspec.Struct, frozen=True):

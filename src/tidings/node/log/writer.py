@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,9 @@ import msgspec
 
 from tidings.core import Process
 from tidings.node.config import Retention
-from tidings.node.log.entries import (
-    FIRST_LINE,
-    About,
-    Beginning,
-    Commit,
-    Identity,
-    Ranges,
-    encode,
-    packed,
-)
-from tidings.node.log.files import locked, sync_folder, told, write_all
+from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
+from tidings.node.log.files import LOCK, Kept, locked, sync_folder, told, write_all
+from tidings.node.log.framing import FIRST_LINE, FORMAT, packed
 from tidings.node.log.reader import Reader
 from tidings.node.log.segments import Decoders, Recovered, Segment
 
@@ -39,6 +32,7 @@ class Log:
         segments: list[Segment],
         number: int,
         decode: Decoders,
+        lock: int,
     ) -> None:
         self.about = about
         self.identity = identity
@@ -49,8 +43,10 @@ class Log:
         self._number = number
         self._decode = decode
         self._delivered: dict[str, int] = {}
+        self._lock = lock
+        self._kept_lock = Kept(lock, folder / LOCK)
         self._file = -1
-        self._lock = -1
+        self._kept_file: Kept | None = None
 
     @property
     def segment_size(self) -> int:
@@ -70,6 +66,17 @@ class Log:
         self._append(Commit(raw, block, held or {}, messages, delivered or {}))
         self._delivered |= delivered or {}
 
+    def begin_life(self, index: int) -> None:
+        """Go on where the life before this one ended; nothing was written for this one so far."""
+        last = self._segments[-1] if self._segments else None
+        if last is None or last.format != FORMAT:
+            self.begin_segment((), index)
+            return
+        with told(last.path):
+            self._file = os.open(last.path, os.O_WRONLY | os.O_APPEND)
+            self._kept_file = Kept(self._file, last.path)
+        self._append(self._beginning((), index))
+
     def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
         """Go on in a new file; the records stand for all before them, except the messages.
 
@@ -81,12 +88,11 @@ class Log:
         path = self._folder / f"{number:08}.log"
         with told(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+            self._kept_file = Kept(self._file, path)
             os.write(self._file, FIRST_LINE)
-        self._segments.append(Segment(path, bytes=len(FIRST_LINE), index=index))
+        self._segments.append(Segment(path))
         self.size += len(FIRST_LINE)
-        raw = msgspec.Raw(encode(records))
-        oldest = self._segments[needless].number
-        self._append(Beginning(self.about, self.identity, index, self._delivered, raw, oldest))
+        self._append(self._beginning(records, index, needless))
         with told(path):
             sync_folder(self._folder)
         for segment in self._segments[:needless]:
@@ -95,19 +101,28 @@ class Log:
             self.size -= segment.bytes
         del self._segments[:needless]
 
+    def _beginning(self, records: tuple[Any, ...], index: int, needless: int = 0) -> Beginning:
+        raw = msgspec.Raw(encode(records))
+        oldest = self._segments[needless].number
+        return Beginning(self.about, self.identity, index, self._delivered, raw, oldest)
+
     def _append(self, entry: Beginning | Commit) -> None:
         segment = self._segments[-1]
         data = packed(self._number, segment.bytes, encode(entry))
         with told(segment.path):
             write_all(self._file, data)
             os.fdatasync(self._file)
+            self._check_that_it_is_kept()
         self._number += 1
         self.size += len(data)
         segment.written_s = time.time()
-        if isinstance(entry, Commit):
-            segment.add(len(data), entry.held, entry.messages)
-        else:
-            segment.bytes += len(data)
+        segment.add(len(data), entry)
+
+    def _check_that_it_is_kept(self) -> None:
+        """Nobody may rely on what is in a file that has no name any more."""
+        self._kept_lock.check()
+        assert self._kept_file is not None, "nothing was begun"
+        self._kept_file.check()
 
     def first_kept(self, origin: str) -> int | None:
         """The first message of an origin that may still be read back."""
@@ -141,6 +156,11 @@ class Log:
     def can_forget(self, forgotten: Mapping[str, int]) -> bool:
         """Whether nobody needs the oldest segment."""
         return self._segments[0].is_needless(forgotten)
+
+    def needed_bytes(self, forgotten: Mapping[str, int]) -> int:
+        """How long the log is from the first segment on that somebody needs."""
+        kept = dropwhile(lambda one: one.is_needless(forgotten), tuple(self._segments))
+        return sum(segment.bytes for segment in kept)
 
     def needless(self, forgotten: Mapping[str, int], retention: Retention, most: int) -> int:
         """How many of the oldest segments nobody needs, nor does retention ask for them.
@@ -180,8 +200,10 @@ def open_log(
 ) -> tuple[Log, Recovered | None]:
     """The log of a member and what it holds; a new one, under this incarnation, if there is none.
 
-    A new segment is begun only by the caller: what it must begin with, the process knows.
+    It is the caller who begins the life of this number: a start that fails leaves no trace here.
     """
+    # A program may change its working directory.
+    folder = folder.absolute()
     lock = locked(folder, "a durable member needs a folder to write to: see data in the group file")
     try:
         reader = Reader(folder, about, kind)
@@ -193,7 +215,6 @@ def open_log(
         identity = Identity(incarnation)
     else:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode)
-    log._lock = lock
+    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode, lock)
     log._delivered = dict(reader.delivered)
     return log, found

@@ -1,0 +1,179 @@
+"""What a member makes of its disk: a folder that vanishes, starts that fail, a log that fills."""
+
+import os
+import re
+import shutil
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from real_groups import go, group_file, joined, linked, take, until
+
+from tidings.core import EnvironmentMissing, Exit
+from tidings.node.group import Group
+
+
+def test_a_member_stops_when_its_folder_is_deleted_under_it(tmp_path: Path) -> None:
+    config = group_file(tmp_path)
+
+    async def lose_the_folder() -> None:
+        async with joined(config, "p3") as one:
+            await (await one["p3"].broadcast(b"before")).stable()
+            shutil.rmtree(tmp_path / "data" / "p3")
+            await (await one["p3"].broadcast(b"into the void")).delivered()
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as two:
+            with pytest.raises(EnvironmentMissing, match="deleted or replaced while it") as fault:
+                await lose_the_folder()
+            assert fault.value.status == Exit.ENVIRONMENT
+            await (await two["p1"].broadcast(b"still here")).delivered()
+            assert two["p1"].status().delivered.get("p3") == 1, "what was not kept has not left"
+
+    go(scenario())
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """All files of a group, but the locks, which name the last process."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("lock", "group.toml")
+    }
+
+
+def test_a_start_that_fails_leaves_no_segment_of_log_or_trace(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def enter() -> None:
+        async with joined(config) as one:
+            await (await one["p1"].broadcast(b"text")).delivered()
+
+    def fail() -> None:
+        with socket.create_server(config.addresses["p1"]):
+            for _ in range(3):
+                with pytest.raises(EnvironmentMissing, match="p1 cannot listen on"):
+                    go(enter())
+
+    fail()
+    assert files_in(tmp_path) == {}
+    go(enter())
+    before = files_in(tmp_path)
+    assert {"data/p1/00000001.log", "trace/p1-1.segment"} < before.keys()
+    fail()
+    assert files_in(tmp_path) == before
+    go(enter())
+
+
+def test_restarts_do_not_add_files_to_the_log(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "trace.on = false")
+
+    async def enter(text: bytes) -> list[bytes]:
+        async with joined(config) as one:
+            await (await one["p1"].broadcast(text)).delivered()
+            return [message.text for message in await take(one["p1"], 1)]
+
+    texts = [b"%d" % life for life in range(5)]
+    for text in texts:
+        go(enter(text))
+    assert list(files_in(tmp_path)) == ["data/p1/00000001.log"]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("p1: the log fills up")]
+
+
+def test_a_log_that_fills_up_is_told_at_three_levels_with_the_member_it_is_kept_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = ("limits.log_bytes = 40_000", "limits.segment_bytes = 4_000", "trace.on = false")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def fill(group: Group, percent: int) -> None:
+        while not any(f"percent {percent}, bytes" in line for line in warnings(caplog)):
+            await (await group.broadcast(bytes(400))).delivered()
+            group._watch_the_log()
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", listen=False) as two:
+            p1 = two["p1"]
+            async with joined(config, "p3", listen=False) as three:
+                await linked(two | three)
+                await (await p1.broadcast(b"all are here")).stable()
+            await fill(p1, 95)
+            told = warnings(caplog)
+            assert all(line.endswith("limit 40000, kept_for p3") for line in told)
+            assert [re.findall(r"percent (\d+)", line) for line in told] == [["50"], ["80"], ["95"]]
+            async with joined(config, "p3", listen=False) as three:
+                await linked(two | three)
+                while p1.status().log_bytes > 15_000:
+                    await (await p1.broadcast(bytes(400))).stable()
+                    p1._watch_the_log()
+            caplog.clear()
+            await fill(p1, 50)
+
+    go(scenario())
+
+
+def test_a_log_that_fills_up_is_told_with_the_program_that_does_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.01)
+    lines = ("limits.log_bytes = 40_000", "limits.segment_bytes = 4_000", "trace.on = false")
+    config = group_file(tmp_path, 1, *lines)
+
+    async def scenario() -> None:
+        async with joined(config) as one:
+            while not warnings(caplog):
+                await (await one["p1"].broadcast(bytes(400))).delivered()
+
+    go(scenario())
+    reason = r"kept_for the program: \d+ messages wait for the program of p1 to read them"
+    assert re.search(reason, warnings(caplog)[0])
+
+
+class SlowDisk:
+    """A disk that finishes no sync before it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_asked = threading.Event()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        sync = os.fdatasync
+
+        def slow(file: int) -> None:
+            self.is_asked.set()
+            self.may_go_on.wait(30)
+            sync(file)
+
+        monkeypatch.setattr(os, "fdatasync", slow)
+
+    def stop(self) -> None:
+        self.may_go_on.clear()
+        self.is_asked.clear()
+
+
+def test_what_is_delivered_and_not_on_disk_yet_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 1, "trace.on = false")
+    disk = SlowDisk(monkeypatch)
+
+    async def scenario() -> None:
+        async with joined(config) as one:
+            p1 = one["p1"]
+            await (await p1.broadcast(b"one")).delivered()
+            disk.stop()
+            receipt = await p1.broadcast(b"two")
+            try:
+                await until(disk.is_asked.is_set)
+                assert p1.why("p1#2") == "p1#2 waits at p1 for its disk, which has yet to write it"
+                monkeypatch.setattr("tidings.node.disk.SLOW_S", 0.0)
+                assert p1.why() == "p1 waits for its disk, which takes longer than 0.5 s to write"
+            finally:
+                disk.may_go_on.set()
+            await receipt.delivered()
+            assert p1.why("p1#2") == "p1 has delivered p1#2"
+
+    go(scenario())

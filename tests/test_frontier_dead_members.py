@@ -1,0 +1,129 @@
+"""frontier with members that are dead: what a broadcast costs, and that logs still shrink."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from tidings.core import quorum
+from tidings.protocols import factory
+from tidings.protocols.frontier import Frontier
+from tidings.simulator import World, choices
+
+SIZES = (3, 5, 10, 20, 50)
+
+
+def group(size: int, mode: str, dead: int) -> World:
+    """So many members, of which the last ones die before anything is said."""
+    members = tuple(f"p{number:02}" for number in range(1, size + 1))
+    world = World("dead", members, factory("frontier", {"mode": mode, "batch_ms": 0}))
+    for member in members[size - dead :]:
+        world.apply(choices.Crash(member))
+    return world
+
+
+def step(world: World) -> bool:
+    """Everything in flight arrives; if nothing is, the timer with the least delay runs out."""
+    if world.in_flight:
+        for packet in list(world.in_flight):
+            world.apply(choices.Receive(packet))
+        return True
+    if world.timers:
+        process, name = min(world.timers, key=lambda timer: world.timers[timer])
+        world.apply(choices.Timeout(process, name))
+        return True
+    return False
+
+
+def broadcast(world: World) -> tuple[int, int]:
+    """How many packets until all that live have delivered it, and until nothing happens."""
+    before = world.packets_sent
+    world.apply(choices.Broadcast("p01", b"x"))
+    seq = held(world, "p01")
+    while any(frontier(world, member).delivered["p01"] < seq for member in world.up):
+        assert step(world)
+    until_safe = world.packets_sent - before
+    while step(world):
+        pass
+    return until_safe, world.packets_sent - before
+
+
+def frontier(world: World, member: str) -> Frontier:
+    found = world.processes[member]
+    assert isinstance(found, Frontier)
+    return found
+
+
+def held(world: World, member: str) -> int:
+    return frontier(world, member).held["p01"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_without_a_dead_member_safe_and_stable_cost_the_same(size: int) -> None:
+    others = size - 1
+    assert broadcast(group(size, "all", 0)) == (others + others * others,) * 2
+    assert broadcast(group(size, "origin", 0)) == (3 * others,) * 2
+
+
+def dead_members(size: int) -> Iterable[int]:
+    return sorted({1, quorum(size) - 1})
+
+
+@pytest.mark.parametrize(
+    ("size", "dead"), [(size, dead) for size in SIZES for dead in dead_members(size)]
+)
+def test_dead_members_change_no_order_of_magnitude(size: int, dead: int) -> None:
+    others, living = size - 1, size - 1 - dead
+    assert broadcast(group(size, "all", dead)) == (others + living * others,) * 2
+    world = group(size, "origin", dead)
+    # Of three, each knows by itself that two hold what it holds: nobody waits for the commit.
+    until_safe = others + living if quorum(size) == 2 else 2 * others + living
+    in_all = 2 * others + living
+    assert broadcast(world) == (until_safe, in_all + living * dead), "each holder asks once"
+    assert broadcast(world)[1] == in_all, "and never again until it is answered"
+
+
+def test_a_lone_message_waits_for_a_dead_member_once() -> None:
+    """The origin gives the rest five milliseconds, but not those that were silent before."""
+    world = group(5, "origin", 1)
+    broadcast(world)
+    world.apply(choices.Broadcast("p01", b"y"))
+    while held(world, "p04") > frontier(world, "p04").delivered["p01"] or held(world, "p04") < 2:
+        assert ("p01", "commit") not in world.timers or world.in_flight
+        step(world)
+
+
+def test_holders_of_a_dead_origins_messages_inform_each_other_and_forget() -> None:
+    world = group(5, "origin", 0)
+    world.apply(choices.Broadcast("p01", b"x"))
+    for packet in [one for one in world.in_flight if one.link.sender == "p01"]:
+        world.apply(choices.Receive(packet))
+    world.apply(choices.Crash("p01"))
+    while step(world):
+        pass
+    for member in world.up:
+        assert frontier(world, member).stable["p01"] == 1, member
+        assert not frontier(world, member).texts["p01"]
+
+
+def test_a_member_that_was_lacking_is_asked_when_the_origin_is_dead() -> None:
+    """p05 was slow; the others were told that all but p05 hold it, and the origin died."""
+    world = group(5, "origin", 0)
+    world.apply(choices.Broadcast("p01", b"x"))
+    late = [one for one in world.in_flight if one.link.receiver == "p05"]
+    for packet in [one for one in world.in_flight if one not in late]:
+        world.apply(choices.Receive(packet))
+    for packet in [one for one in world.in_flight if one.link.receiver == "p01"]:
+        world.apply(choices.Receive(packet))
+    world.apply(choices.Timeout("p01", "commit"))
+    told = [one for one in world.in_flight if one.link.sender == "p01" and one not in late]
+    for packet in [one for one in told if one.link.receiver != "p05"]:
+        world.apply(choices.Receive(packet))
+    lost = tuple(one for one in world.in_flight if one.link.sender == "p01")
+    world.apply(choices.Crash("p01", lost))
+    asked_by = 0
+    while step(world):
+        asked_by += sum(one.link.receiver == "p05" for one in world.in_flight)
+    assert asked_by
+    for member in world.up:
+        assert frontier(world, member).delivered["p01"] == 1, member
+        assert frontier(world, member).stable["p01"] == 1, member

@@ -1,0 +1,96 @@
+"""Rereading: whatever pieces the disk gives, each origin in its order, and causes first."""
+
+import random
+
+import pytest
+
+from tidings.core import Causes, Found, Message, MessageId, Rereading
+
+MEMBERS = ("p1", "p2", "p3", "p4")
+
+
+def delivered(dice: random.Random, count: int) -> list[Found]:
+    """A random history, in an order in which it may have been delivered."""
+    last = dict.fromkeys(MEMBERS, 0)
+    history: list[Found] = []
+    for _ in range(count):
+        origin = dice.choice(MEMBERS)
+        others = [one for one in MEMBERS if last[one] and dice.random() < 0.4]
+        causes = tuple(MessageId(one, dice.randint(1, last[one])) for one in others)
+        last[origin] += 1
+        history.append((Message(MessageId(origin, last[origin]), b"text"), causes))
+    return history
+
+
+def counts(history: list[Found]) -> dict[str, int]:
+    return dict.fromkeys(MEMBERS, 0) | {one.id.origin: one.id.seq for one, _ in history}
+
+
+def piece(dice: random.Random, history: list[Found], wanted: MessageId, size: int) -> list[Found]:
+    """The wanted message with whatever stands beside it, and something else from elsewhere."""
+    place = next(place for place, (one, _) in enumerate(history) if one.id == wanted)
+    first = max(0, place - dice.randint(0, size))
+    return dice.sample(history, size) + history[first : first + size + 1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_everything_comes_once_each_origin_in_order_and_causes_first(seed: int) -> None:
+    dice = random.Random(seed)
+    history = delivered(dice, 120)
+    on_disk = [history[place] for place in sorted(range(120), key=lambda n: n + dice.random() * 30)]
+    begin = dice.randint(0, 60)
+    handed, upto = counts(history[:begin]), counts(history[:100])
+    most, size = dice.choice([1, 3, 20]), dice.choice([1, 5, 40])
+    rereading = Rereading(dict(handed), upto, most, most_bytes=10_000)
+    again: list[Message] = []
+    while not rereading.is_over:
+        wanted = rereading.wanted()
+        rereading.add(wanted, iter(piece(dice, on_disk, wanted, size)))
+        assert rereading.in_memory <= most + 1
+        again += rereading.take()
+    assert sorted(one.id for one in again) == sorted(one.id for one, _ in history[begin:100])
+    causes: dict[MessageId, Causes] = {one.id: causes for one, causes in history}
+    for origin, seq in (one.id for one in again):
+        assert handed[origin] == seq - 1
+        assert all(handed[cause] >= last for cause, last in causes[MessageId(origin, seq)])
+        handed[origin] = seq
+
+
+def test_texts_and_causes_in_memory_are_limited_in_bytes() -> None:
+    first = MessageId("p1", 1)
+    texts: list[Found] = [
+        (Message(MessageId("p2", seq), b"." * 100), (first,)) for seq in range(1, 1_000)
+    ]
+    handed = dict.fromkeys(MEMBERS, 0)
+    rereading = Rereading(handed, handed | {"p1": 1, "p2": 900}, most=1_000, most_bytes=5_000)
+    assert rereading.wanted() == first
+    assert rereading.wanted() == MessageId("p2", 1)
+    rereading.add(MessageId("p2", 1), texts)
+    assert rereading.take() == []
+    assert 1 < rereading.in_memory <= 50
+    rereading.add(rereading.wanted(), [(Message(first, b""), ())])
+    assert [one.id for one in rereading.take()] == [first], "there was no room for the others"
+    assert rereading.in_memory == 0
+
+
+def test_what_was_processed_meanwhile_is_left_out_and_waited_for_by_nobody() -> None:
+    handed = {"p1": 0, "p2": 0}
+    rereading = Rereading(handed, {"p1": 3, "p2": 1}, most=10, most_bytes=10_000)
+    found: list[Found] = [(Message(MessageId("p1", seq), b""), ()) for seq in (2, 3)]
+    found.append((Message(MessageId("p2", 1), b""), (MessageId("p1", 2),)))
+    rereading.skip({"p1": 1})
+    rereading.add(rereading.wanted(), found)
+    rereading.skip({"p1": 2})
+    assert rereading.in_memory == 2
+    assert [str(one.id) for one in rereading.take()] == ["p1#3", "p2#1"]
+    assert rereading.is_over
+    rereading.skip({"p1": 9})
+    assert handed == {"p1": 9, "p2": 1}
+    assert rereading.is_over
+
+
+def test_what_should_be_on_disk_and_is_not_is_told() -> None:
+    rereading = Rereading({"p1": 4}, {"p1": 9}, most=10, most_bytes=10_000)
+    later: Found = (Message(MessageId("p1", 6), b""), ())
+    with pytest.raises(AssertionError, match=r"p1#5 is not processed, and not kept"):
+        rereading.add(rereading.wanted(), [later])
