@@ -14,7 +14,7 @@ from measured_by_hand import overview_by_hand
 from tidings.report.causality import Causality, is_in
 from tidings.report.page import Page, page_of_trace, picture_of, render
 from tidings.report.page.figures import front
-from tidings.report.page.from_trace import entries_of
+from tidings.report.page.from_trace import _note, entries_of
 from tidings.report.page.html import Html, data, tag
 from tidings.report.page.measure import growth_of, spread
 from tidings.report.page.model import (
@@ -37,7 +37,7 @@ from tidings.report.page.model import (
 from tidings.report.page.numbers import Scale, figure, percent, percents
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script
-from tidings.spec import Guarantee, Place, Value, broken, judge
+from tidings.spec import Guarantee, Place, Value, Verdict, broken, judge
 from tidings.spec.evidence import place
 from tidings.trace import Manifest, Row, Run, collect, write_runs
 
@@ -623,3 +623,11 @@ def test_what_is_in_the_past_of_the_picture_is_in_the_past_of_the_run() -> None:
     for row in causality.order:
         number = picture.processes.index(row.process)
         assert (row.index <= end.past[number]) == is_in(row, past), place(row)
+
+
+def test_a_page_says_that_a_run_is_judged_from_the_cut_on() -> None:
+    verdict = Verdict(guarantee=Guarantee.VALIDITY, value=Value.HOLDS, judged=2)
+    cut = msgspec.structs.replace(verdict, note="judged from the cut on (p1 from 7)")
+    assert _note([verdict, cut]) == "4 broadcasts; judged from the cut on (p1 from 7)"
+    assert _note([cut, cut]) == "4 broadcasts; 2 runs are judged from a cut on"
+    assert _note([verdict]) == "2 broadcasts"

@@ -11,6 +11,7 @@ from test_gallery import SCENARIOS, played
 from tidings.core import MessageId
 from tidings.report import spacetime
 from tidings.report.causality import Causality, is_in
+from tidings.report.deeds import Deeds
 from tidings.report.focus import UNTOLD
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script
@@ -160,6 +161,17 @@ def test_a_trace_that_runs_in_circles_is_drawn_all_the_same() -> None:
     run = collect(Manifest(schema=1, run="r", names=("p1", "p2"), views=(("p1", "p2"),)), rows)
     assert len(Causality(run).order) == 4
     assert len(Diagram(spacetime(run)).all("packet")) >= 2
+
+
+def test_a_gap_is_drawn_and_told() -> None:
+    rows = [
+        Row(run="r", process="p1", index=0, kind="gap", time_ns=0, value=4),
+        Row(run="r", process="p1", index=5, kind="recover", time_ns=1),
+    ]
+    run = collect(Manifest(schema=2, run="r", names=("p1",), views=(("p1",),)), rows)
+    assert "not written down" in spacetime(run)
+    deeds = Deeds(Causality(run), {})
+    assert deeds.told(rows[:1]) == "p1 does what was not written down, up to its event 4."
 
 
 def test_a_past_is_closed_under_what_came_before() -> None:

@@ -1,13 +1,17 @@
 """The specification is tested by what it rejects, and by what it refuses to say."""
 
+from collections import Counter
+from copy import deepcopy
+
 import pytest
 
 from tidings.core import MessageId
 from tidings.lab.demo import BREAKS
 from tidings.report import explain
 from tidings.simulator import Plan, walk
-from tidings.spec import Guarantee, Place, Value, Verdict, exit_status, judge
-from tidings.trace import Manifest, Row, Run, collect, digest
+from tidings.spec import Guarantee, Place, Value, Verdict, Violation, exit_status, judge
+from tidings.trace import Cut, Manifest, Row, Run, collect, digest
+from traces import Draft, cut_histories, random_run
 
 HARSH = {"processes": 5, "broadcasts": 60, "crashes": 2, "duplicated": 0.1, "mid_broadcast": 1.0}
 
@@ -35,16 +39,25 @@ class Script:
         self.views = views
         self.histories = histories
         self.fates: dict[str, str] = {}
+        self.cuts: dict[str, Cut] = {}
+
+    def _begin(self, process: str) -> int:
+        return self.cuts[process].index if process in self.cuts else 0
 
     def run(self) -> Run:
         rows = [
             self.row(process, index, word)
             for process, words in self.histories.items()
-            for index, word in enumerate(words.split())
+            for index, word in enumerate(words.split(), self._begin(process))
         ]
         members = sorted({member for view in self.views for member in view})
         manifest = Manifest(
-            schema=1, run="r", names=(*members, "ghost"), views=self.views, fates=self.fates
+            schema=2,
+            run="r",
+            names=(*members, "ghost"),
+            views=self.views,
+            fates=self.fates,
+            cuts=self.cuts,
         )
         return collect(manifest, rows)
 
@@ -265,3 +278,85 @@ def test_every_kind_of_violation_has_its_own_words(histories, told) -> None:
     found = verdicts(**histories)
     (violation,) = [v for verdict in found.values() for v in verdict.violations]
     assert told in explain(violation, "r")
+
+
+# --- from a cut on
+
+
+def _found(draft: Draft) -> dict[tuple[Guarantee, str, MessageId], Violation]:
+    return {
+        (one.guarantee, one.process, one.message): one
+        for verdict in judge(collect(draft.manifest(), draft.rows()))
+        for one in verdict.violations
+    }
+
+
+def test_a_cut_adds_no_violation_and_hides_none_that_lies_above_it() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(600):
+        whole = random_run(f"run-{seed}", seed, is_in_sequence=True)
+        cut = deepcopy(whole)
+        cut_histories(cut)
+        before, after = _found(whole), _found(cut)
+        assert after.keys() <= before.keys(), seed
+        above = {
+            key
+            for key, one in before.items()
+            if all(
+                place.process not in cut.cuts or place.index >= cut.cuts[place.process].index
+                for place in one.witness
+            )
+        }
+        assert above <= after.keys(), seed
+        happened["above"] += len(above)
+        happened["hidden"] += len(before.keys() - after.keys())
+        happened["clean"] += bool(cut.cuts) and not before
+    assert min(happened.values()) > 50, happened
+
+
+def test_a_verdict_says_that_it_is_judged_from_the_cut_on() -> None:
+    everyone = "dp1#2 settle"
+    script = Script(p1="b2 dp1#2 settle", p2="dp1#1 dp1#2 settle", p3=everyone)
+    script.cuts = {
+        "p1": Cut(index=9, broadcast=1, delivered={"p1": 1}),
+        "p3": Cut(index=4, delivered={"p1": 1}),
+    }
+    five = judge(script.run())
+    assert {verdict.value for verdict in five} == {Value.HOLDS}
+    note = "judged from the cut on (p1 from 9, p3 from 4)"
+    assert [verdict.note for verdict in five] == [
+        note,
+        f"{note}; of 1 deliveries the text cannot be compared",
+        note,
+        note,
+        note,
+    ]
+    assert [verdict.judged for verdict in five] == [4, 3, 1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "p1", "p2", "words"),
+    [
+        ("no_duplication", "b2 settle", "dp1#1 settle", "p2 delivered m (before its cut)"),
+        ("causal_order", "b2 b3 settle", "dp1#3 settle", "p2 delivered m2 (its event 5)"),
+        ("uniform_agreement", "b2 settle", "settle", "p3 delivered m (before its cut)"),
+    ],
+)
+def test_what_was_cut_off_still_counts(guarantee: str, p1: str, p2: str, words: str) -> None:
+    script = Script(p1=p1, p2=p2, p3="settle")
+    script.cuts = {
+        "p1": Cut(index=9, broadcast=1, delivered={"p1": 1}),
+        "p2": Cut(index=5, delivered={"p1": 1}),
+        "p3": Cut(index=7, delivered={"p1": 3}),
+    }
+    verdict = {v.guarantee.name.lower(): v for v in judge(script.run())}[guarantee]
+    assert verdict.value is Value.VIOLATED
+    assert words in explain(verdict.violations[0], "r")
+
+
+def test_a_name_that_was_used_below_the_cut_is_used_twice() -> None:
+    script = Script(views=(("p1",),), p1="b1 dp1#2 settle")
+    script.cuts = {"p1": Cut(index=3, broadcast=1, delivered={"p1": 1})}
+    verdict = judge(script.run())[1]
+    assert [one.witness[0].index for one in verdict.violations if len(one.witness) == 2] == [-1]
+    assert "p1 broadcast m (before its cut)" in explain(verdict.violations[-1], "r")

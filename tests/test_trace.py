@@ -7,9 +7,11 @@ import pytest
 
 from tidings.core import DataError, UsageError
 from tidings.simulator import Plan, walk
+from tidings.spec import Value, judge
 from tidings.trace import (
     NEEDED,
     SCHEMA_VERSION,
+    Cut,
     Format,
     Manifest,
     Row,
@@ -51,7 +53,11 @@ def test_a_single_file_is_read_with_the_manifest_beside_it(folder: Path, run: Ru
 
 def test_every_column_survives_both_formats(tmp_path: Path) -> None:
     manifest = Manifest(
-        schema=SCHEMA_VERSION, run="r", names=("p1", "p2", "ghost"), views=(("p1", "p2"),)
+        schema=SCHEMA_VERSION,
+        run="r",
+        names=("p1", "p2", "ghost"),
+        views=(("p1", "p2"),),
+        cuts={"p2": Cut(index=7, broadcast=2, delivered={"p1": 3})},
     )
     text = digest(b"\x00\xff")
     rows = [
@@ -63,12 +69,41 @@ def test_every_column_survives_both_formats(tmp_path: Path) -> None:
             packet_kind="copy", bytes=9, origin="ghost", seq=0),
         Row(run="r", process="p1", index=4, kind="crash", time_ns=4),
         Row(run="r", process="p1", index=5, kind="recover", time_ns=5, incarnation=2**40),
+        Row(run="r", process="p1", index=6, kind="gap", time_ns=6, incarnation=2**40, value=2**50,
+            vector={"p2": 9}, seq=3),
     ]  # fmt: skip
     run = collect(manifest, rows)
+    assert run.holed == {"p1"}
     forms: list[Format] = ["jsonl", "parquet"]
     for form in forms:
         write_runs(tmp_path / form, [run], form)
-        assert list(read_runs(tmp_path / form)[0].rows) == rows
+        assert read_runs(tmp_path / form) == [run]
+
+
+V1 = Path(__file__).parent / "fixtures" / "traces-v1"
+"""Made by the last tidings that wrote version 1: of nodes, and of one simulated run twice."""
+
+
+def test_a_trace_of_version_1_is_read_and_judged() -> None:
+    (nodes,) = read_runs(V1 / "nodes")
+    assert nodes.manifest.schema == 1
+    assert [row.kind for row in nodes.histories["p2"]].count("deliver") == 3
+    assert {verdict.value for verdict in judge(nodes)} == {Value.HOLDS}
+    (lines,) = read_runs(V1 / "lines")
+    (tables,) = read_runs(V1 / "tables")
+    assert lines == tables
+    assert {verdict.value for verdict in judge(lines)} == {Value.HOLDS}
+
+
+def test_a_run_of_version_1_is_replayed(tidings) -> None:
+    answer = tidings("replay", str(V1 / "lines"), "--last", "1")
+    assert answer.status == 0, answer.err
+
+
+def test_members_may_be_updated_one_after_the_other() -> None:
+    part = {"names": ("p1", "p2"), "views": (("p1", "p2"),)}
+    merged = merge([Manifest(schema=1, run="r", **part), Manifest(schema=2, run="r", **part)])
+    assert merged.schema == 2
 
 
 def test_the_digest_is_the_one_that_spark_computes(spark) -> None:
@@ -158,7 +193,7 @@ def test_each_kind_needs_its_columns(kind) -> None:
     [
         (b"", "manifest.jsonl: the manifest is empty"),
         (b"{", "manifest.jsonl:1: not a part of a manifest"),
-        (b'{"schema":2,"run":"r","colour":"red"}', "manifest.jsonl:1: trace schema 2, .* reads 1"),
+        (b'{"schema":3,"run":"r","colour":"red"}', "jsonl:1: trace schema 3, .* reads 1 and 2"),
         (b'{"schema":1,"run":"r","colour":"red"}', "manifest.jsonl:1: .* unknown field `colour`"),
         (b'{"schema":1,"run":"r"}', "lists no members"),
         (b'{"schema":1,"run":"r","views":[["p1"]]}', "p1 is in a view but not in 'names'"),
@@ -166,6 +201,24 @@ def test_each_kind_needs_its_columns(kind) -> None:
         (
             b'{"schema":1,"run":"r","views":[["p1"]],"names":["p1"],"fates":{"q":"up"}}',
             "q is in 'fates' but not in 'names'",
+        ),
+        (
+            b'{"schema":2,"run":"r","views":[["p1"]],"names":["p1"],"cuts":{"q":{"index":1}}}',
+            "q is in 'cuts' but not in 'names'",
+        ),
+        (
+            b'{"schema":2,"run":"r","views":[["p1"]],"names":["p1"],'
+            b'"cuts":{"p1":{"index":1,"delivered":{"q":1}}}}',
+            "q is in 'cuts' but not in 'names'",
+        ),
+        (
+            b'{"schema":2,"run":"r","views":[["p1"],["p1","p2"]],"names":["p1","p2"],'
+            b'"cuts":{"p1":{"index":1}}}',
+            "a history is cut, and the group has changed",
+        ),
+        (
+            b'{"schema":2,"run":"r","views":[["p1"]],"names":["p1"],"cuts":{"p1":{"index":-1}}}',
+            "jsonl:1: .* Expected `int` >= 0",
         ),
         (b'{"schema":1,"run":"r","views":[["p1","p1"]],"names":["p1"]}', "lists a member twice"),
         (b'{"schema":1,"run":"r","views":[["p1"]],"names":["p1","p1"]}', "a name stands twice"),

@@ -5,6 +5,7 @@ first. Then it is spoilt: some faults break a guarantee, others only hide the ev
 amounts to is for the judges to say; here is only the variety.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidings.core import Members
-from tidings.trace import Fate, Manifest, Row, digest, jsonl, parquet
+from tidings.trace import SCHEMA_VERSION, Cut, Fate, Manifest, Row, digest, jsonl, parquet
 
 STRANGER = "x1"
 """In the dictionary of names, but in no view."""
@@ -37,6 +38,9 @@ class Draft:
         """The index from which on the rows are in the second file."""
         self.holes: dict[str, tuple[int, int]] = {}
         """Where a file of a process is missing: from one index, up to another."""
+        self.cuts: dict[str, Cut] = {}
+        self.is_in_sequence = False
+        """Whether each process numbers its messages from 1 on."""
 
     def deliveries(self) -> list[tuple[str, int]]:
         """Where the deliveries are: a process and a position in its history."""
@@ -61,20 +65,35 @@ class Draft:
         names = [*self.members, STRANGER]
         self.rng.shuffle(names)
         return Manifest(
-            schema=1, run=self.run, names=tuple(names), views=tuple(self.views), fates=self.fates
+            schema=SCHEMA_VERSION,
+            run=self.run,
+            names=tuple(names),
+            views=tuple(self.views),
+            fates=self.fates,
+            cuts=self.cuts,
         )
 
     def rows(self) -> list[Row]:
-        return [
-            Row(run=self.run, process=process, index=index, time_ns=0, **event)
-            for process, events in self.events.items()
-            for index, event in enumerate(events)
-        ]
+        """From the cuts on. The ``value`` of a gap says how many places it takes."""
+        rows = []
+        for process, events in self.events.items():
+            begin = self.cuts[process].index if process in self.cuts else 0
+            index = 0
+            for event in events:
+                end = index + (event["value"] if event["kind"] == "gap" else 1)
+                told = event | {"value": end - 1} if event["kind"] == "gap" else event
+                if index >= begin:
+                    rows.append(Row(run=self.run, process=process, index=index, time_ns=0, **told))
+                index = end
+        return rows
 
 
-def correct_run(run: str, rng: Random) -> Draft:
+def correct_run(run: str, rng: Random, is_in_sequence: bool = False) -> Draft:
     """Everything is delivered once, everywhere it is addressed to, causes first."""
     draft = Draft(run, rng)
+    if is_in_sequence:
+        draft.is_in_sequence = True
+        del draft.views[1:]
     pasts: dict[str, set[tuple[str, int]]] = {name: set() for name in draft.members}
     waiting: dict[str, list[tuple[dict[str, Any], set[tuple[str, int]]]]] = {
         name: [] for name in draft.members
@@ -99,7 +118,8 @@ def _broadcast(
 ) -> None:
     used = {event.get("seq") for event in draft.events[process] if event["kind"] == "broadcast"}
     # A sequence number is only a name: neither contiguous nor growing.
-    seq = draft.rng.choice([number for number in range(1, 30) if number not in used])
+    names = [number for number in range(1, 30) if number not in used]
+    seq = names[0] if draft.is_in_sequence else draft.rng.choice(names)
     view = draft.rng.randrange(len(draft.views))
     text = digest(f"{process} {seq}".encode())
     message = {"origin": process, "seq": seq, "digest": text}
@@ -221,6 +241,14 @@ def tear_a_hole(draft: Draft) -> None:
         draft.holes[process] = (start, end)
 
 
+def leave_a_gap(draft: Draft) -> None:
+    """Told by the history itself, unlike a hole."""
+    process = draft.rng.choice(draft.members)
+    start, end = sorted((draft.position(process), draft.position(process)))
+    if start < end:
+        draft.events[process][start:end] = [{"kind": "gap", "value": draft.rng.randint(1, 9)}]
+
+
 def crash(draft: Draft, most: int = 1) -> None:
     """Told by the history, or by the runner alone."""
     count = draft.rng.randint(1, min(most, len(draft.members)))
@@ -269,6 +297,7 @@ HIDING: tuple[Callable[[Draft], None], ...] = (
     lose_a_history,
     cut_a_history,
     tear_a_hole,
+    leave_a_gap,
     crash,
     crash_many,
     crash_a_list,
@@ -278,10 +307,52 @@ HIDING: tuple[Callable[[Draft], None], ...] = (
 )
 
 
-def random_run(run: str, seed: int) -> Draft:
+# --- what may be cut off
+
+
+def longest_cuts(draft: Draft, process: str) -> list[Cut]:
+    """Every cut that leaves something, and before which all happened in sequence."""
+    cuts = [Cut(index=0)]
+    broadcast, delivered = 0, Counter[str]()
+    for index, event in enumerate(draft.events[process][:-1]):
+        match event["kind"], event.get("origin"), event.get("seq"):
+            case "gap", _, _:
+                break
+            case "broadcast", _, seq:
+                broadcast += 1
+                if seq != broadcast:
+                    break
+            case "deliver", origin, seq:
+                delivered[origin] += 1
+                if seq != delivered[origin]:
+                    break
+        cuts.append(Cut(index=index + 1, broadcast=broadcast, delivered=dict(delivered)))
+    return cuts
+
+
+def cut_histories(draft: Draft) -> None:
+    for process in draft.members:
+        if process not in draft.holes and draft.events[process] and draft.rng.random() < 0.7:
+            cut = draft.rng.choice(longest_cuts(draft, process))
+            if cut.index:
+                draft.cuts[process] = cut
+
+
+def random_cut_run(run: str, seed: int) -> Draft:
+    draft = random_run(run, seed, is_in_sequence=True)
+    cut_histories(draft)
+    return draft
+
+
+def random_cut_runs(count: int, seed: int = 0) -> list[Draft]:
+    seeds = (seed * 1_000_003 + number for number in range(count))
+    return [random_cut_run(f"cut-{number}", each) for number, each in enumerate(seeds)]
+
+
+def random_run(run: str, seed: int, is_in_sequence: bool = False) -> Draft:
     """A run with up to two faults that break something and up to one that hides something."""
     rng = Random(seed)
-    draft = correct_run(run, rng)
+    draft = correct_run(run, rng, is_in_sequence)
     for fault in rng.choices(BREAKING, k=rng.choice((0, 1, 2, 2))):
         if draft.deliveries() and draft.broadcasts():
             fault(draft)

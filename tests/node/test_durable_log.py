@@ -310,7 +310,6 @@ def test_a_segment_of_somebody_else_is_refused(log: Log, tmp_path: Path) -> None
             "the log has members p1, p2, the group file p1; the members of a gr",
         ),
         ({"protocol": "other"}, 'the log has protocol = "frontier", the group file "other"; set'),
-        ({"traced": False}, "the log has trace.on = true, the group file false; set it back, or "),
     ],
 )
 def test_the_log_of_another_group_is_refused(

@@ -9,6 +9,7 @@ from tidings.core import DataError
 from tidings.trace import Manifest, Row, digest, read_runs
 from tidings.trace.segments import (
     Block,
+    Gap,
     Mark,
     Owner,
     Packets,
@@ -104,6 +105,65 @@ def test_a_missing_segment_is_a_hole(folder: Path) -> None:
     assert run.holed == {"p1"}
 
 
+def test_a_gap_takes_the_places_of_what_is_missing(folder: Path) -> None:
+    write(folder, "p1-1.segment", BLOCKS[0])
+    gap = Block(4, 5_000, 1, (Gap("gap", 6, {"p2": 3}, broadcast=8), Mark("recover")))
+    write(folder, "p1-2.segment", gap)
+    (run,) = read_runs(folder)
+    told, recover = run.histories["p1"][-2:]
+    assert (told.kind, told.index, told.value, told.vector, told.seq) == ("gap", 4, 9, {"p2": 3}, 8)
+    assert (recover.kind, recover.index, gap.end) == ("recover", 10, 11)
+    assert run.holed == {"p1"}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "complaint"),
+    [
+        ((BLOCKS[0], Block(2, 0, 0, (Gap("gap", 9),))), "p1's index is 2 where 4 comes next"),
+        ((BLOCKS[0], Block(4, 0, 0, (Gap("gap", 5),)), BLOCKS[2]), "is 8 where 9 comes next"),
+    ],
+)
+def test_a_gap_where_there_are_rows_is_refused(
+    folder: Path, blocks: tuple[Block, ...], complaint: str
+) -> None:
+    write(folder, "p1-1.segment", *blocks)
+    with pytest.raises(DataError, match=complaint):
+        read_runs(folder)
+
+
+def cut(folder: Path, index: int) -> None:
+    part = {"schema": 2, "run": "run", "cuts": {"p1": {"index": index, "broadcast": 2}}}
+    (folder / "cut.manifest.jsonl").write_bytes(msgspec.json.encode(part))
+
+
+def test_what_lies_before_the_cut_is_passed_over(folder: Path) -> None:
+    """A member was killed after it had noted the cut, and before it could delete."""
+    write(folder, "p1-1.segment", BLOCKS[0])
+    write(folder, "p1-2.segment", *BLOCKS[1:])
+    cut(folder, 4)
+    (run,) = read_runs(folder)
+    assert [row.index for row in run.histories["p1"]] == list(range(4, 11))
+    (folder / "p1-1.segment").unlink()
+    assert read_runs(folder) == [run]
+    assert not run.holed
+
+
+@pytest.mark.parametrize(
+    ("index", "complaint"),
+    [(11, "p1's history ends before its cut, index 11"), (6, "is 4 where 6 comes next")],
+)
+def test_a_cut_that_cannot_be_is_refused(folder: Path, index: int, complaint: str) -> None:
+    write(folder, "p1-1.segment", *BLOCKS)
+    cut(folder, index)
+    with pytest.raises(DataError, match=complaint):
+        read_runs(folder)
+
+
+def test_a_segment_that_goes_while_it_is_looked_for_is_told_in_one_line(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"p1-7\.segment: it is gone: a member that still runs"):
+        list(Reader(folder / "p1-7.segment").blocks())
+
+
 def test_only_an_open_segment_may_end_anywhere(folder: Path) -> None:
     path = write(folder, "p1-1.segment", *BLOCKS)
     data = path.read_bytes()
@@ -145,7 +205,7 @@ def test_what_was_never_written_is_a_torn_end(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"tidings trace 2\n", "trace schema 2, this tidings reads 1"),
+        (b"tidings trace 3\n", "trace schema 3, this tidings reads 1 and 2"),
         (b"PAR1 and so on", "not a segment of a trace"),
         (b"tidings trace 1\n", "cut off before its first block"),
     ],
@@ -164,6 +224,8 @@ def test_what_is_no_segment_is_refused(folder: Path, data: bytes, complaint: str
         (Block(0, 0, 0, (Span("deliver", "p2", 1, 2, bytes(8)),)), "8 bytes of digests for 2"),
         (Block(0, 0, 0, (Span("deliver", "p2", 1, 0),)), "block 1: Expected `int` >= 1"),
         (Block(0, 0, 0, (Mark("view", view=3),)), "view 3 is not in the manifest"),
+        (Block(0, 0, 0, (Gap("gap", 0),)), "block 1: Expected `int` >= 1"),
+        (Block(0, 0, 0, (Gap("gap", 1, {"p9": 1}),)), "p9 is not among"),
     ],
 )
 def test_a_block_that_cannot_be_is_refused(folder: Path, block: Block, complaint: str) -> None:

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from tidings.core import DataError
-from tidings.trace import Manifest, digest, read_runs, unpack
-from tidings.trace.segments import Block, Mark, Owner, Packets, Span, beginning, encoded
+from tidings.pipeline.ingest import fill
+from tidings.trace import Cut, Manifest, digest, layout, read_runs, unpack
+from tidings.trace.segments import Block, Gap, Mark, Owner, Packets, Span, beginning, encoded
 
 
-def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path, cut: bool) -> None:
     manifest = Manifest(schema=1, run="run", names=("p2", "p1"), views=(("p1", "p2"),))
     (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
     digests = b"".join(bytes.fromhex(digest(text)) for text in (b"one", b"two"))
@@ -20,6 +22,10 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path)
         Block(4, 9, 1, (Mark("recover"), Span("held", "p2", 8, 3), Packets("receive", (), "x", 1))),
         Block(8, 9, 1, (Span("deliver", "p1", 1, 2, digests), Mark("settle"))),
     )
+    if cut:
+        manifest = msgspec.structs.replace(manifest, cuts={"p1": Cut(index=2, broadcast=2)})
+        (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
+        blocks = (*blocks[:-1], Block(8, 9, 1, (Gap("gap", 7), Mark("settle"))))
     segment = tmp_path / "p1-1.segment"
     segment.write_bytes(beginning(Owner("run", "p1")) + b"".join(map(encoded, blocks)))
     unpack.write_segment(tmp_path / "expanded.parquet", segment, {"run": manifest})
@@ -29,7 +35,20 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path)
     (tmp_path / "aside").rename(segment)
     (from_segment,) = read_runs(tmp_path)
     assert list(from_parquet.rows) == list(from_segment.rows)
-    assert len(list(from_segment.rows)) == 11
+    assert len(list(from_segment.rows)) == (8 if cut else 11)
+    assert from_segment.holed == ({"p1"} if cut else set())
+
+
+def test_a_segment_that_ends_before_the_cut_is_refused(tmp_path: Path) -> None:
+    manifest = Manifest(schema=2, run="run", names=("p1",), views=(("p1",),))
+    manifest = msgspec.structs.replace(manifest, cuts={"p1": Cut(index=2)})
+    (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
+    block = Block(0, 7, 0, (Mark("recover"),))
+    segment = tmp_path / "p1-1.segment"
+    segment.write_bytes(beginning(Owner("run", "p1")) + encoded(block))
+    (tmp_path / "spool").mkdir()
+    with pytest.raises(DataError, match="p1's history ends before its cut, index 2"):
+        fill(tmp_path / "spool", layout(tmp_path), {"run": manifest})
 
 
 def test_a_segment_with_a_name_that_nobody_knows_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from tidings import pipeline
 from tidings.core import MessageId
 from tidings.spec import Guarantee, Place, Value, judge
-from tidings.trace import Manifest, Row, digest, read_runs
+from tidings.trace import Cut, Manifest, Row, digest, read_runs
 from traces import write_trace
 
 NAMES = ("p10", "p2", "p1")
@@ -185,3 +186,46 @@ def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> N
     ]
     assert [row.guarantee for row in verdicts] == [str(one) for one in Guarantee]
     assert [row.violated for row in verdicts] == [4, 0, 0, 0, 0]
+
+
+V1 = Path(__file__).parent.parent / "fixtures" / "traces-v1"
+
+
+@pytest.mark.parametrize("form", ["nodes", "tables"])
+def test_a_trace_of_version_1_is_audited(spark: SparkSession, form: str) -> None:
+    (run,) = read_runs(V1 / form)
+    audited = pipeline.audit(spark, V1 / form)
+    assert audited.verdicts == {run.manifest.run: judge(run)}
+    assert {verdict.value for verdict in judge(run)} == {Value.HOLDS}
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    writer = _Writer("cut")
+    writer.broadcast("p1", 2)
+    for process in NAMES:
+        writer.deliver(process, "p1", 2)
+        writer.add(process, "settle")
+    index = Cut(index=7, broadcast=1, delivered={"p1": 1})
+    rows = [
+        msgspec.structs.replace(row, index=row.index + 7) if row.process == "p1" else row
+        for row in writer.rows
+    ]
+    manifest = Manifest(schema=2, run="cut", names=NAMES, views=(NAMES,), cuts={"p1": index})
+    return write_trace(tmp_path / "cut", [manifest], table=rows)
+
+
+def test_a_cut_is_told_with_the_verdicts(tidings: Any, cut: Path) -> None:
+    answer = tidings("audit", str(cut))
+    assert answer.status == 0, answer.err
+    assert answer.out.rstrip().endswith("\njudged from the cut on (p1 from 7)")
+
+
+def test_a_trace_that_cannot_be_is_refused_in_one_line(tidings: Any, cut: Path) -> None:
+    manifest = cut / "manifest.jsonl"
+    manifest.write_text(manifest.read_text().replace('"index":7', '"index":9'))
+    answer = tidings("audit", str(cut))
+    assert answer.status == 65
+    assert answer.err.splitlines()[-1] == (
+        f"tidings: {cut / 'rows.parquet'}: row 1: p1's index is 7 where 9 comes next"
+    )

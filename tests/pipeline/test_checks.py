@@ -15,16 +15,18 @@ from tidings.pipeline.checks import (
     validity,
 )
 from tidings.pipeline.checks.schema import VIOLATIONS
-from tidings.pipeline.evidence import with_messages, with_pasts
+from tidings.pipeline.evidence import BELOW, with_messages, with_pasts
 
 EVENTS = (
     "run int, process smallint, index bigint, kind string, origin smallint, seq bigint, "
-    "sent struct<index: bigint, view: bigint>, same_text boolean, delivered_at array<bigint>, "
+    "given boolean, sent struct<index: bigint, view: bigint>, same_text boolean, "
+    "delivered_at array<bigint>, "
     "settled boolean, readers array<smallint>, correct boolean, ended boolean, hidden boolean, "
     "members array<smallint>, survivors array<smallint>, owed boolean"
 )
 USUAL: dict[str, Any] = {
     "run": 0,
+    "given": False,
     "sent": (0, 0),
     "same_text": True,
     "delivered_at": [1, 0, 0],
@@ -76,7 +78,7 @@ def test_what_became_of_a_message_is_known_at_each_of_its_events(spark: SparkSes
         "run int, process smallint, index bigint, kind string, origin smallint, seq bigint, "
         "digest bigint, view bigint",
     )
-    known = with_messages(rows, width=2).select(
+    known = with_messages(rows, width=2, cuts=None).select(
         "run", "process", "index", "sent", "same_text", "delivered_at"
     )
     expected = [
@@ -85,6 +87,32 @@ def test_what_became_of_a_message_is_known_at_each_of_its_events(spark: SparkSes
         (0, 1, 3, (4, 1), True, [None, 3]),
         (0, 1, 5, (4, 1), False, [None, 3]),
         (1, 1, 0, None, False, [None, 0]),
+    ]
+    assertDataFrameEqual(known, spark.createDataFrame(expected, known.schema))
+
+
+def test_what_was_cut_off_is_known_at_each_event(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(
+        [
+            (0, 0, 9, "broadcast", 0, 7, 222, 0),
+            (0, 0, 10, "broadcast", 0, 8, 222, 0),
+            (0, 1, 3, "deliver", 0, 8, 222, None),
+            (0, 1, 5, "deliver", 0, 6, 333, None),
+        ],
+        "run int, process smallint, index bigint, kind string, origin smallint, seq bigint, "
+        "digest bigint, view bigint",
+    )
+    cuts = spark.createDataFrame(
+        [(0, 0, 7, [0, 6])], "run int, origin smallint, broadcast bigint, had array<bigint>"
+    )
+    known = with_messages(rows, width=2, cuts=cuts).select(
+        "process", "index", "given", "sent", "delivered_at"
+    )
+    expected = [
+        (0, 9, True, None, [None, None]),
+        (0, 10, False, (10, 0), [None, 3]),
+        (1, 3, False, (10, 0), [None, 3]),
+        (1, 5, True, None, [None, BELOW]),
     ]
     assertDataFrameEqual(known, spark.createDataFrame(expected, known.schema))
 

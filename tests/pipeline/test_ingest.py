@@ -18,7 +18,7 @@ from tidings.pipeline.faults import PROCESS, in_sequence
 from tidings.pipeline.ingest import placed, runs_table
 from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
 from tidings.pipeline.spool import STORED
-from tidings.trace import Manifest, Row, digest, read_runs
+from tidings.trace import Cut, Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
 from traces import write_trace
 
@@ -103,12 +103,19 @@ SAID_ALIKE: dict[str, Spoil] = {
     "send without peer": _set(2, peer=None),
     "join without view": _set(0, view=None),
     "gap": _drop(1),
+    "another gap": _drop(8),
     "history that does not start": _set(7, index=1),
     "repeated row": _repeat(8),
     "rows out of order": _swap(7),
     "life after the end": _set(4, kind="held", origin=0, seq=1),
     "incarnation falls": _set(6, incarnation=0),
     "the first of two faults": _both(_set(9, kind="x"), _set(1, kind="y")),
+    "gap without end": _set(2, kind="gap"),
+    "gap that ends before it begins": _set(2, kind="gap", value=1),
+    "gap over rows": _set(2, kind="gap", value=3),
+    "gaps that overlap": _both(_set(1, kind="gap", value=2), _set(2, kind="gap", value=2)),
+    "gap that ends before the next row": _both(_drop(2), _set(1, kind="gap", value=1)),
+    "rows below a cut": lambda rows: None,
 }
 SAID_DIFFERENTLY: dict[str, Spoil] = {
     "no process": _set(8, process=None),
@@ -130,7 +137,19 @@ ACCEPTED: dict[str, Spoil] = {
     "a stored word of 255": _set(2, packet_kind="x" * 255),
     "an empty vector": _set(0, vector=[]),
     "needless columns": _set(9, view=0, origin=2, seq=0, value=-5),
+    "a gap of one": _set(2, kind="gap", value=2, vector=[(1, 5)]),
+    "a gap of two": _both(_drop(2), _set(1, kind="gap", value=2)),
+    "a gap at the end": _set(6, kind="gap", value=2**62),
+    "a history from its cut on": _both(_drop(0), _drop(0)),
 }
+CUTS: dict[str, dict[str, Cut]] = {
+    "rows below a cut": {"p2": Cut(index=1)},
+    "a history from its cut on": {"p1": Cut(index=2, broadcast=1)},
+}
+
+
+def _manifest(case: str, run: str = "r") -> Manifest:
+    return msgspec.structs.replace(MANIFEST, run=run, cuts=CUTS.get(case, {}))
 
 
 ALL = SAID_ALIKE | SAID_DIFFERENTLY | ACCEPTED
@@ -144,7 +163,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
         write_trace(spool, [MANIFEST], table=GOOD)
         _spoil(spool, spoil, run=name)
         (spool / "rows.parquet").rename(spool / f"{number:06}.parquet")
-    manifests = {name: msgspec.structs.replace(MANIFEST, run=name) for name in ALL}
+    manifests = {name: _manifest(name, run=name) for name in ALL}
     stored = spark.read.schema(STORED).parquet(str(spool / "*.parquet"))
     checked = in_sequence(placed(stored, runs_table(spark, manifests)))
     told: dict[str, str] = {}
@@ -161,8 +180,9 @@ def _spoil(folder: Path, spoil: Spoil, run: str) -> None:
     _store(folder, [row | {"run": run} for row in rows])
 
 
-def _told_by_the_reader(folder: Path, spoil: Spoil) -> str:
-    _spoil(folder, spoil, run="r")
+def _told_by_the_reader(folder: Path, case: str) -> str:
+    write_trace(folder, [_manifest(case)])
+    _spoil(folder, ALL[case], run="r")
     with pytest.raises(DataError) as refused:
         read_runs(folder)
     return str(refused.value).removeprefix(f"{folder / 'rows.parquet'}: ")
@@ -172,20 +192,21 @@ def _told_by_the_reader(folder: Path, spoil: Spoil) -> str:
 def test_bad_rows_are_refused_in_the_same_words(
     told: dict[str, str], folder: Path, fault: str
 ) -> None:
-    assert told[fault] == _told_by_the_reader(folder, SAID_ALIKE[fault])
+    assert told[fault] == _told_by_the_reader(folder, fault)
 
 
 @pytest.mark.parametrize("fault", SAID_DIFFERENTLY)
 def test_bad_values_are_refused_at_the_same_place(
     told: dict[str, str], folder: Path, fault: str
 ) -> None:
-    place, _, _ = _told_by_the_reader(folder, SAID_DIFFERENTLY[fault]).partition(":")
+    place, _, _ = _told_by_the_reader(folder, fault).partition(":")
     assert told[fault].startswith(f"{place}: ")
 
 
 @pytest.mark.parametrize("variant", ACCEPTED)
 def test_good_rows_are_accepted(told: dict[str, str], folder: Path, variant: str) -> None:
     assert variant not in told
+    write_trace(folder, [_manifest(variant)])
     _spoil(folder, ACCEPTED[variant], run="r")
     read_runs(folder)
 
@@ -197,7 +218,7 @@ def test_arrays_refuse_and_accept_the_same_rows(folder: Path, case: str) -> None
     ALL[case](rows)
     _store(folder, rows, row_group_size=4)
     source = source_of(folder / "rows.parquet")
-    manifests = {"r": MANIFEST}
+    manifests = {"r": _manifest(case)}
     for limits in (Limits(), Limits(batch_rows=1)):
         plan = plan_of([Path(source.path)], manifests, limits)
         if case in ACCEPTED:
@@ -346,7 +367,7 @@ def test_a_run_that_is_not_in_the_manifest_is_refused(
 
 
 def test_a_bad_row_is_told_with_its_file_and_its_process(spark: SparkSession, folder: Path) -> None:
-    expected = _told_by_the_reader(folder, _drop(8))
+    expected = _told_by_the_reader(folder, "another gap")
     with pytest.raises(DataError) as refused, pipeline.examine(spark, folder):
         pass
     with pytest.raises(DataError) as refused_too:

@@ -73,6 +73,9 @@ def audit(
         say(f"{audited.rows:,} rows of {runs} audited on Spark")
         if many_runs:
             out.print(campaign_table(audited.verdicts))
+            cut = sum(bool(manifest.cuts) for manifest in audited.manifests.values())
+            if cut:
+                say(f"judged from the cut on: {many(cut, 'run')}")
         for run, verdicts in audited.verdicts.items():
             if not many_runs or exit_status(verdicts) is Exit.VIOLATED:
                 manifest = audited.manifests[run]

@@ -129,7 +129,7 @@ def print_verdicts(
     stored = folder if can_be_replayed(manifest) else None
     out.print()
     out.print(verdict_table(verdicts))
-    for line in _unknowns(verdicts):
+    for line in (*_unknowns(verdicts), *notes_of(verdicts)):
         say(line)
     for verdict in verdicts:
         for violation in verdict.violations[:1]:
@@ -177,6 +177,12 @@ def _unknowns(verdicts: Sequence[Verdict]) -> Iterator[str]:
             concerned.setdefault(verdict.reason, []).append(verdict.guarantee.value)
     for reason, names in concerned.items():
         yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} unknown: {reason}"
+
+
+def notes_of(verdicts: Sequence[Verdict]) -> list[str]:
+    """What the verdicts are about, if not the whole run; a note that another one repeats is not."""
+    notes = dict.fromkeys(verdict.note for verdict in verdicts if verdict.note)
+    return [one for one in notes if not any(other.startswith(f"{one};") for other in notes)]
 
 
 def result(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from inspect import signature
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -134,6 +134,14 @@ class Tracing(_Section, frozen=True):
     on: bool = True
     folder: str = "trace"
     segment_bytes: Positive = 64 * MIB
+    retention_bytes: Count = 0
+    """How much of a member's trace is kept; beyond, its oldest segments are deleted. 0: all."""
+    retention_age_s: Count = 0
+    """How long a segment is kept after it was written last. 0: for ever."""
+    on_failure: Literal["warn", "stop"] = "warn"
+    """What a member does when its trace cannot be written: go on without, or stop."""
+    retry_ms: Ms = 1_000
+    """How long until it is tried again."""
 
 
 class GroupFile(_Section, frozen=True):
@@ -228,6 +236,7 @@ name = "{name}"
 
 # [trace]                # what happened, for tidings audit
 # on = false
+# retention_bytes = 1000000000
 """
 
 

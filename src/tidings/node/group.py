@@ -45,7 +45,7 @@ from tidings.node.injector import Injector
 from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
-from tidings.node.tracing import Stretch, Tracer
+from tidings.node.tracing import Standing, Stretch, Tracer
 from tidings.node.transport import Transport
 from tidings.node.unread import Replayed as Replayed
 from tidings.node.unread import Unread
@@ -209,7 +209,9 @@ class Group:
         index = recovered.index if recovered is not None else 0
         log = engine.disk.log if engine.disk is not None else None
         if self.config.trace.on:
-            engine.tracer = _begun_trace(self.config, self.name, log, recovered)
+            engine.tracer = _begun_trace(
+                self.config, engine.process, log, recovered, self._own.last
+            )
             index = engine.tracer.index
         if log is not None:
             log.begin_life(index)
@@ -684,9 +686,21 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
         last = max(own)
 
 
-def _begun_trace(config: Config, name: str, log: Log | None, recovered: Recovered | None) -> Tracer:
+def _begun_trace(
+    config: Config, process: Process, log: Log | None, recovered: Recovered | None, own: int
+) -> Tracer:
     """What is on disk already comes first."""
     if recovered is None or log is None:
-        return tracing.begin(config, name)
-    life = log.identity.life
-    return tracing.resume(config, name, life, recovered.index, recovered.records)
+        return tracing.begin(config, process.me)
+    life, standing = log.identity.life, _standing(process, log, recovered, own)
+    return tracing.resume(config, process.me, life, recovered.index, recovered.records, standing)
+
+
+def _standing(process: Process, log: Log, recovered: Recovered, own: int) -> Standing:
+    """How far the member has come: what its trace tells it has to have in its log."""
+
+    def holds(message: MessageId) -> bool:
+        found = process.messages_in(log.recall(message.origin, message.seq, message.seq))
+        return any(one.id == message for one, _ in found)
+
+    return Standing(recovered.delivered, own, holds)

@@ -3,30 +3,38 @@
 The order within a tick is: commit, trace, frames, hand-over. Whatever of it survives a kill, the
 next life can complete: what the trace lacks, the log has, since a commit holds the blocks of what
 it makes happen (trace/segments.py has the format).
+
+A trace that cannot be written does not stop a member, unless its group file asks for that. What is
+missing then is one row, a gap, written as soon as that is possible again.
 """
 
+import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
 import xxhash
 
-from tidings.core import EnvironmentMissing, MessageId, UsageError
+from tidings.core import DataError, EnvironmentMissing, MessageId, UsageError
 from tidings.node.config import Config
+from tidings.node.keeping import Keeper
 from tidings.node.log import Records
-from tidings.trace import Manifest
-from tidings.trace.layout import whole_file
-from tidings.trace.schema import DIGEST, SCHEMA_VERSION
+from tidings.node.logs import get_logger
+from tidings.trace.schema import DIGEST
 from tidings.trace.segments import (
+    OPEN,
     Block,
+    Gap,
     Item,
     Mark,
     Owner,
     Reader,
+    Span,
     beginning,
     blocks_in,
     encoded,
@@ -65,22 +73,90 @@ def digests(texts: Iterable[bytes]) -> bytes:
     return b"".join([_digest(text, 42) for text in texts])
 
 
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+"""Failures of a disk that may pass. Any other at the start is a mistake in the group file."""
+
+
+class Standing(NamedTuple):
+    """How far a member has come, as its log tells it."""
+
+    delivered: Mapping[str, int]
+    broadcast: int
+    holds: Callable[[MessageId], bool]
+
+
+class Facts:
+    """Of each origin what was delivered last, and held last; of one's own what was broadcast."""
+
+    def __init__(self) -> None:
+        self.delivered: dict[str, int] = {}
+        self.held: dict[str, int] = {}
+        self.broadcast = 0
+
+    def note(self, block: Block) -> None:
+        for item in block.items:
+            match item:
+                case Span("deliver", origin, first, count):
+                    self.delivered[origin] = first + count - 1
+                case Span("held", origin, first, count):
+                    self.held[origin] = first + count - 1
+                case Span("broadcast", _, first, count):
+                    self.broadcast = first + count - 1
+                case Gap(_, _, delivered, broadcast):
+                    self.delivered |= delivered
+                    self.broadcast = max(self.broadcast, broadcast)
+
+
+class _Lost(Facts):
+    """What is missing while the trace cannot be written: from this index on."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+
+    def note_all(self, blocks: bytes) -> None:
+        for block, _ in blocks_in(blocks):
+            self.note(block)
+
+    def gap(self, end: int, life: int) -> bytes:
+        gap = Gap("gap", end - self.first, self.delivered, self.broadcast)
+        return encoded(Block(self.first, time.time_ns(), life, (gap,)))
+
+
 class Tracer:
     """Writes the segments of one life of one member.
 
     The open one is locked: whoever finds one that is not knows that its writer was killed.
     """
 
-    def __init__(self, config: Config, member: str, life: int, index: int) -> None:
+    def __init__(self, config: Config, member: str, life: int, index: int, keeper: Keeper) -> None:
         self.index = index
+        self._keeper = keeper
         self._folder = config.trace_folder
         self._owner = Owner(config.name, member)
         self._life = life
+        self._stops = config.trace.on_failure == "stop"
+        self._retry_s = config.trace.retry_ms / 1e3
         self._limit = config.trace.segment_bytes
+        if config.trace.retention_bytes:
+            # A trace that may hold only one segment could never be shortened.
+            self._limit = min(self._limit, config.trace.retention_bytes // 4)
+        self._logger = get_logger(member=member)
         self._file = -1
         self._size = 0
         self._path = self._folder
-        self._begin_segment()
+        self._begin = index
+        """The index with which the segment begins."""
+        self._lost: _Lost | None = None
+        self._unclosed: list[tuple[Path, int]] = []
+        """Segments whose writing failed; they get their names when the gap after them is told."""
+        self._look_again_s = 0.0
+        try:
+            self._begin_segment(index)
+        except OSError as fault:
+            if fault.errno not in PASSING:
+                raise self._stopped(fault) from None
+            self._fail(fault, index)
 
     def block(self, items: Sequence[Item]) -> bytes:
         """What happened, as it will stand in the trace; from here on its places are taken."""
@@ -90,50 +166,177 @@ class Tracer:
 
     def write(self, blocks: bytes) -> None:
         """To the kernel: from here on a kill cannot lose it."""
+        if self._lost is not None:
+            self._write_after_a_gap(self._lost, blocks)
+            return
         try:
-            written = os.write(self._file, blocks)
-            while written < len(blocks):
-                written += os.write(self._file, blocks[written:])
+            self._look_whether_it_is_there()
+            self._append(blocks)
         except OSError as fault:
-            raise EnvironmentMissing(f"{self._path}: {fault.strerror}") from None
-        self._size += len(blocks)
+            self._fail(fault, _ends(blocks)[0].index).note_all(blocks)
+            return
         if self._size > self._limit:
-            self.close()
-            self._begin_segment()
+            self._rotate(blocks)
 
-    def go_to(self, index: int) -> None:
-        """Go on at this index. What is missing before it is lost, as if a segment were."""
+    def go_to(self, index: int, life: int) -> None:
+        """Go on at this index, in this life. What is missing before it is a gap."""
         if index > self.index:
-            self.close()
-            self._begin_segment()
+            self.write(_Lost(self.index).gap(index, life))
             self.index = index
-
-    def sync(self) -> None:
-        os.fdatasync(self._file)
 
     def close(self) -> None:
         """The segment is complete and gets its name."""
+        if self._lost is not None:
+            self._write_after_a_gap(self._lost, b"", is_last=True)
         if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-            opened(self._path).rename(self._path)
+            try:
+                self._close_segment()
+            except OSError as fault:
+                self._fail(fault, self.index)
+        self._keeper.close()
 
-    def _begin_segment(self) -> None:
+    # --- segments
+
+    def _begin_segment(self, index: int) -> None:
+        """It begins with this index."""
+        self._begin = index
         self._path = next_segment(self._folder, self._owner.process)
+        self._size = 0
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        try:
-            self._file = os.open(opened(self._path), flags, 0o644)
-        except OSError as fault:
-            raise EnvironmentMissing(f"{opened(self._path)}: {fault.strerror}") from None
+        self._file = os.open(opened(self._path), flags, 0o644)
         with suppress(OSError):  # not every file system can
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._size = 0
-        self.write(beginning(self._owner))
+        self._append(beginning(self._owner))
+
+    def _append(self, data: bytes) -> None:
+        written = os.write(self._file, data)
+        while written < len(data):
+            written += os.write(self._file, data[written:])
+        self._size += len(data)
+
+    def _rotate(self, blocks: bytes) -> None:
+        end = _ends(blocks)[1].end
+        try:
+            self._close_segment()
+            self._begin_segment(end)
+        except OSError as fault:
+            self._fail(fault, end)
+        else:
+            self._keeper.sweep()
+
+    def _close_segment(self) -> None:
+        os.close(self._file)
+        self._file = -1
+        opened(self._path).rename(self._path)
+
+    def _look_whether_it_is_there(self) -> None:
+        """What is written to a file that was deleted, nobody will ever read."""
+        now_s = time.monotonic()
+        if now_s >= self._look_again_s:
+            self._look_again_s = now_s + self._retry_s
+            if os.fstat(self._file).st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    # --- when it cannot be written
+
+    def _fail(self, fault: OSError, index: int) -> _Lost:
+        """From this index on everything is missing; or nothing goes on, if that is asked for."""
+        if self._stops:
+            raise self._stopped(fault) from None
+        reason = f"{fault.strerror}; the member goes on, and what is missing will be a gap"
+        self._logger.warning("the trace cannot be written", file=str(self._path), reason=reason)
+        self._look_again_s = time.monotonic() + self._retry_s
+        if fault.errno == errno.ENOENT:
+            # The segment is gone, and perhaps all before it; a new folder can be made at once.
+            is_there = bool(segments_of(self._folder, self._owner.process))
+            index = self._begin if is_there else self._keeper.begin
+            self._look_again_s = 0.0
+            self._close_file()
+        else:
+            self._leave_unclosed()
+        self._lost = _Lost(index)
+        return self._lost
+
+    def _stopped(self, fault: OSError) -> EnvironmentMissing:
+        return EnvironmentMissing(f"{self._path}: {fault.strerror}")
+
+    def _leave_unclosed(self) -> None:
+        """A member that never tells of its gap looks like one that was killed."""
+        if self._file >= 0 and self._size:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            self._close_file()
+            self._unclosed.append((self._path, self._size))
+        else:
+            self._drop_segment()
+            self._reopen_the_last()
+
+    def _reopen_the_last(self) -> None:
+        """What comes after it is missing, and only a gap can say so."""
+        for path in segments_of(self._folder, self._owner.process)[-1:]:
+            if not path.name.endswith(OPEN):
+                with suppress(OSError):
+                    size = path.stat().st_size
+                    path.rename(opened(path))
+                    self._unclosed.append((path, size))
+
+    def _write_after_a_gap(self, lost: _Lost, blocks: bytes, is_last: bool = False) -> None:
+        now_s = time.monotonic()
+        if now_s < self._look_again_s and not is_last:
+            lost.note_all(blocks)
+            return
+        self._look_again_s = now_s + self._retry_s
+        end, life = self.index, self._life
+        if blocks:
+            first, _ = _ends(blocks)
+            end, life = first.index, first.incarnation  # it may come from the log
+        gap = lost.gap(end, life) if end > lost.first else b""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if not self._keeper.has_manifest:
+                self._keeper.write_manifest()
+            self._begin_segment(lost.first)
+            self._append(gap + blocks)
+        except OSError:
+            self._drop_segment()
+            lost.note_all(blocks)
+            return
+        self._lost = None
+        for path, size in self._unclosed:
+            with suppress(OSError):
+                os.truncate(opened(path), size)
+                opened(path).rename(path)
+        self._unclosed.clear()
+        missing = f"{lost.first} to {end - 1}" if gap else "nothing"
+        self._logger.warning("the trace is written again", missing=missing)
+
+    def _drop_segment(self) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.ftruncate(self._file, 0)
+            self._close_file()
+            with suppress(OSError):
+                opened(self._path).unlink()
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = -1
+
+
+def _ends(blocks: bytes) -> tuple[Block, Block]:
+    """The first of these and the last."""
+    first, *rest = [block for block, _ in blocks_in(blocks)]
+    return first, rest[-1] if rest else first
+
+
+# --- the beginning of a life
 
 
 def begin(config: Config, member: str) -> Tracer:
     """The trace of a member that was never here before, or was killed before it did anything."""
-    _write_manifest(config, member)
+    keeper = _kept(config, member)
     earlier = segments_of(config.trace_folder, member)
     if any(True for path in earlier for _ in Reader(path).blocks()):
         if config.durable:
@@ -147,57 +350,94 @@ def begin(config: Config, member: str) -> Tracer:
             f"{config.trace_folder}: here is the trace of an earlier {member}, which kept nothing "
             "else; move it away first"
         )
-    return Tracer(config, member, life=0, index=0)
+    return Tracer(config, member, 0, 0, keeper)
 
 
-def resume(config: Config, member: str, life: int, index: int, logged: Records) -> Tracer:
+def resume(
+    config: Config, member: str, life: int, index: int, logged: Records, standing: Standing
+) -> Tracer:
     """The trace of a member that comes back: completed from its log, then ``recover``."""
-    _write_manifest(config, member)
-    traced = _close_what_a_kill_left(config.trace_folder, member)
-    tracer = Tracer(config, member, life, index=traced)
-    for block, data in (one for commit in logged.blocks(traced) for one in blocks_in(commit)):
+    _refuse_an_older_log(config, member, _facts_since(config, member, index), standing)
+    keeper = _kept(config, member)
+    last = _close_what_was_left(config.trace_folder, member)
+    last_life = last.incarnation if last is not None else -1
+    tracer = Tracer(config, member, life, last.end if last is not None else keeper.begin, keeper)
+    for block, data in (one for part in logged.blocks(tracer.index) for one in blocks_in(part)):
         if block.index >= tracer.index:
-            tracer.go_to(block.index)
+            tracer.go_to(block.index, block.incarnation)
             tracer.write(data)
             tracer.index = block.end
-    tracer.go_to(max(index, tracer.index))
-    tracer.write(tracer.block([Mark("recover")]))
+            last_life = max(last_life, block.incarnation)
+    has_acted = bool(standing.delivered) or standing.broadcast > 0
+    is_untraced = last_life < life - 1 if last_life >= 0 else has_acted
+    tracer.go_to(max(index, tracer.index + is_untraced), life)
+    recover = Mark("recover", None, dict(standing.delivered), standing.broadcast)
+    tracer.write(tracer.block([recover]))
+    keeper.sweep()
     return tracer
 
 
-def _close_what_a_kill_left(folder: Path, member: str) -> int:
-    """Cut off the torn end of the last segment and close it; the index that comes next."""
+def _kept(config: Config, member: str) -> Keeper:
+    keeper = Keeper(config, member)
+    try:
+        keeper.write_manifest()
+    except OSError as fault:
+        if fault.errno not in PASSING or config.trace.on_failure == "stop":
+            raise EnvironmentMissing(
+                f"{keeper.path}: {fault.strerror}; the trace needs a folder to write to: see "
+                "trace.folder in the group file"
+            ) from None
+    return keeper
+
+
+def _close_what_was_left(folder: Path, member: str) -> Block | None:
+    """Close open segments, their torn ends cut off; the last block, if there is any."""
+    last: Block | None = None
     for path in reversed(segments_of(folder, member)):
         reader = Reader(path)
-        ends = [block.end for block in reader.blocks()]
-        if reader.is_open and not ends:
-            path.unlink()  # opened, and then nothing
-        elif reader.is_open:
-            os.truncate(path, reader.whole)
-            path.rename(path.with_name(path.name.removesuffix(".open")))
-        if ends:
-            return ends[-1]
-    return 0
+        if last is not None and not reader.is_open:
+            continue
+        end = deque(reader.blocks(), maxlen=1)
+        with suppress(OSError):  # it can be read as it is
+            if reader.is_open and not end:
+                path.unlink()  # opened, and then nothing
+            elif reader.is_open:
+                os.truncate(path, reader.whole)
+                path.rename(path.with_name(path.name.removesuffix(".open")))
+        if last is None and end:
+            last = end[0]
+    return last
 
 
-def _write_manifest(config: Config, member: str) -> None:
-    """This member's part; the same in every life."""
-    part = Manifest(
-        schema=SCHEMA_VERSION,
-        run=config.name,
-        names=config.members,
-        views=(config.members,),
-        process=member,
-        protocol=config.protocol,
-        options=config.options,
-        clock="wall",
-    )
-    path = config.trace_folder / f"{member}.manifest.jsonl"
-    try:
-        with whole_file(path) as draft:
-            draft.write_bytes(msgspec.json.encode(part) + b"\n")
-    except OSError as fault:
-        raise EnvironmentMissing(
-            f"{path}: {fault.strerror}; the trace needs a folder to write to: see trace.folder in "
-            "the group file"
-        ) from None
+def _facts_since(config: Config, member: str, index: int) -> Facts:
+    """What the trace tells from this index on."""
+    later: list[Path] = []
+    for path in reversed(segments_of(config.trace_folder, member)):
+        later.append(path)
+        first = next(Reader(path).blocks(), None)
+        if first is not None and first.index <= index:
+            break
+    facts = Facts()
+    for path in reversed(later):
+        for block in Reader(path).blocks():
+            if block.end > index:
+                facts.note(block)
+    return facts
+
+
+def _refuse_an_older_log(config: Config, member: str, facts: Facts, standing: Standing) -> None:
+    """What is in the trace was in the log before: or the log is not the one that it was."""
+    unknown = [f"broadcast {member}#{facts.broadcast}"] * (facts.broadcast > standing.broadcast)
+    for origin, last in facts.delivered.items():
+        if last > standing.delivered.get(origin, 0):
+            unknown.append(f"delivered {origin}#{last}")
+    for origin, last in facts.held.items():
+        is_known = last <= standing.delivered.get(origin, 0)
+        if not is_known and not standing.holds(MessageId(origin, last)):
+            unknown.append(f"held {origin}#{last}")
+    if unknown:
+        raise DataError(
+            f"{config.data / member}: the log is older than its trace: {member} has "
+            f"{unknown[0]}, of which it does not know. It was put back from an older copy, and "
+            "this member cannot return to its group (docs/node.md, Who lost its disk)"
+        )

@@ -30,7 +30,7 @@ from tidings.pipeline.session import parallelism
 from tidings.pipeline.spool import spool_for, unseen
 from tidings.pipeline.told import told, violations_table, write_table
 from tidings.pipeline.workers import UnseenError, performing
-from tidings.spec import Guarantee, Place, Verdict, Violation
+from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest, layout
 
@@ -147,15 +147,18 @@ def judge(
         progress("looking for the events that show what was violated")
         shown = _first_violations(case, violated, examples)
     return {
-        ending.evidence.run.manifest.run: tuple(
-            _verdict(
-                guarantee,
-                counts.get(ending.run),
-                shown.get((ending.run, guarantee), []),
-                doubt,
-                examples,
-            )
-            for guarantee, doubt in _doubts(case, ending, counts.get(ending.run)).items()
+        ending.evidence.run.manifest.run: from_the_cut_on(
+            tuple(
+                _verdict(
+                    guarantee,
+                    counts.get(ending.run),
+                    shown.get((ending.run, guarantee), []),
+                    doubt,
+                    examples,
+                )
+                for guarantee, doubt in _doubts(case, ending, counts.get(ending.run)).items()
+            ),
+            ending.evidence.cuts,
         )
         for ending in case.endings
     }
@@ -167,8 +170,8 @@ def verdicts(case: Case) -> DataFrame:
 
 
 def verdict_table(spark: SparkSession, verdicts: Mapping[str, tuple[Verdict, ...]]) -> DataFrame:
-    """The verdicts as a table: run, guarantee, value, judged, not_owed, violated, reason."""
-    columns = ("guarantee", "value", "judged", "not_owed", "violated", "reason")
+    """The verdicts as a table: run, and the columns of a verdict but for its violations."""
+    columns = ("guarantee", "value", "judged", "not_owed", "violated", "reason", "note")
     rows = [
         {"run": run} | {column: getattr(verdict, column) for column in columns}
         for run, five in verdicts.items()

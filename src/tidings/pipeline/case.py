@@ -56,7 +56,7 @@ def examine(
         facts = facts_of(spark, ended, forsaken={})
         if any(ending.is_doomed for ending in ended):
             progress("following what was lost with a majority")
-            met = with_messages(trace.rows, trace.width)
+            met = with_messages(trace.rows, trace.width, facts.cuts)
             facts = facts_of(spark, ended, first_forsaken(spark, met, facts))
         yield Case(spark, trace, ended, facts)
 

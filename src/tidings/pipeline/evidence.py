@@ -9,9 +9,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidings.pipeline.facts import Facts
+from tidings.spec import BELOW_THE_CUT
 
 NEVER = 2**63 - 1
 """The position of what was not delivered: after everything."""
+BELOW = BELOW_THE_CUT
+"""The position of what was delivered, or broadcast, below the cut: before everything."""
 
 
 def known_events(rows: DataFrame, facts: Facts, width: int) -> DataFrame:
@@ -19,30 +22,55 @@ def known_events(rows: DataFrame, facts: Facts, width: int) -> DataFrame:
 
     ``width`` is the number of processes of the largest run.
     """
-    return with_pasts(with_facts(with_messages(rows, width), facts), width)
+    return with_pasts(with_facts(with_messages(rows, width, facts.cuts), facts), width)
 
 
-def with_messages(rows: DataFrame, width: int) -> DataFrame:
+def with_messages(rows: DataFrame, width: int, cuts: DataFrame | None) -> DataFrame:
     """Every broadcast and delivery, with what became of its message.
 
-    - sent: index and view of the first broadcast under its name, null if there is none
+    - given: the message was broadcast below the cut of its origin
+    - sent: index and view of the first broadcast under its name, null if there is none, or if the
+      message is given
     - same_text: some broadcast under that name had this very text
-    - delivered_at: for each process the index of its first delivery, null if there is none
+    - delivered_at: for each process the index of its first delivery, null if there is none, BELOW
+      if it was below its cut
     """
+    events = with_cuts(rows.where(F.col("kind").isin("broadcast", "deliver")), cuts)
     is_broadcast = F.col("kind") == "broadcast"
     message = Window.partitionBy("run", "origin", "seq")
     text = Window.partitionBy("run", "origin", "seq", "digest")
-    first_broadcast = F.min(F.when(is_broadcast, F.struct("index", "view")))
+    first_broadcast = F.min(F.when(is_broadcast & ~F.col("given"), F.struct("index", "view")))
     first_deliveries = [
         F.min(F.when(~is_broadcast & (F.col("process") == process), F.col("index")))
         for process in range(width)
     ]
-    return rows.where(F.col("kind").isin("broadcast", "deliver")).select(
-        *("run", "process", "index", "kind", "origin", "seq"),
+    return events.select(
+        *("run", "process", "index", "kind", "origin", "seq", "given"),
         first_broadcast.over(message).alias("sent"),
         F.max(is_broadcast).over(text).alias("same_text"),
-        F.array(*(first.over(message) for first in first_deliveries)).alias("delivered_at"),
+        F.array(
+            *(
+                F.when(
+                    _is_within(F.get("had", F.lit(process))), F.lit(BELOW).cast("bigint")
+                ).otherwise(first.over(message))
+                for process, first in enumerate(first_deliveries)
+            )
+        ).alias("delivered_at"),
     )
+
+
+def with_cuts(events: DataFrame, cuts: DataFrame | None) -> DataFrame:
+    """What was cut off: ``given``, and ``had``, of the origin the last that each process had."""
+    if cuts is None:
+        nothing = F.lit(None).cast("array<bigint>")
+        return events.withColumns({"given": F.lit(False), "had": nothing})
+    return events.join(F.broadcast(cuts), ["run", "origin"], "left").withColumn(
+        "given", F.coalesce(_is_within(F.col("broadcast")), F.lit(False))
+    )
+
+
+def _is_within(last: Column) -> Column:
+    return F.col("seq").between(F.lit(1), last)
 
 
 def with_facts(events: DataFrame, facts: Facts) -> DataFrame:
@@ -58,7 +86,8 @@ def with_facts(events: DataFrame, facts: Facts) -> DataFrame:
     origins = F.broadcast(facts.processes.withColumnsRenamed({"process": "origin"}))
     views = F.broadcast(facts.views)
     return (
-        events.withColumn("view", F.col("sent.view"))
+        # There is but one list of members where anything was cut off.
+        events.withColumn("view", F.coalesce("sent.view", F.when(F.col("given"), F.lit(0))))
         .join(runs, "run", "inner")
         .join(origins, ["run", "origin"], "left")
         .join(views, ["run", "view"], "left")

@@ -14,25 +14,28 @@ from pyspark.sql import DataFrame, SparkSession
 from tidings.core import Members, majority, ordered
 from tidings.pipeline.ingest import Life, Trace
 from tidings.spec.evidence import Evidence
-from tidings.trace import Manifest, Row, Run
+from tidings.trace import Cut, Manifest, Row, Run
 
 Forsaken = Mapping[tuple[int, int], int]
 """Where a process, given as (run, process), first meets a message for which nothing is owed."""
 
 
 class Facts(NamedTuple):
-    """Three small tables. Lists of processes hold their numbers.
+    """Small tables. Lists of processes hold their numbers.
 
     - runs: run, settled (every fate is known), doomed (and some view is forsaken), readers
       (the processes whose history has no hole)
     - processes: run, process, correct, ended (what is not in its history did not happen), holed,
       forsaken_from (the index from which on nothing is owed for what it broadcasts, or null)
     - views: run, view, members, survivors (the correct ones), forsaken (they are no majority)
+    - cuts, if there are any: run, origin, broadcast (how many of its messages it had broadcast
+      below its cut), had (how many of them each process had delivered below its own)
     """
 
     runs: DataFrame
     processes: DataFrame
     views: DataFrame
+    cuts: DataFrame | None
 
 
 class Ending(NamedTuple):
@@ -98,7 +101,13 @@ def facts_of(spark: SparkSession, ended: Sequence[Ending], forsaken: Forsaken) -
             spark, _PROCESSES, (row for one in ended for row in _process_rows(one, forsaken))
         ),
         views=_table(spark, _VIEWS, (row for one in ended for row in _view_rows(one))),
+        cuts=cuts_of(spark, ended),
     )
+
+
+def cuts_of(spark: SparkSession, ended: Sequence[Ending]) -> DataFrame | None:
+    rows = [row for one in ended if one.evidence.cuts for row in _cut_rows(one)]
+    return _table(spark, _CUTS, rows) if rows else None
 
 
 _NUMBERS = pa.list_(pa.int16())
@@ -122,6 +131,16 @@ _VIEWS = pa.schema(
         "members": _NUMBERS,
         "survivors": _NUMBERS,
         "forsaken": pa.bool_(),
+    }
+)
+
+
+_CUTS = pa.schema(
+    {
+        "run": pa.int32(),
+        "origin": pa.int16(),
+        "broadcast": pa.int64(),
+        "had": pa.list_(pa.int64()),
     }
 )
 
@@ -160,6 +179,27 @@ def _view_rows(ending: Ending) -> Iterator[dict[str, Any]]:
             "survivors": ending.numbers(ending.survivors(view)),
             "forsaken": ending.is_forsaken(view),
         }
+
+
+def _cut_rows(ending: Ending) -> Iterator[dict[str, Any]]:
+    sent, had = cut_off(ending)
+    for origin, broadcast in enumerate(sent):
+        of_origin = [delivered[origin] for delivered in had]
+        yield {"run": ending.run, "origin": origin, "broadcast": broadcast, "had": of_origin}
+
+
+def cut_off(ending: Ending) -> tuple[list[int], list[list[int]]]:
+    """What was cut off: how many each process had broadcast, how many of each it had delivered."""
+    evidence = ending.evidence
+    cuts = {name: evidence.cuts.get(name, _NO_CUT) for name in ending.places}
+    had = [
+        [cut.delivered.get(origin, 0) if name in evidence.processes else 0 for origin in cuts]
+        for name, cut in cuts.items()
+    ]
+    return [cut.broadcast for cut in cuts.values()], had
+
+
+_NO_CUT = Cut(index=0)
 
 
 def _table(spark: SparkSession, schema: pa.Schema, rows: Iterable[dict[str, Any]]) -> DataFrame:

@@ -38,26 +38,31 @@ def fault_in_row() -> Column:
             *(PROCESS, " cannot broadcast a message of process number ", F.col("origin")),
         ),
         _when(F.col("view") >= F.col("known"), "view ", F.col("view"), " is not in the manifest"),
+        _when(
+            (F.col("kind") == "gap") & (F.col("value") < F.col("index")),
+            *("a gap from ", F.col("index"), " cannot end at ", F.col("value")),
+        ),
     )
 
 
 def in_sequence(rows: DataFrame) -> DataFrame:
     """Each row of a history against the one before it, in reading order.
 
-    A gap within a file is a fault; a gap where a file begins is a hole, left by a file that is
-    missing.
+    An index that is left out within a file is a fault; where a file begins it is a hole, left by a
+    file that is missing. A gap that the process tells of itself is a hole as well.
     """
     history = Window.partitionBy("run", "process").orderBy("file", "row")
-    last = F.lag(F.struct("file", "index", "kind", "incarnation")).over(history)
+    last = F.lag(F.struct("file", "last_index", "kind", "incarnation")).over(history)
     return rows.withColumn("last", last).select(
         *("run", "process", "kind", "file", "row"),
-        _is_after_hole().alias("after_hole"),
+        (_is_after_hole() | (F.col("kind") == "gap")).alias("holed"),
         F.coalesce("fault", _fault_in_sequence()).alias("fault"),
     )
 
 
 def _expected() -> Column:
-    return F.when(F.col("last").isNull(), F.lit(0)).otherwise(F.try_add("last.index", F.lit(1)))
+    begins = F.col("last").isNull()
+    return F.when(begins, F.col("begin")).otherwise(F.try_add("last.last_index", F.lit(1)))
 
 
 def _is_after_hole() -> Column:

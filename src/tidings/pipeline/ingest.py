@@ -27,7 +27,7 @@ from tidings.core import DataError, Members, ordered
 from tidings.pipeline.faults import PROCESS, fault_in_row, in_sequence
 from tidings.pipeline.spool import stored_rows, unseen
 from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests, unpack
-from tidings.trace.histories import Histories
+from tidings.trace.histories import Histories, refuse_cuts_beyond
 from tidings.trace.layout import Layout
 
 
@@ -92,7 +92,8 @@ def corrupt(source: Path) -> DataError:
 
 
 def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFrame:
-    """run, number, numbers (of the names in its dictionary), known (how many views it has)."""
+    """run, number, numbers (of the names in its dictionary), known (how many views it has),
+    begins (for each number the index at which the history begins)."""
     runs = []
     for number, manifest in enumerate(manifests.values()):
         places = {name: place for place, name in enumerate(ordered(manifest.names))}
@@ -102,6 +103,7 @@ def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFr
                 "number": number,
                 "numbers": [places[name] for name in manifest.names],
                 "known": len(manifest.views),
+                "begins": begins_of(manifest),
             }
         )
     schema = pa.schema(
@@ -110,9 +112,16 @@ def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFr
             "number": pa.int32(),
             "numbers": pa.list_(pa.int16()),
             "known": pa.int64(),
+            "begins": pa.list_(pa.int64()),
         }
     )
     return spark.createDataFrame(pa.Table.from_pylist(runs, schema=schema))
+
+
+def begins_of(manifest: Manifest) -> list[int]:
+    """Where the history of each process begins, in the order that a person expects."""
+    cuts = manifest.cuts
+    return [cuts[name].index if name in cuts else 0 for name in ordered(manifest.names)]
 
 
 def numbered(stored: DataFrame, runs: DataFrame) -> DataFrame:
@@ -128,6 +137,7 @@ def numbered(stored: DataFrame, runs: DataFrame) -> DataFrame:
 
 def placed(stored: DataFrame, runs: DataFrame) -> DataFrame:
     """Every row with the place it was read from, and what is wrong with it by itself."""
+    is_gap = F.col("kind") == "gap"
     places = stored.select(
         *stored.columns,
         F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
@@ -137,6 +147,8 @@ def placed(stored: DataFrame, runs: DataFrame) -> DataFrame:
         F.col("number").alias("run"),
         F.get("numbers", "process").alias("process"),
         *("file", "row", "index", "kind"),
+        F.when(is_gap, F.col("value")).otherwise(F.col("index")).alias("last_index"),
+        F.get("begins", F.get("numbers", "process")).alias("begin"),
         F.coalesce("incarnation", F.lit(0)).alias("incarnation"),
         fault_in_row().alias("fault"),
     )
@@ -146,6 +158,7 @@ def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[
     """Put every file of the trace into the spool under its number; the sources by number."""
     sources = [*files.jsonl, *files.parquet, *files.segments]
     reader = _LineReader(manifests)
+    unpacked: list[unpack.Unpacked] = []
     for number, source in enumerate(sources):
         target = spool / f"{number:06}.parquet"
         if source in files.parquet:
@@ -154,11 +167,23 @@ def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[
                 raise DataError(f"{source}: empty: it has no rows")
             target.symlink_to(source.resolve())
         elif source in files.segments:
-            unpack.write_segment(target, source, manifests)
+            unpacked.append(unpack.write_segment(target, source, manifests))
         else:
             jsonl.read_rows(source, reader)
             parquet.write_rows(target, reader.here, manifests)
+    _refuse_cuts_beyond(unpacked, manifests)
     return sources
+
+
+def _refuse_cuts_beyond(
+    unpacked: Sequence[unpack.Unpacked], manifests: Mapping[str, Manifest]
+) -> None:
+    owners = {
+        (one.owner.run, one.owner.process): one.has_rows
+        for one in sorted(unpacked, key=lambda one: one.has_rows)
+        if one.owner is not None and (one.has_passed or one.has_rows)
+    }
+    refuse_cuts_beyond([owner for owner, has_rows in owners.items() if not has_rows], manifests)
 
 
 class _LineReader(Histories):
@@ -186,7 +211,7 @@ def _lives(
         .agg(
             F.count("*").alias("rows"),
             F.max_by("kind", in_order).alias("last_kind"),
-            F.bool_or("after_hole").alias("holed"),
+            F.bool_or("holed").alias("holed"),
             F.min(fault).alias("fault"),
         )
         .collect()

@@ -37,7 +37,7 @@ def _read_alike(files: tuple[Path, ...]) -> dict[str, Manifest] | None:
                 return None
             fates = tuple(part.fates.items()) if part.fates else ()
             key = (part.schema, part.digest, part.names, part.views, fates)
-            if key not in checked:
+            if key not in checked or part.cuts:
                 check(merge([part]))
                 checked.add(key)
             if part.process is not None:

@@ -15,7 +15,7 @@ from tidings.pipeline.arrays.campaign import Judged
 from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING
 from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
 from tidings.pipeline.arrays.rows import Directory
-from tidings.spec import Guarantee, Place, Verdict, Violation
+from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 from tidings.trace.layout import whole_file
@@ -46,9 +46,10 @@ def told(
             if run in shown
             else _unbroken(counts.tobytes(), doubts)
         )
+        verdicts[labels[run]] = from_the_cut_on(verdicts[labels[run]], manifests[labels[run]].cuts)
     for run, label in enumerate(labels):
         if not verdicts[label]:
-            verdicts[label] = _of_nothing(directory, run)
+            verdicts[label] = from_the_cut_on(_of_nothing(directory, run), manifests[label].cuts)
     return verdicts
 
 

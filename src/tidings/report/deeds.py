@@ -69,6 +69,8 @@ class Deeds:
                 return f"from now on addresses {self._view(row)}"
             case "crash":
                 return "crashes"
+            case "gap":
+                return f"does what was not written down, up to its event {row.value}"
         return f"{row.kind}s"
 
     def text_of(self, row: Row) -> str:

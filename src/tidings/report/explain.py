@@ -7,7 +7,7 @@ from os import PathLike
 from tidings.core import MessageId, ordered
 from tidings.report.causality import Causality
 from tidings.report.words import listed, many, packet_of
-from tidings.spec import Extra, Guarantee, Place, Violation
+from tidings.spec import BELOW_THE_CUT, Extra, Guarantee, Place, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
 
@@ -101,7 +101,8 @@ def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
 
 
 def _event(place: Place) -> str:
-    return f"(its event {place.index})"
+    is_told = place.index != BELOW_THE_CUT
+    return f"(its event {place.index})" if is_told else "(before its cut)"
 
 
 def _no_duplication(violation: Violation, m: str, _: str) -> Proof:

@@ -2,9 +2,20 @@
 
 from tidings.spec.extras import broken, cost, reach
 from tidings.spec.guarantees import GUARANTEES, judge
-from tidings.spec.verdict import Extra, Guarantee, Place, Value, Verdict, Violation, exit_status
+from tidings.spec.verdict import (
+    BELOW_THE_CUT,
+    Extra,
+    Guarantee,
+    Place,
+    Value,
+    Verdict,
+    Violation,
+    exit_status,
+    from_the_cut_on,
+)
 
 __all__ = [
+    "BELOW_THE_CUT",
     "GUARANTEES",
     "Extra",
     "Guarantee",
@@ -15,6 +26,7 @@ __all__ = [
     "broken",
     "cost",
     "exit_status",
+    "from_the_cut_on",
     "judge",
     "reach",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tidings.core import Members, MessageId, majority, ordered
-from tidings.spec.verdict import Place
+from tidings.spec.verdict import BELOW_THE_CUT, Place
 from tidings.trace import Row, Run
 
 
@@ -13,16 +13,23 @@ def place(row: Row) -> Place:
 
 
 class Evidence:
-    """A run, indexed. Only (process, index) order is used, never a clock or a sequence number."""
+    """A run, indexed. Only (process, index) order is used, never a clock or a sequence number.
+
+    The one exception is the beginning of a history that was cut off: what it held is told by
+    sequence numbers alone (``trace.Cut``), and came before everything that is left.
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.views = run.manifest.views
         self.members = run.manifest.members
+        self.cuts = run.manifest.cuts
         self.broadcasts: dict[MessageId, Row] = {}
-        self.renamed: list[tuple[Row, Row]] = []
+        """The first under each name; none for a name that was used below the cut."""
+        self.renamed: list[tuple[Place, Row]] = []
         self.digests: dict[MessageId, set[str]] = {}
         self.deliveries: dict[str, dict[MessageId, Row]] = {}
+        """Of each process the first of each message; none of what it delivered below its cut."""
         for process in self.processes:
             self._read(process)
 
@@ -40,12 +47,44 @@ class Evidence:
         delivered = self.deliveries[process] = {}
         for row in self.history(process):
             if row.kind == "deliver":
-                delivered.setdefault(row.message, row)
+                if not self.had_delivered(process, row.message):
+                    delivered.setdefault(row.message, row)
+                continue
+            if self.is_given(row.message):
+                self.renamed.append((Place(process, BELOW_THE_CUT), row))
                 continue
             first = self.broadcasts.setdefault(row.message, row)
             if first is not row:
-                self.renamed.append((first, row))
+                self.renamed.append((place(first), row))
             self.digests.setdefault(row.message, set()).add(str(row.digest))
+
+    # --- what was cut off
+
+    def is_given(self, message: MessageId) -> bool:
+        """Broadcast below the cut of its origin: when and with which text, nobody can say."""
+        cut = self.cuts.get(message.origin)
+        return cut is not None and cut.has_broadcast(message.seq)
+
+    def had_delivered(self, process: str, message: MessageId) -> bool:
+        """Delivered below the cut."""
+        cut = self.cuts.get(process)
+        return cut is not None and cut.has_delivered(*message)
+
+    def has_delivered(self, process: str, message: MessageId) -> bool:
+        """At any time."""
+        return message in self.deliveries[process] or self.had_delivered(process, message)
+
+    def first_delivery(self, process: str, message: MessageId) -> Place:
+        """Where a process that delivered the message did so first."""
+        row = self.deliveries[process].get(message)
+        return place(row) if row is not None else Place(process, BELOW_THE_CUT)
+
+    def seen(self, message: MessageId) -> Place | None:
+        """Where the first process, by name, that delivered the message did so."""
+        for process in self.processes:
+            if self.has_delivered(process, message):
+                return self.first_delivery(process, message)
+        return None
 
     # --- what became of each process
 
@@ -83,7 +122,8 @@ class Evidence:
             return self.doubt_about_histories
         for delivered in self.deliveries.values():
             for message in delivered:
-                if message not in self.broadcasts and self._may_come_from(message.origin):
+                is_known = message in self.broadcasts or self.is_given(message)
+                if not is_known and self._may_come_from(message.origin):
                     return f"{message.origin}'s history does not reach {message}"
         return ""
 
@@ -97,6 +137,8 @@ class Evidence:
     def was_invented(self, delivery: Row) -> bool:
         """Delivered, and broadcast by nobody, or with another text."""
         message = delivery.message
+        if self.is_given(message):
+            return False
         if message in self.broadcasts:
             return delivery.digest not in self.digests[message]
         return message.origin not in self.run.holed and not self._may_come_from(message.origin)

@@ -7,23 +7,22 @@ judged only when the run has settled and the fate of every process is known.
 
 from tidings.core import MessageId
 from tidings.spec.evidence import Evidence, place
-from tidings.spec.verdict import Guarantee, Verdict, Violation, decide
+from tidings.spec.verdict import Guarantee, Verdict, Violation, decide, from_the_cut_on
 from tidings.trace import Row, Run
 
 
 def no_duplication(run: Evidence) -> Verdict:
     """A process delivers a message at most once."""
     deliveries = [row for p in run.processes for row in run.history(p) if row.kind == "deliver"]
-    firsts = [run.deliveries[row.process][row.message] for row in deliveries]
     violations = [
         Violation(
             guarantee=Guarantee.NO_DUPLICATION,
             process=again.process,
             message=again.message,
-            witness=(place(first), place(again)),
+            witness=(run.first_delivery(again.process, again.message), place(again)),
         )
-        for first, again in zip(firsts, deliveries, strict=True)
-        if first is not again
+        for again in deliveries
+        if run.deliveries[again.process].get(again.message) is not again
     ]
     return decide(
         Guarantee.NO_DUPLICATION,
@@ -53,13 +52,13 @@ def no_creation(run: Evidence) -> Verdict:
             guarantee=Guarantee.NO_CREATION,
             process=again.process,
             message=again.message,
-            witness=(place(first), place(again)),
+            witness=(first, place(again)),
         )
         for first, again in run.renamed
     ]
     return decide(
         Guarantee.NO_CREATION,
-        judged=len(deliveries),
+        judged=sum(not run.is_given(row.message) for row in deliveries),
         violations=violations,
         doubt=run.doubt_about_broadcasts,
     )
@@ -79,7 +78,7 @@ def validity(run: Evidence) -> Verdict:
             witness=(place(row),),
         )
         for row in owed
-        if row.message not in run.deliveries[row.process]
+        if not run.has_delivered(row.process, row.message)
     ]
     return decide(
         Guarantee.VALIDITY,
@@ -93,22 +92,19 @@ def uniform_agreement(run: Evidence) -> Verdict:
     """What any process delivers, even one that crashed, every correct addressee delivers."""
     if run.doubt_about_the_end:
         return decide(Guarantee.UNIFORM_AGREEMENT, judged=0, doubt=run.doubt_about_the_end)
-    delivered = [
-        (row, next(by[row.message] for by in run.deliveries.values() if row.message in by))
-        for row in run.broadcasts.values()
-        if any(row.message in by for by in run.deliveries.values())
-    ]
+    everywhere = ((row, run.seen(row.message)) for row in run.broadcasts.values())
+    delivered = [(row, seen) for row, seen in everywhere if seen is not None]
     owed = [(row, seen) for row, seen in delivered if run.is_owed(row)]
     violations = [
         Violation(
             guarantee=Guarantee.UNIFORM_AGREEMENT,
             process=process,
             message=row.message,
-            witness=(place(row), place(seen)),
+            witness=(place(row), seen),
         )
         for row, seen in owed
         for process in run.addressees(row)
-        if run.is_correct(process) and row.message not in run.deliveries[process]
+        if run.is_correct(process) and not run.has_delivered(process, row.message)
     ]
     return decide(
         Guarantee.UNIFORM_AGREEMENT,
@@ -176,9 +172,13 @@ class _PastSeenBy:
         return None
 
     def _is_missing(self, cause: MessageId) -> bool:
+        if cause in self.delivered or self.run.had_delivered(self.process, cause):
+            return False
+        if self.run.is_given(cause):
+            # There is but one list of members where anything was cut off.
+            return self.process in self.run.views[0]
         sent = self.run.broadcasts.get(cause)
-        addressed = sent is not None and self.process in self.run.addressees(sent)
-        return addressed and cause not in self.delivered
+        return sent is not None and self.process in self.run.addressees(sent)
 
 
 GUARANTEES = (no_duplication, no_creation, validity, uniform_agreement, causal_order)
@@ -187,4 +187,5 @@ GUARANTEES = (no_duplication, no_creation, validity, uniform_agreement, causal_o
 def judge(run: Run) -> tuple[Verdict, ...]:
     """All five verdicts on one run, in their usual order."""
     evidence = Evidence(run)
-    return tuple(guarantee(evidence) for guarantee in GUARANTEES)
+    five = tuple(guarantee(evidence) for guarantee in GUARANTEES)
+    return from_the_cut_on(five, run.manifest.cuts)

@@ -1,11 +1,12 @@
 """How a judgement is stated: three values, what was counted, and the events that show it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from tidings.core import Exit, MessageId
+from tidings.core import Exit, MessageId, ordered
+from tidings.trace import Cut
 
 
 class Guarantee(StrEnum):
@@ -31,8 +32,14 @@ class Value(StrEnum):
     UNKNOWN = "unknown"
 
 
+BELOW_THE_CUT = -1
+
+
 class Place(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """One row of the trace: an event of one process. Prints as ``p3:17``."""
+    """One row of the trace: an event of one process. Prints as ``p3:17``.
+
+    An event that was cut off its history has the index BELOW_THE_CUT.
+    """
 
     process: str
     index: int
@@ -82,6 +89,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...] = ()
     reason: str = ""
     """Why it is unknown."""
+    note: str = ""
+    """What part of the run it is about, if not all of it."""
 
 
 def decide(
@@ -105,6 +114,28 @@ def decide(
         violations=tuple(violations),
         reason=doubt if value is Value.UNKNOWN else "",
     )
+
+
+def from_the_cut_on(five: tuple[Verdict, ...], cuts: Mapping[str, Cut]) -> tuple[Verdict, ...]:
+    """The verdicts on a run, each with a note if the beginning of a history was cut off."""
+    if not cuts:
+        return five
+    shown = [f"{name} from {cuts[name].index:,}" for name in ordered(cuts)]
+    more = f" and {len(shown) - _MOST_CUTS:,} more" if len(shown) > _MOST_CUTS else ""
+    note = f"judged from the cut on ({', '.join(shown[:_MOST_CUTS])}{more})"
+    deliveries = {verdict.guarantee: verdict.judged for verdict in five}
+    untold = deliveries[Guarantee.NO_DUPLICATION] - deliveries[Guarantee.NO_CREATION]
+    of_texts = f"{note}; of {untold:,} deliveries the text cannot be compared" if untold else note
+    return tuple(
+        msgspec.structs.replace(
+            verdict, note=of_texts if verdict.guarantee is Guarantee.NO_CREATION else note
+        )
+        for verdict in five
+    )
+
+
+_MOST_CUTS = 5
+"""How many processes are named."""
 
 
 def exit_status(verdicts: Sequence[Verdict]) -> Exit:

@@ -1,6 +1,6 @@
 """A run as its judges see it: one history per process, each row checked as it comes in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +16,7 @@ class Run(msgspec.Struct, frozen=True):
     manifest: Manifest
     histories: Mapping[str, Sequence[Row]]
     holed: frozenset[str] = frozenset()
-    """Processes of which a file is missing somewhere in the middle or at the start."""
+    """Processes of which a part is missing somewhere in the middle or at the start."""
 
     @property
     def rows(self) -> Iterable[Row]:
@@ -28,8 +28,9 @@ class Run(msgspec.Struct, frozen=True):
 class Histories:
     """Rows put together, one history per process, each checked against what came before.
 
-    A gap inside one file is bad data. A gap between two files is a missing file: the rest can
-    still be judged, so the process is only noted in ``holed``.
+    An index that is left out inside one file is bad data. Between two files it means that a file
+    is missing: the rest can still be judged, so the process is only noted in ``holed``. So it is
+    where it tells of a gap itself.
     """
 
     def __init__(self, manifests: Mapping[str, Manifest]) -> None:
@@ -37,6 +38,7 @@ class Histories:
         self.rows: dict[tuple[str, str], list[Row]] = {}
         self.holed: set[tuple[str, str]] = set()
         self._seen_here: set[tuple[str, str]] = set()
+        self._passed: set[tuple[str, str]] = set()
 
     def begin_file(self) -> None:
         self._seen_here.clear()
@@ -47,6 +49,19 @@ class Histories:
         key = (row.run, row.process)
         self.rows.setdefault(key, []).append(row)
         self._seen_here.add(key)
+
+    def passes_over(self, run: str, process: str, end: int) -> bool:
+        """Whether rows up to this index lie before the cut: a member killed before it could
+        delete them left them there."""
+        is_before = end <= self._begin(run, process)
+        if is_before:
+            self._passed.add((run, process))
+        return is_before
+
+    def _begin(self, run: str, process: str) -> int:
+        manifest = self._manifests.get(run)
+        cut = manifest.cuts.get(process) if manifest is not None else None
+        return cut.index if cut is not None else 0
 
     def _fault_in_run(self, row: Row) -> str | None:
         manifest = self._manifests.get(row.run)
@@ -62,7 +77,9 @@ class Histories:
     def _fault_in_sequence(self, row: Row) -> str | None:
         key = (row.run, row.process)
         past = self.rows.get(key)
-        expected = past[-1].index + 1 if past else 0
+        expected = past[-1].end if past else self._begin(*key)
+        if row.kind == "gap":
+            self.holed.add(key)
         if row.index > expected and key not in self._seen_here:
             self.holed.add(key)
         elif row.index != expected:
@@ -78,6 +95,7 @@ class Histories:
 
     def runs(self) -> list[Run]:
         """The runs of all manifests, those without any rows too."""
+        refuse_cuts_beyond(self._passed - self.rows.keys(), self._manifests)
         histories: dict[str, dict[str, list[Row]]] = {run: {} for run in self._manifests}
         for (run, process), rows in self.rows.items():
             histories[run][process] = rows
@@ -88,3 +106,12 @@ class Histories:
             Run(manifest, histories[run], frozenset(holed.get(run, ())))
             for run, manifest in self._manifests.items()
         ]
+
+
+def refuse_cuts_beyond(
+    unfound: Collection[tuple[str, str]], manifests: Mapping[str, Manifest]
+) -> None:
+    """Refuse a trace if all that is found of a history, of these (run, process), was cut off."""
+    for run, process in sorted(unfound):
+        index = manifests[run].cuts[process].index
+        raise DataError(f"run {run}: {process}'s history ends before its cut, index {index:,}")

@@ -22,7 +22,7 @@ import msgspec
 from tidings.core import DataError, UsageError
 from tidings.core.group import natural
 from tidings.trace.manifest import Manifest, check, merge
-from tidings.trace.schema import SCHEMA_VERSION
+from tidings.trace.schema import READABLE, unreadable
 
 MANIFEST = "manifest.jsonl"
 SEGMENTS = (".segment", ".segment.open")
@@ -86,8 +86,8 @@ def _part(line: bytes, place: str) -> Manifest:
     try:
         # The version first: a later schema may have fields that this one does not know.
         version = msgspec.json.decode(line, type=_Version).schema
-        if version != SCHEMA_VERSION:
-            raise DataError(f"{place}: trace schema {version}, this tidings reads {SCHEMA_VERSION}")
+        if version not in READABLE:
+            raise DataError(f"{place}: {unreadable(version)}")
         return msgspec.json.decode(line, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise DataError(f"{place}: not a part of a manifest: {fault}") from None

@@ -12,12 +12,33 @@ from typing import Any, Literal
 import msgspec
 
 from tidings.core import DataError, Members, ordered
-from tidings.trace.schema import DIGEST, SCHEMA_VERSION
+from tidings.trace.schema import DIGEST, READABLE, Count, unreadable
 
 MOST_NAMES = 2**15 - 1
 """Positions in the dictionary of names are 16-bit numbers."""
 
 Fate = Literal["up", "crashed", "left"]
+
+
+class Cut(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Where the history of a process begins, since all before it was deleted.
+
+    Only what happened in sequence is ever cut off. So two kinds of numbers say what is gone: the
+    process had broadcast its messages from 1 up to ``broadcast``, and delivered those of each
+    origin from 1 up to ``delivered``, each once.
+    """
+
+    index: Count
+    broadcast: Count = 0
+    delivered: dict[str, Count] = {}
+
+    def has_broadcast(self, seq: int) -> bool:
+        return 1 <= seq <= self.broadcast
+
+    def has_delivered(self, origin: str, seq: int) -> bool:
+        return 1 <= seq <= self.delivered.get(origin, 0)
 
 
 class Manifest(
@@ -42,6 +63,8 @@ class Manifest(
     schedule: msgspec.Raw = msgspec.Raw(b"[]")
     """Every choice that was made, in order: enough to run it again."""
     fates: dict[str, Fate] = {}
+    cuts: dict[str, Cut] = {}
+    """Of which processes the beginning was deleted, and what is known of it."""
     clock: Literal["simulated", "wall"] | None = None
     grace_ms: float | None = None
 
@@ -58,10 +81,12 @@ def merge(parts: Sequence[Manifest]) -> Manifest:
         told = [getattr(part, field) for part in parts]
         if field == "process":
             continue
-        if field in ("names", "views"):
+        if field == "schema":
+            merged[field], agree = max(told), True  # members are updated one after the other
+        elif field in ("names", "views"):
             merged[field] = max(told, key=len)
             agree = all(merged[field][: len(one)] == one for one in told)
-        elif field in ("fates", "options", "plan"):
+        elif field in ("fates", "cuts", "options", "plan"):
             merged[field] = {key: value for one in told for key, value in one.items()}
             agree = all(one.items() <= merged[field].items() for one in told)
         else:
@@ -81,11 +106,8 @@ _SILENT = Manifest(schema=0, run="")
 
 def check(manifest: Manifest) -> None:
     """Refuse a merged manifest that no judge could use."""
-    if manifest.schema != SCHEMA_VERSION:
-        raise DataError(
-            f"run {manifest.run}: trace schema {manifest.schema}, this tidings reads "
-            f"{SCHEMA_VERSION}"
-        )
+    if manifest.schema not in READABLE:
+        raise DataError(f"run {manifest.run}: {unreadable(manifest.schema)}")
     if manifest.digest != DIGEST:
         raise DataError(
             f"run {manifest.run}: digest {manifest.digest!r}, this tidings reads {DIGEST!r}"
@@ -98,7 +120,12 @@ def check(manifest: Manifest) -> None:
         raise DataError(f"run {manifest.run}: more than {MOST_NAMES:,} names")
     if any(len(set(view)) < len(view) or not view for view in manifest.views):
         raise DataError(f"run {manifest.run}: a view is empty or lists a member twice")
-    for place, names in (("a view", manifest.members), ("'fates'", manifest.fates)):
+    if manifest.cuts and len(manifest.views) > 1:
+        # Nobody could say to whom the messages were addressed whose broadcasts are gone.
+        raise DataError(f"run {manifest.run}: a history is cut, and the group has changed")
+    cut = [name for own, one in manifest.cuts.items() for name in (own, *one.delivered)]
+    places = (("a view", manifest.members), ("'fates'", manifest.fates), ("'cuts'", cut))
+    for place, names in places:
         unnamed = [name for name in names if name not in manifest.names]
         if unnamed:
             raise DataError(f"run {manifest.run}: {unnamed[0]} is in {place} but not in 'names'")

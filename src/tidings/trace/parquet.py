@@ -15,7 +15,7 @@ from tidings.core import DataError, EnvironmentMissing
 from tidings.trace.histories import Histories
 from tidings.trace.layout import whole_file
 from tidings.trace.manifest import Manifest
-from tidings.trace.schema import COLUMNS, KINDS, SCHEMA_VERSION, Row
+from tidings.trace.schema import COLUMNS, KINDS, READABLE, SCHEMA_VERSION, Row, unreadable
 
 try:
     import pyarrow as pa
@@ -51,6 +51,7 @@ ARROW = pa.schema(
     ],
     metadata={"tidings.schema": str(SCHEMA_VERSION)},
 )
+_READABLE = [str(version).encode() for version in READABLE]
 _DELTA = ("index", "time_ns", "seq", "packet")
 ROWS_A_GROUP = 1 << 20
 FORM = {
@@ -100,10 +101,8 @@ def check_file(path: Path) -> int:
         version = (file.schema_arrow.metadata or {}).get(b"tidings.schema")
         if version is None:
             raise DataError(f"{path}: a Parquet file, but not a trace (no tidings.schema in it)")
-        if version != str(SCHEMA_VERSION).encode():
-            raise DataError(
-                f"{path}: trace schema {version.decode()}, this tidings reads {SCHEMA_VERSION}"
-            )
+        if version not in _READABLE:
+            raise DataError(f"{path}: {unreadable(version.decode())}")
         for field in ARROW:
             _check_column(path, file.schema_arrow, field)
         for name in file.schema_arrow.names:

@@ -1,8 +1,9 @@
-"""The trace, version 1: the one contract between those who run and those who judge.
+"""The trace, version 2: the one contract between those who run and those who judge.
 
 A row is one thing that happened at one process. ``(process, index)`` is the only order there is
-between rows: ``index`` counts that process's own history from 0, without gaps, on over restarts.
-``time_ns`` is for latency, never for order. docs/trace-format.md explains every column.
+between rows: ``index`` counts that process's own history from 0, on over restarts. What could not
+be written down is one row, a ``gap``. ``time_ns`` is for latency, never for order.
+docs/trace-format.md explains every column.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidings.core import MessageId
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""What is written. Version 1 had neither gaps nor cuts."""
+READABLE = (1, 2)
 
 Kind = Literal[
     "broadcast",
@@ -29,6 +32,7 @@ Kind = Literal[
     "view",
     "state",
     "settle",
+    "gap",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -65,6 +69,12 @@ class Row(
     vector: dict[str, Count] | UnsetType = UNSET
 
     @property
+    def end(self) -> int:
+        """The index that comes after it."""
+        is_gap = self.kind == "gap" and self.value is not UNSET
+        return (self.value if is_gap else self.index) + 1  # type: ignore[operator]
+
+    @property
     def message(self) -> MessageId:
         assert self.origin is not UNSET, f"a {self.kind} row has no message: {self}"
         assert self.seq is not UNSET, f"a {self.kind} row has no message: {self}"
@@ -86,6 +96,7 @@ NEEDED: dict[Kind, tuple[str, ...]] = {
     "view": ("view",),
     "state": ("name", "value"),
     "settle": (),
+    "gap": ("value",),
 }
 """Which columns a row of each kind cannot do without; the other columns may stay empty."""
 
@@ -101,7 +112,14 @@ def fault_of(row: Row) -> str | None:
             return f"a {row.kind} row needs {column!r}"
     if row.kind == "broadcast" and row.origin != row.process:
         return f"{row.process} cannot broadcast a message of {row.origin}"
+    if row.kind == "gap" and row.end <= row.index:
+        return f"a gap from {row.index} cannot end at {row.value}"
     return None
+
+
+def unreadable(version: object) -> str:
+    """Why a trace of another version is refused."""
+    return f"trace schema {version}, this tidings reads {' and '.join(map(str, READABLE))}"
 
 
 def names_in(rows: Iterable[Row]) -> set[str]:

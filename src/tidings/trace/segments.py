@@ -5,7 +5,7 @@ block, and in it a stretch of messages of one origin is one item: their first, t
 digests. ``p1-1.segment``, ``p1-2.segment`` and so on are the history of p1; the last one is
 ``p1-3.segment.open`` while p1 writes it, and stays so if p1 is killed. A segment is
 
-    tidings trace 1\\n     what this is, and its schema
+    tidings trace 2\\n     what this is, and its schema
     blocks                length of the body, XXH32 of the body, XXH32 of these two, four bytes
                           each; then the body in msgpack
 
@@ -27,15 +27,26 @@ from tidings.core import DataError
 from tidings.core.group import natural
 from tidings.trace.histories import Histories
 from tidings.trace.layout import SEGMENTS
-from tidings.trace.schema import SCHEMA_VERSION, Count, Kind, Name, Number, Row
+from tidings.trace.schema import (
+    READABLE,
+    SCHEMA_VERSION,
+    Count,
+    Kind,
+    Name,
+    Number,
+    Row,
+    unreadable,
+)
 
 CLOSED, OPEN = SEGMENTS
 _TITLE = b"tidings trace "
 _FIRST_LINE = b"%s%d\n" % (_TITLE, SCHEMA_VERSION)
+_FIRST_LINES = tuple(b"%s%d\n" % (_TITLE, version) for version in READABLE)
 _HEAD = struct.Struct("!II")
 _BLOCK = _HEAD.size + 4
 _DIGEST = 8
 _FEW = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_MANY = Annotated[int, Meta(ge=1, le=2**62)]
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -69,17 +80,40 @@ class Packets(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Something that concerns no message and no packet."""
+    """Something that concerns no message and no packet.
+
+    A ``recover`` tells how far the process had come: of each origin the last message that it had
+    delivered, and the last of its own.
+    """
 
     kind: Kind
     view: Count | None = None
+    delivered: dict[Name, Count] | None = None
+    broadcast: Count = 0
 
     @property
     def rows(self) -> int:
         return 1
 
 
-Item = Span | Packets | Mark
+class Gap(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """What happened and could not be written: one row, which takes the places of all of them.
+
+    ``delivered`` and ``broadcast`` say how far the process came meanwhile: the last message of
+    each origin that it delivered, and the last of its own, or 0.
+    """
+
+    kind: Kind
+    count: _MANY
+    delivered: dict[Name, Count] = {}
+    broadcast: Count = 0
+
+    @property
+    def rows(self) -> int:
+        return self.count
+
+
+Item = Span | Packets | Mark | Gap
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
@@ -204,9 +238,9 @@ class Reader:
         """How many bytes of the file are whole blocks, once all are read."""
 
     def blocks(self) -> Iterator[Block]:
-        with self.path.open("rb") as file:
+        with self._opened() as file:
             line = file.readline(len(_FIRST_LINE))
-            if line != _FIRST_LINE:
+            if line not in _FIRST_LINES:
                 self._refuse_or_end(line)
                 return
             self.whole = len(line)
@@ -224,14 +258,21 @@ class Reader:
         if self.owner is None and not self.is_open:
             raise DataError(f"{self.path}: cut off before its first block")
 
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError:
+            raise DataError(
+                f"{self.path}: it is gone: a member that still runs closes and deletes its "
+                "segments; try again, or read a copy"
+            ) from None
+
     def _refuse_or_end(self, line: bytes) -> None:
-        if self.is_open and _FIRST_LINE.startswith(line):
+        if self.is_open and any(first.startswith(line) for first in _FIRST_LINES):
             return
         title, _, version = line.rstrip(b"\n").rpartition(b" ")
         if title + b" " == _TITLE and version.isdigit():
-            raise DataError(
-                f"{self.path}: trace schema {int(version)}, this tidings reads {SCHEMA_VERSION}"
-            )
+            raise DataError(f"{self.path}: {unreadable(int(version))}")
         raise DataError(f"{self.path}: not a segment of a trace")
 
     def _body(self, file: BinaryIO, number: int) -> bytes | None:
@@ -275,9 +316,15 @@ def blocks_in(data: bytes) -> Iterator[tuple[Block, bytes]]:
 
 def read_rows(path: Path, into: Histories) -> None:
     into.begin_file()
-    for row in Reader(path).rows():
+    reader = Reader(path)
+    for block in reader.blocks():
+        owner = reader.owner
+        assert owner is not None, f"{path}: blocks of nobody"
+        if into.passes_over(owner.run, owner.process, block.end):
+            continue
         try:
-            into.add(row)
+            for row in expanded(owner, block):
+                into.add(row)
         except DataError as fault:
             raise DataError(f"{path}: {fault}") from None
 
@@ -286,7 +333,7 @@ def expanded(owner: Owner, block: Block) -> Iterator[Row]:
     """The rows that a block stands for."""
     index = block.index
     for item in block.items:
-        for place, columns in enumerate(_columns(item)):
+        for place, columns in enumerate(_columns(item, index)):
             yield Row(
                 run=owner.run,
                 process=owner.process,
@@ -299,7 +346,7 @@ def expanded(owner: Owner, block: Block) -> Iterator[Row]:
         index += item.rows
 
 
-def _columns(item: Item) -> Iterator[dict[str, Any]]:
+def _columns(item: Item, index: int) -> Iterator[dict[str, Any]]:
     match item:
         case Span(_, origin, first, count, digests, view):
             for place in range(count):
@@ -320,5 +367,11 @@ def _columns(item: Item) -> Iterator[dict[str, Any]]:
                     "origin": origin,
                     "seq": seq,
                 }
-        case Mark(_, view):
-            yield {"view": view}
+        case Mark(_, view, delivered, broadcast):
+            yield {"view": view, "vector": delivered, "seq": broadcast or None}
+        case Gap(_, count, delivered, broadcast):
+            yield {
+                "value": index + count - 1,
+                "vector": delivered or None,
+                "seq": broadcast or None,
+            }

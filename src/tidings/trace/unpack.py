@@ -17,7 +17,7 @@ from tidings.trace.layout import whole_file
 from tidings.trace.manifest import Manifest
 from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP
 from tidings.trace.schema import KINDS
-from tidings.trace.segments import Block, Owner, Packets, Reader, Span
+from tidings.trace.segments import Block, Gap, Owner, Packets, Reader, Span
 
 _KINDS = {kind: code for code, kind in enumerate(KINDS)}
 _ABSENT = -1
@@ -38,15 +38,31 @@ class _Stretch(NamedTuple):
     packet_kind: str | None = None
     size: int | None = None
     view: int | None = None
+    value: int | None = None
     digests: bytes = b""
 
 
-def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -> None:
+class Unpacked(NamedTuple):
+    """Whose segment it was; whether anything in it lay before the cut, and anything after it."""
+
+    owner: Owner | None
+    has_passed: bool
+    has_rows: bool
+
+
+def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -> Unpacked:
     """The rows of the segment ``source`` as the Parquet file ``path``."""
     reader = Reader(source)
     rows, stretches = 0, list[_Stretch]()
+    has_passed = has_rows = False
+    begin: int | None = None
     with whole_file(path) as draft, pq.ParquetWriter(draft, ARROW, **FORM) as writer:
         for block in reader.blocks():
+            begin = _begin(reader.owner, manifests) if begin is None else begin
+            if block.end <= begin:
+                has_passed = True
+                continue
+            has_rows = True
             stretches += _stretches(block)
             rows += block.end - block.index
             if rows >= ROWS_A_GROUP:
@@ -54,6 +70,14 @@ def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -
                 rows, stretches = 0, []
         if stretches:
             writer.write_table(_table(reader, stretches, manifests))
+    return Unpacked(reader.owner, has_passed, has_rows)
+
+
+def _begin(owner: Owner | None, manifests: Mapping[str, Manifest]) -> int:
+    """Where the history begins whose segment this is."""
+    manifest = manifests.get(owner.run) if owner is not None else None
+    cut = manifest.cuts.get(owner.process) if owner is not None and manifest is not None else None
+    return cut.index if cut is not None else 0
 
 
 def _stretches(block: Block) -> Iterable[_Stretch]:
@@ -69,6 +93,8 @@ def _stretches(block: Block) -> Iterable[_Stretch]:
                 about = begin._replace(packet_kind=packet_kind, size=size, origin=origin, seq=seq)
                 for place, (peer, number) in enumerate(peers):
                     yield about._replace(begin=index + place, peer=peer, packet=number)
+            case Gap(_, count):
+                yield begin._replace(value=index + count - 1)
             case _:
                 yield begin._replace(view=item.view)
         index += item.rows
@@ -120,6 +146,8 @@ class _Columns:
             "digest": self._digests(),
             "view": _optional(self._numbers("view")),
         }
+        if any(one is not None for one in self.of["value"]):
+            columns["value"] = _optional(self._numbers("value"))
         empty = {
             one.name: pa.nulls(self.rows, one.type) for one in ARROW if one.name not in columns
         }

@@ -33,9 +33,6 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         if self.protocol != file.protocol:
             began, now = self.protocol, file.protocol
             return f'the log has protocol = "{began}", the group file "{now}"; {back}'
-        if self.traced != file.traced:
-            began, now = (str(one.traced).lower() for one in (self, file))
-            return f"the log has trace.on = {began}, the group file {now}; {back}"
         return ""
 
 

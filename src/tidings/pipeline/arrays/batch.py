@@ -14,6 +14,10 @@ delivery of the same message. The largest position asked for so far is a running
 it reaches the position at which the reader delivered m itself, some cause of m came too late.
 The maximum only grows, so the first such cause is found by binary search. Runs are kept apart
 by adding to each history's positions more than the history before it can reach.
+
+What was cut off a history has no position. It came before everything that is left, so BELOW, less
+than any position, stands for it; a message that was broadcast there is among those that nobody
+broadcast, but marked as given.
 """
 
 from typing import Any, NamedTuple
@@ -22,10 +26,13 @@ import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Breaches, Findings, first_of_each_run
 from tidings.pipeline.arrays.known import Known
-from tidings.spec import Guarantee
+from tidings.spec import BELOW_THE_CUT, Guarantee
 
 Array = Any
 """A numpy array; what its elements are is said where it is made."""
+
+BELOW = -2
+"""The position of an event that was cut off."""
 
 SPARSE = 4
 """A table addressed by sequence numbers may have this many places for each event."""
@@ -69,10 +76,14 @@ class _Batch:
     # --- which message each event is about
 
     def _number_messages(self) -> None:
-        events = self.events
+        events, cuts = self.events, self.known.cuts
         names, count = numbered(events.run * self.width + events.origin, events.seq)
         broadcasts = np.flatnonzero(events.is_broadcast)
-        firsts = _first_places(names[broadcasts], broadcasts, count, none=-1)
+        told = broadcasts
+        if cuts is not None:
+            is_given = cuts.are_given(events.run, events.origin, events.seq)
+            told = broadcasts[~is_given[broadcasts]]
+        firsts = _first_places(names[told], told, count, none=-1)
         is_first = firsts[names[broadcasts]] == broadcasts
         self.sent = broadcasts[is_first]
         """For each message the position of its first broadcast."""
@@ -87,6 +98,14 @@ class _Batch:
         numbers[strays] = len(self.sent) + np.arange(len(strays))
         self.message = numbers[names]
         self.strays = len(strays)
+        self.is_given = np.zeros(len(self.sent) + self.strays, bool)
+        """Which messages were broadcast below the cut."""
+        if cuts is not None:
+            self.is_given[self.message[is_given]] = True
+            self.example = _first_places(
+                self.message, np.arange(self.never), len(self.is_given), none=0
+            )
+            """For each message an event that is about it."""
         self.sent_run = events.run[self.sent]
         self.sent_by = events.process[self.sent]
         self.sent_view = self.known.first_view[self.sent_run] + events.view[self.sent]
@@ -138,7 +157,8 @@ class _Batch:
         ends = np.searchsorted(events.process[deliveries[by_reader]], np.arange(self.width + 1))
         self.deliveries = deliveries
         self.seen = np.full(len(self.sent), self.never)
-        """For each message its delivery at the first process that has one."""
+        """For each message its delivery at the first process that has one, and who that is."""
+        self.seen_by = np.full(len(self.sent), NOTHING)
         self.is_lost = np.zeros(len(self.sent), bool)
         """The origin itself did not deliver it."""
         self.repeats: list[tuple[Array, Array]] = []
@@ -154,12 +174,18 @@ class _Batch:
         delivered = _first_places(
             message[mine], mine, len(self.sent) + self.strays, none=self.never
         )
+        if known.cuts is not None:
+            events, about = self.events, self.example
+            columns = (events.run[about], events.origin[about], events.seq[about])
+            delivered[known.cuts.had_delivered(reader, *columns)] = BELOW
         first = delivered[message[mine]]
         is_repeat = first != mine
         self.repeats.append((first[is_repeat], mine[is_repeat]))
 
         at = delivered[: len(self.sent)]
-        self.seen = np.where(self.seen == self.never, at, self.seen)
+        is_unseen = self.seen == self.never
+        self.seen = np.where(is_unseen, at, self.seen)
+        self.seen_by[is_unseen] = reader
         is_missing = at == self.never
         self.is_lost |= is_missing & (self.sent_by == reader)
         owing = is_missing & known.survivors[self.sent_view, reader]
@@ -167,17 +193,19 @@ class _Batch:
         self.forgotten.append((messages, np.full(len(messages), reader)))
 
         if len(mine):
-            self._order(reader, at)
+            self._order(reader, delivered)
 
-    def _order(self, reader: int, at: Array) -> None:
+    def _order(self, reader: int, delivered: Array) -> None:
         """Whether this reader delivered the causes of each message before the message itself."""
-        known = self.known
+        known, at = self.known, delivered[: len(self.sent)]
         is_whole = (known.present & ~known.holed)[:, reader][self.sent_run]
-        is_judged = is_whole & (at < self.never)
+        is_judged = is_whole & (at < self.never) & (at != BELOW)
         self.ordered += np.bincount(self.sent_run[is_judged], minlength=self.runs)
         is_addressed = known.members[self.sent_view, reader] & is_whole
         asked = np.zeros(len(self.sent) + self.strays, np.int64)
-        asked[: len(at)] = np.where(is_addressed, at + 1, 0)
+        asked[: len(at)] = np.where(is_addressed & (at != BELOW), at + 1, 0)
+        if known.cuts is not None:
+            self._ask_for_given(reader, delivered, asked)
         so_far = asked[self.message]
         so_far += self.floor
         np.maximum.accumulate(so_far, out=so_far)
@@ -187,6 +215,14 @@ class _Batch:
         if len(early):
             causes = np.searchsorted(so_far, reached[early], side="left")
             self.early.append((early, at[early], causes))
+
+    def _ask_for_given(self, reader: int, delivered: Array, asked: Array) -> None:
+        """There is but one list of members where anything was cut off."""
+        known = self.known
+        given = np.flatnonzero(self.is_given & (delivered != BELOW))
+        run = self.events.run[self.example[given]]
+        is_asked = known.members[known.first_view[run], reader] & ~known.holed[run, reader]
+        asked[given[is_asked]] = delivered[given[is_asked]] + 1
 
     # --- each guarantee: its counts, then positions for its witnesses, in the order of the spec
 
@@ -206,9 +242,12 @@ class _Batch:
         found, is_renamed = found[order], is_renamed[order]
         message = self.message[found]
         is_sent = message < len(self.sent)
-        broadcast = np.full(len(found), NOTHING)
+        broadcast = np.where(self.is_given[message], BELOW, NOTHING)
         broadcast[is_sent] = self.sent[message[is_sent]]
-        counts = self._counts(events.run[self.deliveries], events.run[found])
+        compared = self.deliveries
+        if self.known.cuts is not None:
+            compared = compared[~self.is_given[self.message[compared]]]
+        counts = self._counts(events.run[compared], events.run[found])
         witness = (
             np.where(is_renamed, broadcast, found),
             np.where(is_renamed, found, broadcast),
@@ -219,7 +258,7 @@ class _Batch:
         """Deliveries of what nobody broadcast, or not with this text."""
         events = self.events
         is_stray = self.message[self.deliveries] >= len(self.sent)
-        strays, others = self.deliveries[is_stray], self.deliveries[~is_stray]
+        strays, others = self._untold(), self.deliveries[~is_stray]
         hidden = (self.known.holed | self._may_come())[events.run[strays], events.origin[strays]]
         texts = events.digest[self.sent]
         other_text = others[events.digest[others] != texts[self.message[others]]]
@@ -230,6 +269,11 @@ class _Batch:
             other_text = other_text[np.array([one not in said for one in heard])]
         return np.sort(np.concatenate([strays[~hidden], other_text]))
 
+    def _untold(self) -> Array:
+        """Deliveries of what nobody broadcast, as far as anybody can tell."""
+        strays = self.deliveries[self.message[self.deliveries] >= len(self.sent)]
+        return strays[~self.is_given[self.message[strays]]]
+
     def _may_come(self) -> Array:
         """Whose history does not tell all: (run, process)."""
         return self.known.present & ~self.known.told_all
@@ -237,7 +281,7 @@ class _Batch:
     def _unreached(self) -> Array:
         """For each run its first delivery whose broadcast may still come, or NOTHING."""
         events = self.events
-        strays = self.deliveries[self.message[self.deliveries] >= len(self.sent)]
+        strays = self._untold()
         waiting = strays[self._may_come()[events.run[strays], events.origin[strays]]]
         first = _first_places(events.run[waiting], waiting, self.runs, none=NOTHING)
         names = np.full((self.runs, 2), NOTHING)
@@ -264,7 +308,7 @@ class _Batch:
         message, process = message[order], process[order]
         counts = self._counts_of_debts(is_delivered, self.sent_run[message])
         at = self.sent[message]
-        return counts, process, at, (at, self.seen[message])
+        return counts, process, at, (at, self.seen[message]), None, self.seen_by[message]
 
     def _causal_order(self) -> Any:
         message, at, cause = _joined(self.early, 3)
@@ -297,13 +341,20 @@ class _Batch:
         about: Array,
         witness: tuple[Array, ...],
         cause: Array | None = None,
+        whose: Array | None = None,
     ) -> Breaches:
-        """``about``, ``cause`` and the witness are positions of events."""
+        """``about``, ``cause`` and the witness are positions of events.
+
+        ``whose`` event it is if one was cut off: of the process itself, unless it is said.
+        """
         events = self.events
         shown = first_of_each_run(events.run[about], self.most)
         about = about[shown]
         places = np.stack([one[shown] for one in witness], axis=1)
         is_caused = cause is not None
+        owner = process if whose is None else whose
+        others = np.where(places == BELOW, owner[shown][:, None], NOTHING)
+        is_there, there = places >= 0, np.maximum(places, 0)
         because = cause[shown] if cause is not None else np.zeros(len(about), np.int64)
         return Breaches.of(
             guarantee,
@@ -313,8 +364,8 @@ class _Batch:
             seq=events.seq[about],
             cause_origin=np.where(is_caused, events.origin[because], NOTHING),
             cause_seq=np.where(is_caused, events.seq[because], NOTHING),
-            witness_process=np.where(places == NOTHING, NOTHING, events.process[places]),
-            witness_index=np.where(places == NOTHING, NOTHING, events.index[places]),
+            witness_process=np.where(is_there, events.process[there], others),
+            witness_index=np.where(is_there, events.index[there], BELOW_THE_CUT),
         )
 
 

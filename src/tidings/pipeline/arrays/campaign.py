@@ -78,13 +78,12 @@ def judge_tables(
 
 
 def judge_stored(stored: Any, files: Array, directory: Directory, most: int | None) -> Judged:
-    width, runs = directory.width, len(directory.shape)
     if not len(stored):
         nothing = Findings.of_nothing(0)
         here = np.zeros(0, np.int64)
         table = nothing.breaches.table(here)
         return Judged(here, nothing.counts, nothing.unreached, [], table, 0)
-    histories = in_sequence(checked(stored, directory), files, width, runs)
+    histories = in_sequence(checked(stored, directory), files, directory)
     shapes = directory.shape[histories.runs]
     known = Endings(directory.shapes).known(shapes, histories.lives)
     findings = judge(histories.events, known, most)

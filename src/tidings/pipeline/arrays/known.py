@@ -8,10 +8,11 @@ ending, not once for each run.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tidings.core import Members, ordered
-from tidings.pipeline.facts import Ending, ending_of
+from tidings.pipeline.facts import Ending, cut_off, ending_of
 from tidings.pipeline.ingest import Life
 from tidings.trace import KINDS, Manifest
 
@@ -45,7 +46,8 @@ def shapes_of(manifests: Iterable[Manifest]) -> tuple[list[Shape], Array]:
     of_each = []
     for manifest in manifests:
         fates = tuple(sorted(manifest.fates.items())) if manifest.fates else ()
-        key = (manifest.names, manifest.views, fates)
+        cuts = msgspec.json.encode(manifest.cuts, order="sorted") if manifest.cuts else b""
+        key = (manifest.names, manifest.views, fates, cuts)
         number = numbers.get(key)
         if number is None:
             number = numbers[key] = len(shapes)
@@ -57,6 +59,7 @@ def shapes_of(manifests: Iterable[Manifest]) -> tuple[list[Shape], Array]:
                         names=manifest.names,
                         views=manifest.views,
                         fates=manifest.fates,
+                        cuts=manifest.cuts,
                     )
                 )
             )
@@ -101,6 +104,27 @@ class Known(NamedTuple):
     """(view): its survivors are no majority."""
     doubts: Sequence[tuple[str, str]]
     """(run): why its histories, why its end are in doubt, if they are."""
+    cuts: "Cuts | None"
+    """What was cut off the histories, if anything was."""
+
+
+class Cuts(NamedTuple):
+    """What was cut off. Many runs may share a row of the tables."""
+
+    row: Array
+    """(run)"""
+    broadcast: Array
+    """(row, process): how many messages it had broadcast."""
+    had: Array
+    """(row, process, origin): how many of the origin it had delivered."""
+
+    def are_given(self, run: Array, origin: Array, seq: Array) -> Array:
+        """Which messages were broadcast below the cut."""
+        return (seq >= 1) & (seq <= self.broadcast[self.row[run], origin])
+
+    def had_delivered(self, reader: int, run: Array, origin: Array, seq: Array) -> Array:
+        """Which messages the reader had delivered below its cut."""
+        return (seq >= 1) & (seq <= self.had[self.row[run], reader, origin])
 
 
 class _Part(NamedTuple):
@@ -111,6 +135,8 @@ class _Part(NamedTuple):
     views: Array
     forsaken: Array
     doubts: tuple[str, str]
+    broadcast: Array
+    had: Array
 
 
 class Endings:
@@ -142,6 +168,7 @@ class Endings:
             rank=views[:, 0],
             forsaken=np.concatenate([part.forsaken for part in parts]),
             doubts=[parts[kind].doubts for kind in of_run],
+            cuts=_cuts(parts, of_run),
         )
 
     def _number(self, shape: int, key: bytes) -> int:
@@ -168,12 +195,18 @@ class Endings:
                 evidence.has_told_all(name),
                 name in evidence.run.holed,
             )
+        broadcast, had = np.zeros(self.width, np.int64), np.zeros((self.width,) * 2, np.int64)
+        if evidence.cuts:
+            count = len(ending.places)
+            broadcast[:count], had[:count, :count] = cut_off(ending)
         return _Part(
             ending.is_settled,
             processes,
             np.stack([self._view(ending, view) for view in evidence.views]),
             np.array([ending.is_forsaken(view) for view in evidence.views]),
             (evidence.doubt_about_histories, evidence.doubt_about_the_end),
+            broadcast,
+            had,
         )
 
     def _view(self, ending: Ending, view: Members) -> Array:
@@ -182,3 +215,10 @@ class Endings:
         row[0, ending.numbers(view)] = np.arange(len(view)) + 1
         row[1, ending.numbers(ending.survivors(view))] = 1
         return row
+
+
+def _cuts(parts: Sequence[_Part], of_run: Array) -> Cuts | None:
+    if not any(part.broadcast.any() or part.had.any() for part in parts):
+        return None
+    tables = ([part.broadcast for part in parts], [part.had for part in parts])
+    return Cuts(of_run, *map(np.stack, tables))

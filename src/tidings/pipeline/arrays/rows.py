@@ -22,6 +22,7 @@ from tidings.core import Members
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.known import ABSENT, Lives, Shape, shapes_of
 from tidings.pipeline.faults import COUNTS, LONGEST_WORD, REQUIRED, WORDS
+from tidings.pipeline.ingest import begins_of
 from tidings.trace import KINDS, NEEDED, Manifest
 
 Array = Any
@@ -29,7 +30,7 @@ Array = Any
 JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
 """What is always read; the other columns only where the footer does not acquit them."""
 
-BROADCAST, DELIVER = KINDS.index("broadcast"), KINDS.index("deliver")
+BROADCAST, DELIVER, GAP = (KINDS.index(kind) for kind in ("broadcast", "deliver", "gap"))
 OVER = np.isin(KINDS, ("crash", "leave"))
 BEGINS_AGAIN = np.isin(KINDS, ("recover", "join"))
 _LAST = np.iinfo(np.int64).max
@@ -58,6 +59,8 @@ class Directory(NamedTuple):
     """(shape, position in its dictionary of names): the number of the process, or ABSENT."""
     views: Array
     """(shape): how many lists of members it has."""
+    begins: Array | None
+    """(shape, process): the index at which its history begins; None if that is 0 everywhere."""
 
     @classmethod
     def of(cls, manifests: Mapping[str, Manifest]) -> "Directory":
@@ -71,6 +74,7 @@ class Directory(NamedTuple):
             shapes,
             slots,
             np.array([len(one.manifest.views) for one in shapes]),
+            _begins(shapes, slots.shape),
         )
 
     def names(self, run: int) -> Members:
@@ -81,6 +85,19 @@ class Directory(NamedTuple):
     def width(self) -> int:
         """The number of processes of the largest run."""
         return int(self.slots.shape[1])
+
+    def first_indices(self, run: Array, process: Array) -> Array | int:
+        """Where the histories of these begin."""
+        return 0 if self.begins is None else self.begins[self.shape[run], process]
+
+
+def _begins(shapes: Sequence[Shape], size: tuple[int, int]) -> Array | None:
+    if not any(one.manifest.cuts for one in shapes):
+        return None
+    begins = np.zeros(size, np.int64)
+    for number, one in enumerate(shapes):
+        begins[number, : len(one.names)] = begins_of(one.manifest)
+    return begins
 
 
 class Rows(NamedTuple):
@@ -95,6 +112,8 @@ class Rows(NamedTuple):
     seq: Array
     digest: Array
     view: Array
+    last_index: Array
+    """The index itself, and of a gap the last that is missing."""
 
     def taken(self, places: Array) -> "Rows":
         return Rows(*(column[places] for column in self))
@@ -223,6 +242,7 @@ class _Checker:
         _refuse(bool((counts["view"] >= known).any()))
         self._check_words()
         self._check_vectors(shape)
+        last_index = self._last_indices(kind, counts["index"])
         return Rows(
             run,
             slots["process"],
@@ -233,7 +253,16 @@ class _Checker:
             counts["seq"],
             self.values("digest"),
             counts["view"],
+            last_index,
         )
+
+    def _last_indices(self, kind: Array, index: Array) -> Array:
+        is_gap = kind == GAP
+        if not is_gap.any():
+            return index
+        last = np.where(is_gap, self.values("value"), index)
+        _refuse(bool((last < index).any()))
+        return last
 
     def coded(self, column: str, numbers: Mapping[str, int]) -> Array:
         """The number of each word; the words themselves are looked up once each."""
@@ -359,11 +388,12 @@ class Line(NamedTuple):
     ends: Array
     """Its last row."""
     is_hole: Array
-    """Whether a file is missing before the row."""
+    """Whether a file is missing before the row, or the row itself is a gap."""
 
 
-def in_sequence(rows: Rows, files: Array, width: int, runs: int) -> Histories:
-    line = in_line(rows, files, width, runs)
+def in_sequence(rows: Rows, files: Array, directory: Directory) -> Histories:
+    width = directory.width
+    line = in_line(rows, files, directory)
     last_kind = np.full(len(line.runs) * width, ABSENT)
     last_kind[line.history[line.ends]] = line.rows.kind[line.ends]
     holed = np.zeros(len(line.runs) * width, bool)
@@ -372,19 +402,22 @@ def in_sequence(rows: Rows, files: Array, width: int, runs: int) -> Histories:
     return Histories(line.runs, _events(line.rows, line.history, width), lives)
 
 
-def in_line(rows: Rows, files: Array, width: int, runs: int) -> Line:
+def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = False) -> Line:
     """Put rows in order and look at each beside the one before it.
 
-    ``files`` says for each row which file it comes from: a gap within a file is a fault, a gap
-    where a file begins is a hole, left by a file that is missing. ``runs`` is how many there are.
+    ``files`` says for each row which file it comes from: an index left out within a file is a
+    fault; where a file begins it is a hole, left by a file that is missing. Of a piece alone
+    nobody knows what comes before it.
     """
+    width = directory.width
     if _is_one(rows.run) and _is_one(rows.process):
         begins = np.zeros(len(rows.run), bool)
         begins[0] = True
         history = np.broadcast_to(rows.process[0], len(rows.run))
         starts, ends = np.array([0]), np.array([len(history) - 1])
-        return Line(rows, rows.run[:1], history, starts, ends, _holes(rows, begins, files))
-    is_here = np.zeros(runs, bool)
+        first = rows.index[0] if is_piece else directory.first_indices(rows.run[0], rows.process[0])
+        return Line(rows, rows.run[:1], history, starts, ends, _holes(rows, begins, files, first))
+    is_here = np.zeros(len(directory.shape), bool)
     is_here[rows.run] = True
     here = np.flatnonzero(is_here)
     history = (np.cumsum(is_here) - 1)[rows.run] * width + rows.process
@@ -395,20 +428,28 @@ def in_line(rows: Rows, files: Array, width: int, runs: int) -> Line:
     begins[1:] = history[1:] != history[:-1]
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(history)) - 1
-    return Line(rows, here, history, starts, ends, _holes(rows, begins, files))
+    first = (
+        rows.index[starts]
+        if is_piece
+        else directory.first_indices(rows.run[starts], rows.process[starts])
+    )
+    return Line(rows, here, history, starts, ends, _holes(rows, begins, files, first))
 
 
 def _is_one(numbers: Array) -> bool:
     return len(numbers) > 0 and bool((numbers == numbers[0]).all())
 
 
-def _holes(rows: Rows, begins: Array, files: Array) -> Array:
-    """Which rows follow a missing file; BadRowsError where one cannot follow the one before it."""
+def _holes(rows: Rows, begins: Array, files: Array, first: Array | int) -> Array:
+    """Which rows follow a missing file; BadRowsError where one cannot follow the one before it.
+
+    ``first`` is the index at which each history begins. A gap is a hole as well.
+    """
     expected = np.zeros(len(begins), np.int64)
-    np.add(rows.index[:-1], 1, out=expected[1:])
-    expected[begins] = 0
+    np.add(rows.last_index[:-1], 1, out=expected[1:])
+    expected[begins] = first
     follows = rows.index == expected
-    is_hole = np.zeros(len(begins), bool)
+    is_hole = rows.kind == GAP
     is_over = OVER[rows.kind[:-1]]
     if is_over.any():
         _refuse(bool((is_over & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]).any()))
@@ -418,9 +459,10 @@ def _holes(rows: Rows, begins: Array, files: Array) -> Array:
         is_first = begins.copy()
         is_first[1:] |= files[1:] != files[:-1]
         is_endless = np.zeros(len(begins), bool)
-        is_endless[1:] = rows.index[:-1] == _LAST
-        is_hole = is_first & (rows.index > expected) & ~(is_endless & ~begins)
-        _refuse(bool((~follows & ~is_hole).any()))
+        is_endless[1:] = rows.last_index[:-1] == _LAST
+        follows_hole = is_first & (rows.index > expected) & ~(is_endless & ~begins)
+        _refuse(bool((~follows & ~follows_hole).any()))
+        is_hole |= follows_hole
     return is_hole
 
 

@@ -17,11 +17,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidings.pipeline.checks.schema import Counts, breaches, is_message, place
+from tidings.pipeline.evidence import BELOW
 from tidings.spec import Guarantee
 
 
 def counts() -> Counts:
-    delivering = F.filter("readers", lambda reader: F.get("delivered_at", reader).isNotNull())
+    delivering = F.filter("readers", lambda reader: F.get("delivered_at", reader) > BELOW)
     return Counts(
         judged=F.when(is_message(), F.size(delivering)),
         violated=F.when(is_message(), F.size(_too_early())),
@@ -45,7 +46,11 @@ def violations(events: DataFrame) -> DataFrame:
 def _too_early() -> Column:
     """The readers that delivered the message before one of its causes."""
     return F.filter(
-        "readers", lambda reader: F.get("before", reader) >= F.get("delivered_at", reader)
+        "readers",
+        lambda reader: (
+            (F.get("delivered_at", reader) > BELOW)
+            & (F.get("before", reader) >= F.get("delivered_at", reader))
+        ),
     )
 
 

@@ -4,11 +4,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidings.pipeline.checks.schema import Counts, breaches, is_delivery, place
+from tidings.pipeline.evidence import BELOW
 from tidings.spec import Guarantee
 
 
 def counts() -> Counts:
-    return Counts(judged=is_delivery(), violated=_is_invented() | _is_renamed())
+    return Counts(judged=is_delivery() & ~F.col("given"), violated=_is_invented() | _is_renamed())
 
 
 def violations(events: DataFrame) -> DataFrame:
@@ -21,9 +22,9 @@ def violations(events: DataFrame) -> DataFrame:
         ).otherwise(F.array(place("process", "index"))),
     )
     renamed = breaches(
-        events.where(_is_renamed()),
+        events.where(_is_renamed()).withColumn("first", F.coalesce("sent.index", F.lit(BELOW))),
         Guarantee.NO_CREATION,
-        witness=F.array(place("process", "sent.index"), place("process", "index")),
+        witness=F.array(place("process", "first"), place("process", "index")),
     )
     return invented.unionByName(renamed)
 
@@ -31,7 +32,7 @@ def violations(events: DataFrame) -> DataFrame:
 def is_unreached() -> Column:
     """Delivered, but the origin's history may not have come to the broadcast yet."""
     has_more_to_tell = F.coalesce(~F.col("ended"), F.lit(False))
-    return is_delivery() & F.col("sent").isNull() & has_more_to_tell
+    return is_delivery() & F.col("sent").isNull() & ~F.col("given") & has_more_to_tell
 
 
 def _is_invented() -> Column:
@@ -39,9 +40,10 @@ def _is_invented() -> Column:
     is_hidden = F.coalesce("hidden", F.lit(False))
     has_no_broadcast = F.col("sent").isNull() & ~is_hidden & ~is_unreached()
     has_other_text = F.col("sent").isNotNull() & ~F.col("same_text")
-    return is_delivery() & (has_no_broadcast | has_other_text)
+    return is_delivery() & ~F.col("given") & (has_no_broadcast | has_other_text)
 
 
 def _is_renamed() -> Column:
     """One name for two broadcasts: whoever delivers it cannot say which it is."""
-    return (F.col("kind") == "broadcast") & (F.col("index") > F.col("sent.index"))
+    is_second = F.coalesce(F.col("index") > F.col("sent.index"), F.lit(False))
+    return (F.col("kind") == "broadcast") & (F.col("given") | is_second)

@@ -90,6 +90,7 @@ SYMBOLS: dict[Kind, str] = {
     "join": element("path", class_="hollow", d="M-6 -6L6 -6L6 6L-6 6Z"),
     "view": element("path", class_="hollow", d="M0 -6L0 6"),
     "settle": element("path", class_="line", d="M0 -7L0 7"),
+    "gap": element("path", class_="line", d="M-5 -7L-9 7M1 -7L-3 7M7 -7L3 7"),
 }
 MEANINGS: dict[Kind, str] = {
     "broadcast": "broadcast",
@@ -101,5 +102,6 @@ MEANINGS: dict[Kind, str] = {
     "join": "joins",
     "view": "new member list",
     "settle": "settled",
+    "gap": "not written down",
 }
 """What the legend says of each symbol."""

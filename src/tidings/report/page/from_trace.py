@@ -373,5 +373,10 @@ def _note(verdicts: Sequence[Verdict]) -> str:
         f"{many(violated, 'violation')} in {judged}" if violated else judged,
         *([f"{not_owed:,} not owed"] if not_owed else []),
         *reasons[:1],
+        *([_of_notes(notes)] if (notes := [one.note for one in verdicts if one.note]) else []),
     ]
     return "; ".join(parts)
+
+
+def _of_notes(notes: Sequence[str]) -> str:
+    return notes[0] if len(notes) == 1 else f"{len(notes):,} runs are judged from a cut on"

@@ -60,7 +60,7 @@ def judge_long(
     }
     counts = [
         (deliveries, 0, sum(part.repeated for part in parts)),
-        (deliveries, 0, inventions),
+        (sum(part.compared for part in parts), 0, inventions),
         debts.validity_counts,
         debts.agreement_counts,
         (sum(part.ordered for part in parts), 0, sum(part.earliness for part in parts)),

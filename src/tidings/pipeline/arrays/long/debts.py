@@ -11,6 +11,7 @@ from tidings.pipeline.arrays.long.found import Found
 from tidings.pipeline.arrays.long.outline import Outline, Part
 from tidings.pipeline.arrays.long.reading import Names, read_events
 from tidings.pipeline.arrays.long.slice import SliceFindings
+from tidings.pipeline.arrays.long.tables import BELOW
 from tidings.pipeline.arrays.perform import Perform
 from tidings.pipeline.arrays.rows import Directory
 
@@ -117,14 +118,30 @@ class Debts:
         is_first[1:] &= ~is_delivery[:-1] | (about[1:] != about[:-1])
         firsts = np.flatnonzero(is_first)
         witness = [(who[sent], index[sent])]
-        if is_agreement:
-            seen = firsts[np.searchsorted(about[firsts], message, side="left")]
-            witness.append((who[seen], index[seen]))
         names = Names(self.outline).of(message)
+        if is_agreement:
+            at = np.searchsorted(about[firsts], message, side="left")
+            seen = firsts[np.minimum(at, len(firsts) - 1)] if len(firsts) else sent
+            is_seen = is_delivery[seen] & (about[seen] == message)
+            witness.append(self._first_of(names, is_seen, who[seen], index[seen]))
         rank = self.known.rank[view[sent], process]
         found = Found.of(process, index[sent], *names, witness)
         told = np.lexsort((rank, index[sent], names[0]))
         return found.taken(told).first(self.most)
+
+    def _first_of(
+        self, names: tuple[Array, Array], is_seen: Array, who: Array, index: Array
+    ) -> tuple[Array, Array]:
+        """The first delivery of each message: the one that was seen, or one that was cut off."""
+        cuts = self.known.cuts
+        if cuts is not None:
+            who = np.where(is_seen, who, len(cuts.broadcast[0]))
+            origin, seq = names
+            for process in range(len(cuts.broadcast[0])):
+                had = cuts.had_delivered(process, np.zeros_like(origin), origin, seq)
+                is_first = had & (process <= who)
+                who, index = np.where(is_first, process, who), np.where(is_first, BELOW, index)
+        return who, index
 
 
 def _look_up(

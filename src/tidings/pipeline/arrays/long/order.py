@@ -12,7 +12,7 @@ import numpy as np
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.findings import NOTHING
 from tidings.pipeline.arrays.long.found import Found
-from tidings.pipeline.arrays.long.tables import Tables
+from tidings.pipeline.arrays.long.tables import BELOW, Tables
 
 Array = Any
 
@@ -89,7 +89,7 @@ class Order:
             asked = so_far[broadcasts - 1]
             if len(broadcasts) and broadcasts[0] == 0:
                 asked[0] = before
-            is_judged = at != tables.never
+            is_judged = (at != tables.never) & (at != BELOW)
             self.judged += int(is_judged.sum())
             early = np.flatnonzero(is_judged & (asked >= at))
             if len(early):

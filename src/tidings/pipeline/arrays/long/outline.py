@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.known import ABSENT, Endings, Known, Lives
+from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, Known, Lives
 from tidings.pipeline.arrays.rows import (
     BEGINS_AGAIN,
     BROADCAST,
@@ -52,6 +52,7 @@ class Stretch(NamedTuple):
     first: tuple[int, int, int]
     """Index, kind and incarnation of its first row."""
     last: tuple[int, int, int]
+    """The same of its last; if that is a gap, the last index that is missing."""
     broadcasts: int
     lowest: int
     highest: int
@@ -59,6 +60,7 @@ class Stretch(NamedTuple):
     last_seq: int
     is_rising: bool
     """The sequence numbers of its broadcasts grow from each to the next."""
+    has_gap: bool
 
 
 def survey(piece: Piece, directory: Directory) -> list[Stretch]:
@@ -69,15 +71,15 @@ def survey(piece: Piece, directory: Directory) -> list[Stretch]:
     if not len(rows.run):
         return []
     files = np.zeros(len(rows.run), np.int8)
-    line = in_line(rows, files, directory.width, len(directory.shape))
+    line = in_line(rows, files, directory, is_piece=True)
     rows = line.rows
     stretches = []
     for start, end in zip(line.starts.tolist(), line.ends.tolist(), strict=True):
         mine = slice(start, end + 1)
         sent = rows.seq[mine][rows.kind[mine] == BROADCAST]
         first, last = (
-            (int(rows.index[at]), int(rows.kind[at]), int(rows.incarnation[at]))
-            for at in (start, end)
+            (int(index[at]), int(rows.kind[at]), int(rows.incarnation[at]))
+            for index, at in ((rows.index, start), (rows.last_index, end))
         )
         stretches.append(
             Stretch(
@@ -92,6 +94,7 @@ def survey(piece: Piece, directory: Directory) -> list[Stretch]:
                 int(sent[0]) if len(sent) else NOTHING,
                 int(sent[-1]) if len(sent) else NOTHING,
                 bool((sent[1:] > sent[:-1]).all()),
+                bool(line.is_hole[mine].any()),
             )
         )
     return stretches
@@ -156,8 +159,8 @@ class Part(NamedTuple):
     """Whose rows there are."""
     is_alone: bool
     """There are no rows of other runs."""
-    first_index: int
-    """The index of the first row; all others follow it, if there is but one owner."""
+    first_index: int | None
+    """The index of the first row, if there is but one owner and all others follow it."""
 
 
 def outlines(
@@ -190,7 +193,9 @@ def _outline(
     of_piece: dict[Piece, list[Stretch]] = {}
     for piece, stretch in parts:
         process = stretch.process
-        holed[0, process] |= _follows_a_hole(piece, stretch, last.get(process))
+        begin = int(directory.first_indices(np.array(run), np.array(process)))
+        follows_hole = _follows_a_hole(piece, stretch, last.get(process), begin)
+        holed[0, process] |= follows_hole or stretch.has_gap
         last[process] = piece, stretch
         last_kind[0, process] = stretch.last[1]
         last_index = max(last_index, stretch.last[0])
@@ -202,6 +207,10 @@ def _outline(
             is_rising &= stretch.is_rising and follows
             last_seq[process] = stretch.last_seq
             sent += stretch.broadcasts
+    known = endings.known(directory.shape[[run]], Lives(last_kind, holed))
+    has_given = known.cuts is not None and bool(known.cuts.broadcast.any())
+    if known.cuts is not None:
+        _make_room_for_given(known.cuts, known.present[0], low, high)
     low[high == NOTHING] = 0
     size = high - low + 1
     size[high == NOTHING] = 0
@@ -210,29 +219,42 @@ def _outline(
     return Outline(
         run,
         sum(stretch.rows for _, stretch in parts),
-        endings.known(directory.shape[[run]], Lives(last_kind, holed)),
+        known,
         low,
         size,
         is_rising,
-        is_rising and int(size.sum()) == sent,
+        is_rising and int(size.sum()) == sent and not has_given,
         last_index,
         tuple(
             Part(
                 piece,
                 tuple(stretch.process for stretch in stretches),
                 runs_in[piece] == {run},
-                stretches[0].first[0],
+                None if stretches[0].has_gap else stretches[0].first[0],
             )
             for piece, stretches in of_piece.items()
         ),
     )
 
 
-def _follows_a_hole(piece: Piece, stretch: Stretch, last: tuple[Piece, Stretch] | None) -> bool:
+def _make_room_for_given(cuts: Cuts, present: Array, low: Array, high: Array) -> None:
+    """A place for each message that was broadcast below the cut and not delivered there by all."""
+    broadcast = cuts.broadcast[0]
+    by_all = cuts.had[0][present].min(axis=0)
+    is_some = by_all < broadcast
+    low[is_some] = np.minimum(low, by_all + 1)[is_some]
+    high[is_some] = np.maximum(high, broadcast)[is_some]
+
+
+def _follows_a_hole(
+    piece: Piece, stretch: Stretch, last: tuple[Piece, Stretch] | None, begin: int
+) -> bool:
     """Whether a file is missing before it; BadRowsError if it cannot follow the one before it."""
     index, kind, incarnation = stretch.first
     if last is None:
-        return index > 0
+        if index < begin:
+            raise BadRowsError
+        return index > begin
     before, (last_index, last_kind, last_incarnation) = last[0], last[1].last
     is_hole = before.file != piece.file and index > last_index + 1
     acts = OVER[last_kind] and not BEGINS_AGAIN[kind]

@@ -17,7 +17,7 @@ def read_events(
 ) -> Iterator[tuple[int, Events]]:
     """The events of each process that has any in a piece."""
     piece, owners, is_alone, first_index = part
-    if is_alone and len(owners) == 1:
+    if is_alone and len(owners) == 1 and first_index is not None:
         # Checked before: the rows are all of one process, and their indices follow each other.
         table = read(piece.path, sorted(columns - {"index"}), [piece.group])
         yield owners[0], events_of(table, directory, outline.run, owners[0], first_index)

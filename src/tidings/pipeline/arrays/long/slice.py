@@ -16,7 +16,7 @@ from tidings.pipeline.arrays.long.found import Found
 from tidings.pipeline.arrays.long.order import Early, Order, Strays, Texts
 from tidings.pipeline.arrays.long.outline import Outline
 from tidings.pipeline.arrays.long.reading import read_events, where
-from tidings.pipeline.arrays.long.tables import Tables
+from tidings.pipeline.arrays.long.tables import BELOW, Tables
 from tidings.pipeline.arrays.rows import Directory
 
 Array = Any
@@ -26,6 +26,8 @@ class SliceFindings(NamedTuple):
     """What one slice says of its processes."""
 
     deliveries: int
+    compared: int
+    """How many of them are of messages whose broadcast can be known."""
     repeats: Found
     repeated: int
     invented: Found
@@ -85,6 +87,7 @@ class _Slice:
         early = order.early
         return SliceFindings(
             deliveries=self.deliveries,
+            compared=self.deliveries - sum(int(self._given(one).sum()) for one in strays),
             repeats=repeats.first(self.most),
             repeated=len(repeats.position),
             invented=invented.first(self.most),
@@ -214,10 +217,17 @@ class _Slice:
     def _invented(self, strays: Sequence[Strays]) -> Iterator[Found]:
         hidden = self.known.holed[0] | self._may_come()
         for stray in strays:
-            shown = ~hidden[stray.origin]
+            shown = ~hidden[stray.origin] & ~self._given(stray)
             index = stray.index[shown]
             witness = [(stray.reader, index)]
             yield Found.of(stray.reader, index, stray.origin[shown], stray.seq[shown], witness)
+
+    def _given(self, stray: Strays) -> Array:
+        """Which of these were broadcast below the cut of their origin."""
+        cuts = self.known.cuts
+        if cuts is None:
+            return np.zeros(len(stray.index), bool)
+        return cuts.are_given(np.zeros_like(stray.origin), stray.origin, stray.seq)
 
     def _repeated(self, strays: Sequence[Strays]) -> Iterator[Found]:
         """Repeated deliveries of what has no place in the table; the others are known by now."""
@@ -235,6 +245,9 @@ class _Slice:
             is_first[1:] = (origin[1:] != origin[:-1]) | (seq[1:] != seq[:-1])
             first = index[np.maximum.accumulate(np.where(is_first, np.arange(len(index)), 0))]
             again = ~is_first
+            if self.known.cuts is not None:
+                had = self.known.cuts.had_delivered(reader, np.zeros_like(origin), origin, seq)
+                first, again = np.where(had, BELOW, first), again | had
             witness = [(reader, first[again]), (reader, index[again])]
             yield Found.of(reader, index[again], origin[again], seq[again], witness)
 
@@ -243,7 +256,7 @@ class _Slice:
         waiting = [
             (stray.reader, int(stray.index[at]), int(stray.origin[at]), int(stray.seq[at]))
             for stray in strays
-            for at in np.flatnonzero(may_come[stray.origin])[:1]
+            for at in np.flatnonzero(may_come[stray.origin] & ~self._given(stray))[:1]
         ]
         return min(waiting, default=None)
 
@@ -267,6 +280,8 @@ class _Slice:
         sent_at = np.full(len(names), np.iinfo(np.int64).max)
         np.minimum.at(sent_at, name[said], index[said])
         is_bad = ~said & (sent_at[name] != np.iinfo(np.int64).max) & ~np.isin(text, text[said])
+        if self.tables.given is not None:
+            is_bad &= ~self.tables.given[message]
         bad = np.flatnonzero(is_bad)
         count = len(bad)
         bad = bad[np.lexsort((index[bad], process[bad]))][: self.most]

@@ -11,10 +11,15 @@ import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.known import Cuts
 from tidings.pipeline.arrays.long.outline import Outline
 from tidings.pipeline.arrays.long.reading import Names
+from tidings.spec import BELOW_THE_CUT
 
 Array = Any
+
+BELOW = BELOW_THE_CUT
+"""Less than any index, and so asks for nothing."""
 
 
 class Tables:
@@ -25,10 +30,21 @@ class Tables:
         self.never = int(np.iinfo(kind).max)
         places = max(1, outline.messages)
         self.delivered = {reader: np.full(places, self.never, kind) for reader in mine}
-        """For each reader and message the index of its first delivery."""
+        """For each reader and message the index of its first delivery; BELOW if it was cut off."""
+        self.given: Array | None = None
+        """Which messages were broadcast below the cut."""
+        if self.known.cuts is not None:
+            self._note_cuts(self.known.cuts, outline)
         self.sent_at = None if outline.is_full else np.full(places, NOTHING)
         """For each message the index of its first broadcast; None if every place is one."""
         self.view = None if outline.views == 1 else np.zeros(places, np.int32)
+
+    def _note_cuts(self, cuts: Cuts, outline: Outline) -> None:
+        self.given = np.zeros(max(1, outline.messages), bool)
+        for origin in range(len(outline.size)):
+            self.given[_places(outline, origin, int(cuts.broadcast[0, origin]))] = True
+            for reader, delivered in self.delivered.items():
+                delivered[_places(outline, origin, int(cuts.had[0, reader, origin]))] = BELOW
 
     def note_broadcasts(self, message: Array, events: Events) -> None:
         if self.sent_at is None and self.view is None:
@@ -40,6 +56,8 @@ class Tables:
             self.view[message] = events.view[broadcasts]
             return
         is_new = self.sent_at[message] == NOTHING
+        if self.given is not None:
+            is_new &= ~self.given[message]
         message, broadcasts = message[is_new][::-1], broadcasts[is_new][::-1]
         self.sent_at[message] = events.index[broadcasts]
         if self.view is not None:
@@ -52,7 +70,10 @@ class Tables:
             views = 0 if self.view is None else self.view[message]
             asked[np.broadcast_to(~self.known.members[views, reader], len(asked))] = NOTHING
         if self.sent_at is not None:
-            asked[self.sent_at[message] == NOTHING] = NOTHING
+            is_unsent = self.sent_at[message] == NOTHING
+            if self.given is not None:
+                is_unsent &= ~self.given[message]
+            asked[is_unsent] = NOTHING
         if is_named is not None:
             asked[~is_named] = NOTHING
         if len(asked):
@@ -67,3 +88,10 @@ class Tables:
         if self.view is None:
             return None
         return self.missing(reader) & self.known.survivors[self.view, reader]
+
+
+def _places(outline: Outline, origin: int, last: int) -> slice:
+    """Where the messages of an origin stand, from number 1 up to this."""
+    base, low = int(outline.base[origin]), int(outline.low[origin])
+    count = min(int(outline.size[origin]), max(0, last - low + 1))
+    return slice(base + (low == 0 and count > 0), base + count)

@@ -1,0 +1,141 @@
+"""What a member keeps of its trace: the oldest segments go, and what they told is noted first.
+
+A cut stands in the member's part of the manifest, on disk, before anything is deleted. It is made
+in a thread: to know what a segment told one has to read it.
+"""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from tidings.core import DataError
+from tidings.node.config import Config
+from tidings.node.logs import get_logger
+from tidings.trace import Cut, Manifest
+from tidings.trace.cutting import OutOfSequenceError, Past
+from tidings.trace.layout import whole_file
+from tidings.trace.schema import SCHEMA_VERSION
+from tidings.trace.segments import Reader, segments_of
+
+
+class Keeper:
+    """The manifest of one member, and its segments but for the one that is being written."""
+
+    def __init__(self, config: Config, member: str) -> None:
+        self._config = config
+        self._member = member
+        self._folder = config.trace_folder
+        self.path = self._folder / f"{member}.manifest.jsonl"
+        self._most_bytes = config.trace.retention_bytes
+        self._most_age_s = config.trace.retention_age_s
+        self._logger = get_logger(member=member)
+        self._complaint = ""
+        self._lock = Lock()
+        self._thread: ThreadPoolExecutor | None = None
+        self._work: Future[None] | None = None
+        self.cut = self._noted_cut()
+
+    def _noted_cut(self) -> Cut | None:
+        """What an earlier life noted."""
+        try:
+            part = msgspec.json.decode(self.path.read_bytes(), type=Manifest)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return part.cuts.get(self._member)
+
+    @property
+    def begin(self) -> int:
+        """Where the history begins."""
+        return self.cut.index if self.cut is not None else 0
+
+    @property
+    def has_manifest(self) -> bool:
+        return self.path.exists()
+
+    def write_manifest(self) -> None:
+        """This member's part; the same in every life, but for the cut."""
+        config = self._config
+        part = Manifest(
+            schema=SCHEMA_VERSION,
+            run=config.name,
+            names=config.members,
+            views=(config.members,),
+            process=self._member,
+            protocol=config.protocol,
+            options=config.options,
+            clock="wall",
+            cuts={self._member: self.cut} if self.cut is not None else {},
+        )
+        with self._lock, whole_file(self.path) as draft:
+            draft.write_bytes(msgspec.json.encode(part) + b"\n")
+
+    # --- what is deleted
+
+    def sweep(self) -> None:
+        """Delete what need not be kept, unless that is being done; returns at once."""
+        is_busy = self._work is not None and not self._work.done()
+        if (self._most_bytes or self._most_age_s) and not is_busy:
+            if self._thread is None:
+                name = f"{self._member}-trace"
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+            self._work = self._thread.submit(self._sweep)
+
+    def close(self) -> None:
+        """When what is under way is done."""
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def _sweep(self) -> None:
+        try:
+            self._delete_what_is_cut_off()
+            self._cut_off(self._needless())
+        except OutOfSequenceError as why:
+            self._complain(f"{why}: that is evidence, which is kept")
+        except (OSError, DataError) as fault:
+            self._complain(str(fault))
+
+    def _complain(self, reason: str) -> None:
+        if reason != self._complaint:
+            self._complaint = reason
+            self._logger.warning("the trace is not shortened", reason=reason)
+
+    def _closed(self) -> list[Path]:
+        """All segments but the last two: one is being written, and without any there is no end."""
+        return segments_of(self._folder, self._member)[:-2]
+
+    def _delete_what_is_cut_off(self) -> None:
+        """What an earlier life had noted, and was killed before it could delete."""
+        for path in self._closed():
+            first = next(Reader(path).blocks(), None)
+            if first is None or first.index >= self.begin:
+                return
+            path.unlink()
+
+    def _needless(self) -> list[Path]:
+        about = {path: path.stat() for path in segments_of(self._folder, self._member)}
+        size, now_s = sum(one.st_size for one in about.values()), time.time()
+        needless = []
+        for path in self._closed():
+            is_too_much = 0 < self._most_bytes < size
+            is_too_old = 0 < self._most_age_s < now_s - about[path].st_mtime
+            if not (is_too_much or is_too_old):
+                break
+            needless.append(path)
+            size -= about[path].st_size
+        return needless
+
+    def _cut_off(self, needless: list[Path]) -> None:
+        """As many of these as can be told by numbers, one after the other."""
+        past, done = Past(self._member, self.cut), list[Path]()
+        for path in needless:
+            past.read(Reader(path).blocks())
+            done.append(path)
+            if not past.unsure:
+                self.cut = past.cut
+                self.write_manifest()
+                for one in done:
+                    one.unlink()
+                done.clear()

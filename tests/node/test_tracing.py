@@ -1,0 +1,452 @@
+"""The trace of a running member: what it does without a disk, what it keeps, what it notices."""
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_groups import assert_all_hold, go, group_file, joined, linked, take, traced
+
+from tidings.core import DataError, EnvironmentMissing
+from tidings.node.config import Config, read_config
+from tidings.node.keeping import Keeper
+from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log
+from tidings.spec import Value, judge
+from tidings.trace import Cut, Row, read_runs
+from tidings.trace.cutting import OutOfSequenceError, Past
+from tidings.trace.segments import Block, Gap, Item, Mark, Reader, Span, segments_of
+
+
+async def say(config: Config, *texts: bytes) -> None:
+    """A life of p1, alone in its group."""
+    async with joined(config) as groups:
+        for text in texts:
+            await (await groups["p1"].broadcast(text)).delivered()
+        await take(groups["p1"], len(texts))
+
+
+def changed(config: Config, folder: Path, before: str, after: str) -> Config:
+    path = folder / "group.toml"
+    path.write_text(path.read_text().replace(before, after))
+    return read_config(path)
+
+
+def history(config: Config, name: str = "p1") -> list[Row]:
+    (run,) = read_runs(config.trace_folder)
+    return list(run.histories[name])
+
+
+def gaps(config: Config) -> list[Row]:
+    return [row for row in history(config) if row.kind == "gap"]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line.split(": ")[1] for line in caplog.messages if "the trace" in line]
+
+
+# --- on, off, and on again
+
+
+def test_a_trace_can_be_switched_off_and_on_again(tmp_path: Path) -> None:
+    on = group_file(tmp_path, 1, "trace.on = true")
+    go(say(on, b"one"))
+    off = changed(on, tmp_path, "trace.on = true", "trace.on = false")
+    go(say(off, b"two"))
+    go(say(changed(off, tmp_path, "trace.on = false", "trace.on = true"), b"three"))
+    kinds = [(row.kind, row.seq) for row in history(on) if row.kind in ("broadcast", "gap")]
+    (gap,) = gaps(on)
+    assert kinds == [("broadcast", 1), ("gap", gap.seq), ("broadcast", 3)]
+    assert gap.value == gap.index
+    (recover,) = [row for row in history(on) if row.kind == "recover"]
+    assert (recover.index, recover.vector, recover.seq) == (gap.index + 1, {"p1": 2}, 2)
+    run = traced(on)
+    assert {verdict.value for verdict in judge(run)} == {Value.UNKNOWN}
+    assert judge(run)[0].reason == "a part of p1's history is missing"
+
+
+def test_a_trace_can_be_switched_on_later(tmp_path: Path) -> None:
+    off = group_file(tmp_path, 1, "trace.on = false")
+    go(say(off, b"one"))
+    on = changed(off, tmp_path, "trace.on = false", "trace.on = true")
+    go(say(on, b"two"))
+    assert [(row.kind, row.index) for row in history(on)[:2]] == [("gap", 0), ("recover", 1)]
+
+
+def test_lives_that_are_all_traced_leave_no_gap(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+    for text in (b"one", b"two", b"three"):
+        go(say(config, text))
+    assert not gaps(config)
+    assert_all_hold(traced(config))
+
+
+# --- a trace that cannot be written
+
+
+class Failing:
+    """A disk that takes half of what it is given, and then no more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        self._append = Tracer._append
+        monkeypatch.setattr(Tracer, "_append", lambda tracer, data: self.append(tracer, data))
+
+    def append(self, tracer: Tracer, data: bytes) -> None:
+        if self.number:
+            os.write(tracer._file, data[: len(data) // 2])
+            raise OSError(self.number, os.strerror(self.number))
+        self._append(tracer, data)
+
+    @contextmanager
+    def with_number(self, number: int) -> Iterator[None]:
+        self.number = number
+        yield
+        self.number = 0
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Failing:
+    return Failing(monkeypatch)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_trace_that_cannot_be_written_is_a_warning_and_a_gap(
+    tmp_path: Path, disk: Failing, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            p1 = groups["p1"]
+            await (await p1.broadcast(b"one")).delivered()
+            with disk.with_number(number):
+                for _ in range(5):
+                    await (await p1.broadcast(b"missing")).delivered()
+            while not gaps(config):
+                await (await p1.broadcast(b"missing, perhaps")).delivered()
+            await (await p1.broadcast(b"last")).delivered()
+
+    go(scenario())
+    assert warnings(caplog) == ["the trace cannot be written", "the trace is written again"]
+    (gap,) = gaps(config)
+    rows = history(config)
+    assert rows[rows.index(gap) + 1].index == gap.end
+    told = [row.seq for row in rows if row.kind == "broadcast"]
+    assert gap.vector == {"p1": told[1] - 1}
+    assert told == [1, *range(told[1], told[-1] + 1)]
+    assert told[1] >= 7
+    assert not list(tmp_path.glob("trace/*.open"))
+    assert {verdict.value for verdict in judge(traced(config))} == {Value.UNKNOWN}
+
+
+def test_nothing_of_it_disturbs_the_group(tmp_path: Path, disk: Failing) -> None:
+    config = group_file(tmp_path, 3, "trace.retry_ms = 1")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            with disk.with_number(errno.ENOSPC):
+                for name in ("p1", "p2", "p3"):
+                    await (await groups[name].broadcast(b"hello")).stable()
+            for group in groups.values():
+                assert len(await take(group, 3)) == 3
+
+    go(scenario())
+
+
+def test_a_trace_that_stays_broken_looks_like_that_of_a_killed_member(
+    tmp_path: Path, disk: Failing
+) -> None:
+    """Nobody may say that it settled: what it did last is not in its trace."""
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await (await groups["p1"].broadcast(b"one")).delivered()
+            disk.number = errno.ENOSPC
+            await (await groups["p1"].broadcast(b"missing")).delivered()
+
+    go(scenario())
+    assert [path.name for path in segments_of(config.trace_folder, "p1")] == ["p1-1.segment.open"]
+    disk.number = 0
+    go(say(config, b"three"))
+    told = [(row.kind, row.seq) for row in history(config) if row.kind in ("broadcast", "deliver")]
+    assert told == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
+
+
+@pytest.mark.parametrize("setting", ["", "trace.segment_bytes = 1"])
+def test_so_it_does_if_there_was_no_segment_to_write_to(
+    tmp_path: Path, disk: Failing, setting: str
+) -> None:
+    """None could be begun: at the start, or after one that was full."""
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1", setting)
+    go(say(config, b"one"))
+    before = segments_of(config.trace_folder, "p1")
+    with disk.with_number(errno.ENOSPC):
+        go(say(config, b"two"))
+    *most, last = segments_of(config.trace_folder, "p1")
+    assert (*most, last.with_suffix("")) == (*before,)
+    assert last.suffix == ".open"
+    go(say(config, b"three"))
+    assert [row.seq for row in history(config) if row.kind == "broadcast"] == [1, 2, 3]
+    assert not list(tmp_path.glob("trace/*.open"))
+
+
+def test_a_member_starts_on_a_full_disk(
+    tmp_path: Path, disk: Failing, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1")
+    go(say(config, b"one"))
+
+    async def scenario() -> None:
+        disk.number = errno.ENOSPC
+        async with joined(config) as groups:
+            await (await groups["p1"].broadcast(b"two")).delivered()
+            disk.number = 0
+            while not gaps(config):
+                await (await groups["p1"].broadcast(b"another")).delivered()
+
+    go(scenario())
+    assert warnings(caplog) == ["the trace cannot be written", "the trace is written again"]
+    (gap,) = gaps(config)
+    assert gap.index == max(row.index for row in history(config) if row.incarnation == 0) + 1
+
+
+def test_a_trace_folder_that_is_removed_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await (await groups["p1"].broadcast(b"one")).delivered()
+            shutil.rmtree(config.trace_folder)
+            while not config.trace_folder.exists():
+                await (await groups["p1"].broadcast(b"another")).delivered()
+            await (await groups["p1"].broadcast(b"last")).delivered()
+
+    go(scenario())
+    assert warnings(caplog) == ["the trace cannot be written", "the trace is written again"]
+    gap, *rest = history(config)
+    assert (gap.kind, gap.index) == ("gap", 0)
+    assert rest[0].index == gap.end
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_a_group_may_ask_to_stop_without_a_trace(
+    tmp_path: Path, disk: Failing, start: bool
+) -> None:
+    config = group_file(tmp_path, 1, 'trace.on_failure = "stop"')
+
+    async def scenario() -> None:
+        disk.number = errno.ENOSPC if start else 0
+        async with joined(config) as groups:
+            disk.number = errno.ENOSPC
+            await (await groups["p1"].broadcast(b"one")).delivered()
+
+    with pytest.raises(EnvironmentMissing, match=r"p1-1\.segment: No space left on device"):
+        go(scenario())
+
+
+# --- what is kept
+
+
+def keep(folder: Path, *lines: str) -> Config:
+    return group_file(folder, 1, "trace.segment_bytes = 400", *lines)
+
+
+def test_the_oldest_segments_are_deleted_and_the_rest_is_judged_from_the_cut_on(
+    tmp_path: Path,
+) -> None:
+    config = keep(tmp_path, "trace.retention_bytes = 4000")
+    for life in range(3):
+        go(say(config, *[b"text %d" % number for number in range(100 * life, 100 * life + 100)]))
+        sizes = [path.stat().st_size for path in segments_of(config.trace_folder, "p1")]
+        assert sum(sizes) < 8000
+    run = traced(config)
+    cut = run.manifest.cuts["p1"]
+    assert cut.broadcast > 100
+    assert cut.delivered == {"p1": pytest.approx(cut.broadcast, abs=1)}
+    assert history(config)[0].index == cut.index > 0
+    assert_all_hold(run)
+    assert {verdict.note for verdict in judge(run)} == {
+        f"judged from the cut on (p1 from {cut.index:,})"
+    }
+
+
+def test_what_is_too_old_is_deleted_at_the_start(tmp_path: Path) -> None:
+    config = keep(tmp_path, "trace.retention_age_s = 3600")
+    go(say(config, *[b"text"] * 50))
+    old, *_, recent = before = segments_of(config.trace_folder, "p1")
+    assert len(before) > 3
+    for path in before[:2]:
+        os.utime(path, (0, time.time() - 4000))
+    go(say(config, b"text"))
+    assert segments_of(config.trace_folder, "p1")[0] == before[2]
+    assert recent.exists()
+    assert not old.exists()
+    assert_all_hold(traced(config))
+
+
+def test_nothing_is_deleted_unless_it_is_asked_for(tmp_path: Path) -> None:
+    config = keep(tmp_path)
+    go(say(config, *[b"text"] * 50))
+    go(say(config, b"text"))
+    assert history(config)[0].index == 0
+    assert not read_runs(config.trace_folder)[0].manifest.cuts
+
+
+def test_the_cut_is_on_disk_before_anything_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = keep(tmp_path)
+    go(say(config, *[b"text"] * 50))
+    before = history(config)
+    asked = changed(config, tmp_path, "segment_bytes = 400", "retention_bytes = 1")
+
+    def killed(path: Path) -> Any:
+        raise OSError(errno.EIO, "killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        keeper = Keeper(asked, "p1")
+        keeper.sweep()
+        keeper.close()
+    cut = keeper.cut
+    assert cut is not None
+    assert history(config) == before[cut.index :]
+    assert segments_of(config.trace_folder, "p1")[0].name == "p1-1.segment"
+    keeper = Keeper(asked, "p1")
+    keeper.sweep()
+    keeper.close()
+    kept = segments_of(config.trace_folder, "p1")
+    assert len(kept) == 2
+    assert keeper.cut is not None
+    assert history(config) == before[keeper.cut.index :]
+
+
+DIGEST = bytes(8)
+
+
+def blocks(*items: Item) -> list[Block]:
+    found, index = [], 0
+    for item in items:
+        found.append(Block(index, 0, 0, (item,)))
+        index = found[-1].end
+    return found
+
+
+def delivered(origin: str, first: int, count: int = 1) -> Span:
+    return Span("deliver", origin, first, count, DIGEST * count)
+
+
+def test_numbers_tell_what_happened_in_sequence() -> None:
+    past = Past("p1", Cut(index=0))
+    past.read(
+        blocks(
+            Span("broadcast", "p1", 1, 3, DIGEST * 3, 0),
+            delivered("p2", 1, 2),
+            delivered("p1", 1, 3),
+            Gap("gap", 10, {"p2": 9}, 4),
+            delivered("p2", 10),
+            Span("broadcast", "p1", 5, 1, DIGEST, 0),
+        )
+    )
+    assert past.cut == Cut(index=20, broadcast=5, delivered={"p1": 3, "p2": 10})
+
+
+@pytest.mark.parametrize(
+    ("items", "complaint"),
+    [
+        ((delivered("p2", 1), delivered("p2", 1)), "p1 delivered p2#1 where p2#2 comes next"),
+        ((delivered("p2", 2),), "p1 delivered p2#2 where p2#1 comes next"),
+        ((Span("broadcast", "p1", 2, 1, DIGEST, 0),), "broadcast p1#2 where p1#1 comes next"),
+        ((Gap("gap", 1, {"p2": 5}), delivered("p2", 5)), "p2#5 where p2#6 comes next"),
+    ],
+)
+def test_what_did_not_happen_in_sequence_is_kept(items: tuple[Item, ...], complaint: str) -> None:
+    with pytest.raises(OutOfSequenceError, match=complaint):
+        Past("p1", None).read(blocks(*items))
+
+
+def test_after_a_missing_file_one_waits_until_it_is_told_how_far_it_came() -> None:
+    past = Past("p1", None)
+    _, *rest = blocks(delivered("p2", 1, 7), delivered("p2", 8), Mark("recover", None, {"p2": 9}))
+    past.read(rest[:1])
+    assert past.unsure
+    past.read(rest)
+    assert past.cut == Cut(index=9, delivered={"p2": 9})
+
+
+def test_evidence_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = keep(tmp_path)
+    go(say(config, *[b"text"] * 20))
+    asked = changed(config, tmp_path, "segment_bytes = 400", "retention_bytes = 1")
+    first = segments_of(config.trace_folder, "p1")[0]
+    whole = list(Reader(first).blocks())
+    keeper = Keeper(asked, "p1")
+    keeper.cut = Cut(index=0, broadcast=1)
+    keeper.sweep()
+    keeper.sweep()
+    keeper.close()
+    assert list(Reader(first).blocks()) == whole
+    (line,) = [line for line in caplog.messages if "not shortened" in line]
+    assert "p1 broadcast p1#1 where p1#2 comes next: that is evidence, which is kept" in line
+
+
+# --- a log that is older than its trace
+
+
+@pytest.mark.parametrize("what", ["broadcast", "delivered"])
+def test_a_log_that_is_older_than_its_trace_is_refused(tmp_path: Path, what: str) -> None:
+    config = group_file(tmp_path, 2)
+    old, other = ("p1", "p2") if what == "broadcast" else ("p2", "p1")
+    data, copy = config.data / old, tmp_path / "copy"
+
+    async def life(text: bytes) -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(text)).stable()
+            for group in groups.values():
+                await take(group, 1)
+
+    go(life(b"one"))
+    shutil.copytree(data, copy)
+    go(life(b"two"))
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+
+    async def start() -> None:
+        async with joined(config, old):
+            pass
+
+    words = f"{data}: the log is older than its trace: {old} has {what} p1#2, of which"
+    with pytest.raises(DataError, match=words):
+        go(start())
+    with pytest.raises(DataError, match=words):
+        go(start())
+    go(_alone(config, other))
+
+
+async def _alone(config: Config, name: str) -> None:
+    async with joined(config, name):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("delivered", "holds", "is_refused"), [(3, False, True), (3, True, False), (5, False, False)]
+)
+def test_a_log_has_what_was_held_unless_it_was_delivered_since(
+    tmp_path: Path, delivered: int, holds: bool, is_refused: bool
+) -> None:
+    facts = Facts()
+    facts.note(Block(0, 0, 0, (Span("held", "p2", 1, 5),)))
+    standing = Standing({"p2": delivered}, 0, lambda message: holds)
+    refused = pytest.raises(DataError, match="p1 has held p2#5") if is_refused else nullcontext()
+    with refused:
+        _refuse_an_older_log(group_file(tmp_path, 2), "p1", facts, standing)
