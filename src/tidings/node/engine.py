@@ -12,7 +12,8 @@ the next commit.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from time import perf_counter
+from itertools import islice
+from time import thread_time
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -217,7 +218,7 @@ class Engine:
         self.ticks += 1
         inbox, self._inbox = self._inbox, []
         is_new = bool(inbox or self._lanes)
-        until_s = perf_counter() + self._tick_s
+        until_s = thread_time() + self._tick_s
         tick = Tick()
         try:
             for event in inbox:
@@ -249,7 +250,7 @@ class Engine:
             if is_done:
                 lane.popleft()
             self._to_the_end(peer, lane)
-            if perf_counter() >= until_s:
+            if thread_time() >= until_s:
                 return
 
     def _to_the_end(self, peer: str, lane: deque[Any]) -> None:
@@ -267,7 +268,7 @@ class Engine:
                 tick.items.append(Packets("receive", came, packet.kind, size, *about))
             tick.bytes += size
             self._step(Receive(peer, packet), tick)
-            if perf_counter() >= until_s:
+            if thread_time() >= until_s:
                 return False
         return True
 
@@ -296,15 +297,14 @@ class Engine:
 
     def _next_batch(self) -> tuple[int, tuple[bytes, ...]]:
         """As many texts as fit into one packet, and at least one; what they take there."""
-        texts, most = self.texts, self.config.limits.batch_messages
-        batch = [texts.popleft()]
-        size = len(batch[0]) + PACKET_OVERHEAD
-        while texts and len(batch) < most:
-            size += len(texts[0]) + PACKET_OVERHEAD
-            if size > BATCH_BYTES:
+        size = count = 0
+        for text in islice(self.texts, self.config.limits.batch_messages):
+            size += len(text) + PACKET_OVERHEAD
+            if count and size > BATCH_BYTES:
                 break
-            batch.append(texts.popleft())
-        return size, tuple(batch)
+            count += 1
+        take = self.texts.popleft
+        return size, tuple([take() for _ in range(count)])
 
     def _step(self, event: Event, tick: Tick) -> None:
         try:

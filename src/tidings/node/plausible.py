@@ -146,16 +146,20 @@ def _are_digests(digests: tuple[bytes, ...], bounds: Bounds) -> str:
 
 
 def _is_short(text: bytes, bounds: Bounds) -> str:
-    size, most = len(text), bounds.text_bytes
-    return (
-        "" if size <= most else f"with a text of {size:,} bytes; {most:,} is the limit (text_bytes)"
-    )
+    return _longest_is(len(text), bounds)
+
+
+def _longest_is(size: int, bounds: Bounds) -> str:
+    most = bounds.text_bytes
+    if size <= most:
+        return ""
+    return f"with a text of {size:,} bytes; {most:,} is the limit (text_bytes)"
 
 
 def _are_few_and_short(texts: tuple[bytes, ...], bounds: Bounds) -> str:
     if len(texts) > bounds.texts:
         return _too_many(len(texts), bounds)
-    return _is_short(max(texts, key=len), bounds) if texts else ""
+    return _longest_is(max(map(len, texts), default=0), bounds)
 
 
 def _too_many(texts: int, bounds: Bounds) -> str:
