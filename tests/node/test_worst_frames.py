@@ -27,19 +27,29 @@ from tidings.protocols.frontier_packets import Batch, Data, Holding, Upto
 MOST_S = 0.1
 
 
+def least_absence(folder: Path, said: bytes, *lines: str, is_refused: bool) -> float:
+    """In seconds of the processor; what shares its caches can double them, but not each time."""
+    least_s = float("inf")
+    for number in range(3):
+        (folder / str(number)).mkdir()
+        config = group_file(folder / str(number), 3, *lines)
+        measured, is_linked = go(absence(config, said))
+        assert is_linked is not is_refused
+        least_s = min(least_s, measured.cpu_s)
+        if least_s < MOST_S:
+            break
+    return least_s
+
+
 @pytest.mark.parametrize("name", LEGAL)
 def test_a_legal_frame_is_taken_in_pieces(name: str, tmp_path: Path) -> None:
-    measured, is_linked = go(absence(group_file(tmp_path, 3), LEGAL[name]()))
-    assert measured.cpu_s < MOST_S
-    assert is_linked
+    assert least_absence(tmp_path, LEGAL[name](), is_refused=False) < MOST_S
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_frame_is_refused_at_once(name: str, tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, "limits.queue_bytes = 2100000")  # full before long
-    measured, is_linked = go(absence(config, HOSTILE[name]()))
-    assert measured.cpu_s < MOST_S
-    assert not is_linked
+    is_soon_full = "limits.queue_bytes = 2100000"
+    assert least_absence(tmp_path, HOSTILE[name](), is_soon_full, is_refused=True) < MOST_S
 
 
 def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
