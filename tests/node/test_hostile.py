@@ -29,6 +29,7 @@ from tidings.protocols.frontier_packets import (
 
 FIRED = bye_frame("you are fired", Why.FORGETFUL, 77)
 NOTHING_NEW = Holding(Upto())
+ONE = Batch(MessageId("p2", 1), (b"x",))
 
 
 @pytest.mark.parametrize("protocol", ["frontier", "majority-relay"])
@@ -102,8 +103,10 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
         (1, Data(Batch(MessageId("p2", 0), (b"x", b"y"))), "a data that is not meant for"),
         (1, Data(Batch(MessageId("p1", 1), (b"forged",))), "a data of p1, and it is p2"),
         (1, Data(Batch(MessageId("p3", 1), (b"forged",))), "a data of p3, and it is p2"),
-        (1, Data(Batch(MessageId("p2", 1), (b"x",)), commit=(5,)), "a data that is not meant for"),
-        (1, Data(Batch(MessageId("p2", 1), (b"x",)), commit=(5, -1)), "a data that is not meant"),
+        (1, Data(ONE, commit=(Known("p2", 5, -1),)), "a data that is not meant for"),
+        (1, Data(ONE, commit=(Known("p9", 5, 1),)), "a data that is not meant for"),
+        (1, Data(ONE, commit=(Known("p2", 5, 1),) * 2), "a packet that makes no sense"),
+        (1, Data(ONE, commit=(Known("p2", 5, 1, 5, ("p9",)),)), "a data that is not meant for"),
         (1, State((), (), (), ()), "a state that is not meant for"),
         (1, State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, -1, 0)), "a state that is not meant for"),
         (1, Holding(Upto(all=(1, 2**63, 1))), "a holding that is not meant for"),

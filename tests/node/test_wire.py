@@ -264,6 +264,25 @@ def test_of_a_long_packet_the_texts_do_not_count() -> None:
     assert decoded(body_of([codec().encode(push)]))[0].packet == push
 
 
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Data(DATA.batch, held=HOLDING.held, commit=(Known("p1", 3, 1, 2, ("p3",)),)),
+        Holding(Upto(all=(1, 2, 3))),
+        Asking(Upto(some=(MessageId("p2", 9), MessageId("p3", 1)))),
+        Commit((Known("p1", 1, 1), Known("p2", 7, 5, 6, ("p1", "p3")))),
+        Pull((Range("p1", 1, 2), Range("p3", 4, 4))),
+        Push((Batch(MessageId("p1", 1), (b"", b"text")), Batch(MessageId("p3", 9), (b"x",)))),
+        State((1, 2, 3), (1, 1, 1), (0, 0, 0), (0, 2, 3), asks=True),
+        Chained("p2", Mark(7, bytes(16))),
+        Refusal("p1", 17, "lost disk"),
+    ],
+    ids=lambda packet: packet.kind,
+)
+def test_what_a_member_says_is_taken(packet: Packet) -> None:
+    assert decoded(body_of([codec().encode(packet)]))[0].packet == packet
+
+
 def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """However short the longest text is."""
     monkeypatch.setitem(globals(), "LIMITS", Limits(text_bytes=1))

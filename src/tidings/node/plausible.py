@@ -30,8 +30,6 @@ Check = Callable[[Any, Bounds], str]
 """What is wrong, in words that go after the kind of a packet; empty if nothing is."""
 NAMES = ("origin", "member")
 """Fields that hold the name of a member, wherever they stand."""
-PAIRS = ("commit",)
-"""Fields that hold two counts, or none."""
 DIGESTS = ("digest",)
 """Fields that hold bytes, and no text."""
 DIGEST_BYTES = 64
@@ -61,7 +59,6 @@ def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check], ...]:
         for place, field in enumerate(kind.__struct_fields__)
     }
     checks |= {field: _is_member for field in NAMES if hints.get(field) is str}
-    checks |= {field: _is_pair for field in PAIRS if field in hints}
     checks |= {field: _is_digest for field in DIGESTS if hints.get(field) is bytes}
     return tuple((field, check) for field, check in checks.items() if check is not None)
 
@@ -118,11 +115,6 @@ def _is_count(number: int, bounds: Bounds) -> str:
 
 def _is_line(words: str, bounds: Bounds) -> str:
     return "" if len(words) <= LINE_CHARS and words.isprintable() else FOREIGN
-
-
-def _is_pair(counts: tuple[int, ...], bounds: Bounds) -> str:
-    is_so = not counts or (len(counts) == 2 and min(counts) >= 0 and max(counts) <= MOST)
-    return "" if is_so else FOREIGN
 
 
 def _fits(vector: tuple[int, ...], bounds: Bounds) -> str:
