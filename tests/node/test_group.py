@@ -157,7 +157,7 @@ def test_what_was_processed_is_not_handed_over_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(config, "p1", "p2") as two:
             async with joined(config, "p3", acknowledge="explicitly") as one:
-                for number in range(3):
+                for number in range(5):
                     await (await two["p1"].broadcast(b"%d" % number)).stable()
                 messages = await take(one["p3"], 5)
                 one["p3"].processed(messages[2])
