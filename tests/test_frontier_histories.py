@@ -258,7 +258,7 @@ def test_the_explorer_shows_the_rollback_that_slips_through() -> None:
         rollbacks=1,
     )
     explored = explore(scope, workers=1)
-    assert set(explored.found) == {Guarantee.NO_CREATION}
+    assert Guarantee.NO_CREATION in explored.found
     run = explored.found[Guarantee.NO_CREATION]
     names = [MessageId(row.origin, row.seq) for row in run.rows if row.kind == "broadcast"]
     assert names == [MessageId("p1", 1)] * 2

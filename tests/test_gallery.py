@@ -54,7 +54,6 @@ SCOPES: dict[str, dict[str, Any]] = {
     },
     "flawed/frontier-forgetting-early": ONE_CRASH,
     "flawed/frontier-acknowledging-early": ONE_CRASH | {"restarts": 1},
-    "flawed/frontier-owing-nothing": ONE_CRASH,
     "flawed/frontier-not-greeting": {"processes": 3, "broadcasts": 1, "restarts": 1},
 }
 
@@ -142,6 +141,16 @@ SCENARIOS = {
         timeout p3 pull
         receive p3->p1 pull
         receive p1->p3 push
+        settle
+        """,
+    "flawed/frontier-owing-nothing": """
+        group p1 p2 p3
+        broadcast p1 hello
+        receive p1->p2
+        receive p2->p1
+        timeout p1 commit
+        receive p1->p2 commit
+        crash p1
         settle
         """,
     "flawed/frontier-not-answering": """

@@ -89,6 +89,7 @@ from tidings.protocols.frontier_chain import Mark
 from tidings.protocols.frontier_known import Knowledge, Turn, named
 from tidings.protocols.frontier_log import size_of
 from tidings.protocols.frontier_packets import (
+    NOTHING,
     REASONS,
     Admitted,
     Asking,
@@ -195,8 +196,10 @@ class Frontier(Knowledge):
         self.unheard: set[str] = set()
         """Members that might remember more of this process than it does, and have not said in
         this life what they know. Empty once enough of them have."""
-        self.returned: set[str] = set()
-        """Members that have restarted; with their next message all compare what they hold."""
+        self.is_first = False
+        """Whether this process restarted, and has broadcast nothing since."""
+        self.to_compare: set[str] = set()
+        """Members that restarted, and whose first message since then cannot be held yet."""
         self.answers = 0
         """How many of them have to, before this process gives a number to anything."""
 
@@ -246,8 +249,8 @@ class Frontier(Knowledge):
             self._tell_all(turn)
         else:
             self._tell_origin(turn)
-        if self.returned:
-            self._compare_the_returned(turn)
+        if self.to_compare:
+            self._compare_with_all(turn)
         self._fetch(turn)
         if self.lossy:
             self._watch(turn)
@@ -338,6 +341,12 @@ class Frontier(Knowledge):
         if self._is_crowded():
             self._spill_up_to(self.delivered)
 
+    def _say_data(
+        self, batch: Batch, turn: Turn, held: Upto = NOTHING, commit: tuple[Known, ...] = ()
+    ) -> None:
+        self._say(self.others, Data(batch, held, commit, self.is_first), turn)
+        self.is_first = False
+
     # --- telling, mode all
 
     def _untold(self) -> list[str]:
@@ -347,7 +356,7 @@ class Frontier(Knowledge):
         """What is newly held goes with the next message, or at once if none was told just now."""
         news = self._untold()
         if turn.data is not None:
-            self._say(self.others, Data(turn.data, upto(news, self.held)), turn)
+            self._say_data(turn.data, turn, held=upto(news, self.held))
         elif news and "batch" not in self.timers:
             self._say(self.others, Holding(upto(news, self.held)), turn)
             if self.batch_ms:
@@ -381,7 +390,7 @@ class Frontier(Knowledge):
         known = self._own_known(is_riding=turn.data is not None)
         due = known != self.committed
         if turn.data is not None:
-            self._say(self.others, Data(turn.data, commit=(known,) if due else ()), turn)
+            self._say_data(turn.data, turn, commit=(known,) if due else ())
         elif due and (turn.commit or self._is_complete()):
             self._say(self.others, Commit((known,)), turn)
         else:
@@ -621,8 +630,6 @@ class Frontier(Knowledge):
             self._commit(sender, origin, safe, stable, turn)
         for origin, count, digest in zip(self.members, state.held, state.digests, strict=False):
             self._compare(sender, origin, Mark(count, digest))
-        if state.greets:
-            self.returned.add(sender)
         self._hear_from(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.
@@ -655,12 +662,13 @@ class Frontier(Knowledge):
         if ours is not None and origin not in self.twins:
             self.twins[origin] = (peer, ours)
 
-    def _compare_the_returned(self, turn: Turn) -> None:
-        """A member that restarted says something new: do all hold the same before it?"""
-        for origin in [one for one in turn.grown if one in self.returned]:
-            self.returned.discard(origin)
-            rest = tuple(peer for peer in self.others if peer != origin)
-            self._say(rest, Chained(origin, self.histories.head(origin)), turn)
+    def _compare_with_all(self, turn: Turn) -> None:
+        """A member that restarted has said something: do all hold the same of it?"""
+        for origin in sorted(self.to_compare):
+            if not self.early[origin]:
+                self.to_compare.discard(origin)
+                rest = tuple(peer for peer in self.others if peer != origin)
+                self._say(rest, Chained(origin, self.histories.head(origin)), turn)
 
     def _answer_chained(self, sender: str, chained: Chained, turn: Turn) -> None:
         origin, theirs = chained.origin, chained.mark
@@ -761,6 +769,7 @@ class Frontier(Knowledge):
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
         self.committed = Known(self.me, self.safe[self.me], self.stable[self.me])
+        self.is_first = True
         if self._done() != self.delivered:
             turn.replay = Replay(dict(self._done()), dict(self.delivered))
         turn.touched |= dict.fromkeys(self.members)
@@ -789,7 +798,9 @@ class Frontier(Knowledge):
 
     def _receive(self, sender: str, packet: Packet, turn: Turn) -> None:
         match packet:
-            case Data(batch, held, commit):
+            case Data(batch, held, commit, is_first):
+                if is_first:
+                    self.to_compare.add(sender)
                 self._hold(batch, turn)
                 self._know(sender, sender, batch.last, turn)
                 self._know_all(sender, held, turn)

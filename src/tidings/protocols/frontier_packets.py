@@ -106,6 +106,8 @@ class Data(Packet, frozen=True, tag="data"):
     held: Upto = NOTHING
     commit: Annotated[tuple[Known, ...], Meta(max_length=1)] = ()
     """What is known of the sender's earlier messages, if that is new."""
+    is_first: bool = False
+    """Whether it is the first since the sender restarted: then all compare what they hold."""
 
     @property
     def about(self) -> MessageId:
