@@ -60,6 +60,7 @@ class Simulated(Group):
         self._last_arrival: dict[Link, int] = {}
         self._rows: list[Row] = []
         self._delivered: Counter[str] = Counter()
+        self._lives: Counter[str] = Counter()
         self._texts = itertools.count(1)
         self._rate = 0.0
         self._stopped: set[str] = set()
@@ -83,9 +84,19 @@ class Simulated(Group):
     # --- speaking
 
     def say(self, member: str, count: int = 1, size: int = 10) -> None:
+        """What is refused is said again soon, as a node does: it may have restarted just now."""
         for _ in range(count):
-            rows = self._apply(choices.Broadcast(member, b"%0*d" % (size, next(self._texts))))
-            assert any(row.kind == "broadcast" for row in rows), f"{member} refuses to broadcast"
+            self._say(member, b"%0*d" % (size, next(self._texts)))
+
+    def _say(self, member: str, text: bytes) -> None:
+        rows = self._apply(choices.Broadcast(member, text))
+        if not any(row.kind == "broadcast" for row in rows):
+            self._in(1.0, partial(self._say_again, member, text, self._lives[member]))
+
+    def _say_again(self, member: str, text: bytes, life: int) -> None:
+        """Unless it has died meanwhile: then nobody was told that it would be said."""
+        if self.is_up(member) and self._lives[member] == life:
+            self._say(member, text)
 
     def talk(self, rate: float) -> None:
         self._rate = rate
@@ -173,7 +184,7 @@ class Simulated(Group):
             if self._rate:
                 self._apply(choices.Doom(member, self._dice.randint(1, len(self.members) - 2)))
                 self.say(member)
-            else:
+            if self.is_up(member):
                 sent = [one for one in self._world.in_flight if one.link.sender == member]
                 lost = [packet for packet in sent if self._dice.random() < 0.5]
                 self._apply(choices.Crash(member, tuple(lost)))
@@ -181,6 +192,7 @@ class Simulated(Group):
 
     def restart(self, *members: str) -> None:
         for member in members:
+            self._lives[member] += 1
             self._apply(choices.Recover(member))
 
     def restart_without_disk(self, member: str) -> None:

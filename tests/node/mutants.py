@@ -24,7 +24,7 @@ from tidings.node.disk import Disk, Tick
 from tidings.node.engine import Engine
 from tidings.node.group import Group
 from tidings.node.ledger import Receipt
-from tidings.node.log import Identity, Log, files, reader, segments, writer
+from tidings.node.log import Identity, Log, files, framing, reader, segments, writer
 from tidings.node.transport import Connection, Peer, Transport
 
 Patch = pytest.MonkeyPatch
@@ -63,12 +63,12 @@ def failed_write_unnoticed(patch: Patch) -> None:
 
 def torn_end_left(patch: Patch) -> None:
     """What a kill broke off stays in the file."""
-    patch.setattr(reader, "cut", nothing)
+    patch.setattr(reader, "rewrite", nothing)
 
 
 def damage_taken_for_a_torn_end(patch: Patch) -> None:
     """Whatever does not match its check is cut off."""
-    patch.setattr(reader, "is_torn", lambda *_: True)
+    patch.setattr(framing.SegmentFile, "is_torn", lambda *_: True)
 
 
 def lock_not_taken(patch: Patch) -> None:

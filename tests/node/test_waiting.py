@@ -90,6 +90,9 @@ def test_a_program_that_was_killed_learns_the_number_of_its_last_message(tmp_pat
             await (await groups["p1"].broadcast(b"one")).stable()
         async with joined(config, "p1") as one:
             assert one["p1"].status().own == 1
+            assert one["p1"].status().awaited == ("p2", "p3")
+            async with joined(config, "p2"):
+                await until(lambda: one["p1"].status().awaited == ())
             await one["p1"].broadcast(b"two")
             await until(lambda: one["p1"].status().own == 2)
         async with joined(config, "p1") as one:

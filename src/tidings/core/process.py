@@ -69,6 +69,10 @@ class Process(ABC):
     def check(self, group: Mapping[str, "Process"]) -> None:  # noqa: B027 - many have nothing to say
         """Assert what must be true of this process among all, which only a simulator can see."""
 
+    def awaited(self) -> Members:
+        """Who has to say what it knows before this process can broadcast again after a restart."""
+        return ()
+
     def why(self, message: MessageId) -> str:
         """What the message waits for here, in words, from the state alone."""
         return f"{self.me} cannot tell what {message} waits for"

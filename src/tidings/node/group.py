@@ -99,6 +99,8 @@ class Status(msgspec.Struct, frozen=True):
     """Why no broadcast is taken at the moment, if so."""
     stuck: str
     """Why nothing of one's own was delivered for a second or longer, if so."""
+    awaited: Members = ()
+    """After a start: members of which some must answer before anything is broadcast."""
 
 
 class Group:
@@ -561,6 +563,7 @@ class Group:
             log_bytes=engine.disk.log.size if engine.disk is not None else 0,
             refusal=engine.refusal,
             stuck=self._stuck,
+            awaited=engine.process.awaited(),
         )
 
     # --- what the engine tells

@@ -273,6 +273,9 @@ class Frontier(Knowledge):
         turn.answer.append(Accept(tuple(batch.ids())))
         turn.data = batch
 
+    def awaited(self) -> Members:
+        return tuple(one for one in self.others if one in self.unheard)
+
     def why_not(self, count: int = 1) -> str:
         """Why so many messages cannot be broadcast now; empty if they can."""
         if self.unheard and not self.admitted:
