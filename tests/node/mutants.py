@@ -9,7 +9,7 @@ under it, and what that test complains about: failing for any other reason does 
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import real_groups
 
-from tidings.core import Message, MessageId, Recall, Recalled
+from tidings.core import MessageId, Recall, Recalled
 from tidings.node import group, wire
 from tidings.node.disk import Disk, Tick
 from tidings.node.engine import Engine
@@ -26,6 +26,7 @@ from tidings.node.group import Group
 from tidings.node.ledger import Receipt
 from tidings.node.log import Identity, Log, files, framing, reader, segments, writer
 from tidings.node.transport import Connection, Peer, Transport
+from tidings.node.unread import Unread
 
 Patch = pytest.MonkeyPatch
 Mutant = Callable[[Patch], None]
@@ -191,11 +192,14 @@ def replay_skipped(patch: Patch) -> None:
 
 
 def replay_not_marked(patch: Patch) -> None:
-    def as_if_new(group: Group, messages: Sequence[Message]) -> None:
-        group._unread.add(messages)
-        group._tell_news()
+    """What comes again looks like what is new."""
+    begin = Unread.begin
 
-    patch.setattr(Group, "replayed", as_if_new)
+    def forgetful(unread: Unread, delivered: Mapping[str, int]) -> None:
+        begin(unread, delivered)
+        unread._before = {}
+
+    patch.setattr(Unread, "begin", forgetful)
 
 
 def processed_cursor_not_written(patch: Patch) -> None:
@@ -218,7 +222,7 @@ def hello_not_compared(patch: Patch) -> None:
 
 
 def packet_not_checked(patch: Patch) -> None:
-    patch.setattr(wire, "is_plausible", lambda *_: True)
+    patch.setattr(wire, "fault_of", lambda *_: "")
 
 
 def resend_forgotten(patch: Patch) -> None:
@@ -241,12 +245,12 @@ def peer_obeyed(patch: Patch) -> None:
     """Whoever is linked may cast a member out, though its protocol decides that by itself."""
     bye = Transport.bye
 
-    def final(transport: Transport, connection: Connection, reason: str, is_final: bool) -> None:
-        if is_final:
-            transport._holder.cast_out(reason)
-        bye(transport, connection, reason, is_final)
+    def obedient(transport: Transport, connection: Connection, what: wire.Bye) -> None:
+        if what.why in wire.CAST_OUT:
+            transport._holder.cast_out(what.why.name)
+        bye(transport, connection, what)
 
-    patch.setattr(Transport, "bye", final)
+    patch.setattr(Transport, "bye", obedient)
 
 
 class Caught(NamedTuple):
@@ -311,7 +315,8 @@ CAUGHT: dict[Mutant, Caught] = {
         GROUP + "half_of_the_members_are_enough_and_stability_waits_for_the_last", "assert not True"
     ),
     reused_number: Caught(
-        WAITING + "a_program_that_was_killed_learns_the_number_of_its_last_message", "assert 1 == 2"
+        WAITING + "a_program_that_was_killed_learns_the_number_of_its_last_message",
+        "the log is older than its trace: p1 has broadcast p1#2",
     ),
     replay_skipped: Caught(GROUP + "a_member_that_comes_back_goes_on_where_it_stopped", HANGS),
     replay_not_marked: Caught(
@@ -324,7 +329,7 @@ CAUGHT: dict[Mutant, Caught] = {
     frame_limit_ignored: Caught(
         WIRE + "a_stranger_is_refused_before_anything_of_it_is_kept", "DID NOT RAISE"
     ),
-    hello_not_compared: Caught(WIRE + "two_that_mean_different_groups_do_not_talk", "assert '' =="),
+    hello_not_compared: Caught(WIRE + "two_that_mean_different_groups_do_not_talk", "assert False"),
     packet_not_checked: Caught(WIRE + "a_packet_for_another_group_is_refused", "DID NOT RAISE"),
     resend_forgotten: Caught(
         TRANSPORT + "what_was_sent_before_the_link_came_up_is_sent_when_it_does", HANGS
@@ -332,7 +337,7 @@ CAUGHT: dict[Mutant, Caught] = {
     resent_taken_twice: Caught(TRANSPORT + "what_was_sent_again_is_heard_once", "2 more items"),
     peer_obeyed: Caught(
         HOSTILE + "where_members_decide_by_themselves_who_goes_on_nobody_can_cast_them_out",
-        "Halted: you are fired",
+        "Halted: ",
     ),
 }
 

@@ -39,9 +39,6 @@ GREETING = b"tidings" + bytes([FORMAT])
 HELLO_BYTES = 64 * 1024
 """The longest frame of somebody who has not yet said who it is."""
 
-OF_THE_SENDER = ("data",)
-"""Packets with new messages, which only their origin can send."""
-
 LARGE_BYTES = 64 * 1024
 """Of a packet longer than this, decoding must not start the collector again and again."""
 
@@ -292,9 +289,9 @@ class Codec:
             raise WireFault(f"a packet that makes no sense: {fault}") from None
         if words := fault_of(packet, self._bounds):
             raise WireFault(f"a {packet.kind} {words}")
-        about = packet.about if packet.kind in OF_THE_SENDER else None
-        if about is not None and about.origin != sender:
-            raise WireFault(f"a {packet.kind} of {about.origin}, and it is {sender}")
+        if not packet.may_come_from(sender):
+            of = f" of {packet.about.origin}" if packet.about is not None else ""
+            raise WireFault(f"a {packet.kind}{of}, and it is {sender}")
         return Came(number, packet, size)
 
     def _check_outline(self, encoded: memoryview) -> None:
