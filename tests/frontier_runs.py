@@ -4,20 +4,31 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
-from tidings.core import quorum
+from tidings.core import Event, quorum
 from tidings.simulator import Plan, World, choices, schedule_of, walk
 from tidings.spec import Value, judge
 from tidings.trace import Row, Run
 
 
 class CheckedWorld(World):
-    """After every choice every process is asked whether what it believes is true."""
+    """After every choice, whoever took part in it is asked whether what it believes is true.
+
+    What the others believe has not changed, and what was held is held: it stays true.
+    """
 
     def apply(self, choice: choices.Choice, time_ns: int | None = None) -> list[Row]:
+        self.stepped: dict[str, None] = {}
         rows = super().apply(choice, time_ns)
-        for process in self.up:
-            self.processes[process].check(self.processes)
+        everybody = isinstance(choice, choices.Recover)
+        for process in self.up if everybody else self.stepped:
+            if process not in self.crashed:
+                self.processes[process].check(self.processes)
         return rows
+
+    def _step(self, process: str, event: Event) -> None:
+        if hasattr(self, "stepped"):
+            self.stepped[process] = None
+        super()._step(process, event)
 
 
 def adversarial_plan(seed: int) -> Plan:

@@ -1171,7 +1171,7 @@ def test_mode_origin_takes_three_packets_for_every_other_member_and_three_delays
 def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
     mode: str, packets: int, json_bytes: int
 ) -> None:
-    """Fifty messages from each of twenty; of fewer, as much is left."""
+    """Fifty messages from each of twenty; of fewer, as much is left, but for the last blocks."""
     contender = Contender("frontier", {"mode": mode})
     stream = measure(contender, "stream", 20, 1000)
     assert not stream.cut
@@ -1179,7 +1179,8 @@ def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
     assert stream.json_bytes <= json_bytes
     assert stream.bytes <= 0.65 * stream.json_bytes
     assert stream_row(str(contender), stream) in rows_of("stream"), "see bench/frontier.py"
-    assert stream.kept_bytes == measure(contender, "stream", 20, 100).kept_bytes
+    fewer = measure(contender, "stream", 20, 100)
+    assert abs(stream.kept_bytes - fewer.kept_bytes) < 20 * BLOCK * 32
 
 
 def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
