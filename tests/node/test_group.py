@@ -333,12 +333,8 @@ def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path
     go(scenario())
 
 
-def test_more_texts_than_one_tick_takes_are_all_broadcast_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidings.node.engine.BATCH_BYTES", 100)
-    monkeypatch.setattr("tidings.node.engine.TICK_BYTES", 300)
-    config = group_file(tmp_path, 1)
+def test_more_texts_than_one_tick_takes_are_all_broadcast_in_order(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "limits.batch_bytes = 100", "limits.tick_bytes = 300")
 
     async def scenario() -> None:
         async with joined(config) as groups:

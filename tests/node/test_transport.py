@@ -28,7 +28,7 @@ from tidings.node import transport as links
 from tidings.node.config import Address, Config, parse_config
 from tidings.node.group import Group
 from tidings.node.injector import Fate, Injector
-from tidings.node.transport import MOST_STRANGERS, Transport
+from tidings.node.transport import Transport
 from tidings.node.wire import (
     GREETING,
     Came,
@@ -326,12 +326,12 @@ def test_who_does_not_say_who_it_is_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_of_too_many_strangers_the_oldest_is_hung_up_on(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 2, *MEMORY)
+    config = group_file(tmp_path, 2, *MEMORY, "links.strangers = 3")
 
     async def scenario() -> None:
         async with joined(config, "p1") as one:
             strangers = []
-            for count in range(MOST_STRANGERS):
+            for count in range(3):
                 strangers.append(await asyncio.open_connection(*config.addresses["p1"]))
                 await until(lambda: len(one["p1"]._transport._strangers) > count)  # noqa: B023
             caller, writer = await asyncio.open_connection(*config.addresses["p1"])

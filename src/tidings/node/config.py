@@ -73,6 +73,12 @@ class Limits(_Section, frozen=True):
     up to a third of a microsecond a byte if it is made for that."""
     batch_messages: Positive = 10_000
     """How many texts a packet may have."""
+    batch_bytes: Positive = MIB
+    """About how much text a member puts into one packet of its own; always one text, and never more
+    than fits into a frame."""
+    tick_bytes: Positive = MIB
+    """About how much text one tick takes from the application, before it sees to the network
+    again."""
     tick_ms: Ms = 20
     """For how long a member works on what has come in before it looks for anything else; the
     packet in hand is always finished."""
@@ -100,6 +106,14 @@ class Limits(_Section, frozen=True):
     commit_bytes: Positive = 4 * MIB
     """About how much is written at once, if there is more; what is read back is read in such
     pieces."""
+    commit_ticks: Positive = 64
+    """How many ticks may wait for the commit under way before nothing more is read from the
+    network."""
+    page_bytes: Positive = 256 * KIB
+    """A member remembers which messages stand in each so many bytes of its log: what it reads back,
+    it reads in whole pages."""
+    recall_bytes: Positive = MIB
+    """About how much of the log is read back at a time."""
 
 
 class Retention(_Section, frozen=True):
@@ -126,6 +140,12 @@ class Links(_Section, frozen=True):
     resend_bytes: Positive = 64 * MIB
     """Protocols that mend no links: how much is kept to be sent again after a reconnect. A member
     that misses more counts as crashed."""
+    strangers: Positive = 64
+    """How many connections may be open that have not yet said who they are."""
+    complaints: Positive = 256
+    """How many reasons for having no link are remembered, so as not to be told again."""
+    complaints_per_minute: Positive = 10
+    """About one member, or about all strangers together: reasons can be made up."""
     close_ms: Ms = 5_000
     """How long a member that leaves waits for what it has said to leave."""
 

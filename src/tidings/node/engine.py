@@ -49,7 +49,7 @@ from tidings.core import (
     TidingsError,
     Timeout,
 )
-from tidings.node.config import Config
+from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.log import Log, merge
 from tidings.node.logs import get_logger
@@ -57,13 +57,6 @@ from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
 from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
 from tidings.trace.segments import Packets, Span
-
-BATCH_BYTES = 1 << 20
-"""About how much text one Broadcast event carries."""
-TICK_BYTES = 1 << 20
-"""About how much text one tick takes from the application, before it sees to the network again."""
-MOST_WAITING = 64
-"""How many ticks may wait for the disk before nothing more is read from the network."""
 
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
@@ -285,7 +278,7 @@ class Engine:
         if self.refusal and not something_new:
             return
         self.refusal = ""
-        room = TICK_BYTES
+        room = self.config.limits.tick_bytes
         while self.texts and not self.refusal and room > 0:
             size, batch = self._next_batch()
             room -= size
@@ -297,10 +290,12 @@ class Engine:
 
     def _next_batch(self) -> tuple[int, tuple[bytes, ...]]:
         """As many texts as fit into one packet, and at least one; what they take there."""
+        limits = self.config.limits
+        most = min(limits.batch_bytes, limits.frame_bytes - FRAME_ROOM // 2)
         size = count = 0
-        for text in islice(self.texts, self.config.limits.batch_messages):
+        for text in islice(self.texts, limits.batch_messages):
             size += len(text) + PACKET_OVERHEAD
-            if count and size > BATCH_BYTES:
+            if count and size > most:
                 break
             count += 1
         take = self.texts.popleft
@@ -513,7 +508,8 @@ class Engine:
 
     def balance(self) -> None:
         """Read from the network only as fast as the disk and the application can follow."""
-        disk_is_slow = self.disk is not None and self.disk.waiting > MOST_WAITING
+        most = self.config.limits.commit_ticks
+        disk_is_slow = self.disk is not None and self.disk.waiting > most
         self.transport.read(not (disk_is_slow or self.application.is_full))
 
     # --- the end

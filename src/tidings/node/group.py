@@ -672,7 +672,7 @@ def _opened_log(
     if not config.durable:
         return None, None
     about = About(config.name, name, config.members, config.protocol, config.trace.on)
-    return open_log(config.data / name, about, kind, incarnation)
+    return open_log(config.data / name, about, kind, incarnation, config.limits)
 
 
 def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int:

@@ -51,12 +51,6 @@ from tidings.node.wire import (
     read_hello,
 )
 
-MOST_STRANGERS = 64
-"""How many connections may be open that have not yet said who they are."""
-MOST_COMPLAINTS = 256
-"""How many of our own complaints are remembered, so as not to be repeated."""
-COMPLAINTS_A_MINUTE = 10
-"""About one member, or about all strangers together: reasons can be made up."""
 QUIET_S = 2.0
 """How long a member may be out of reach before that is told: not all start at the same moment."""
 RELEASE_S = 0.05
@@ -361,7 +355,7 @@ class Transport:
         if self.is_closing:
             connection.transport.abort()
             return
-        if len(self._strangers) >= MOST_STRANGERS:
+        if len(self._strangers) >= self.config.links.strangers:
             # A member says who it is at once: who has been silent longest is the least likely one.
             self._send_away(next(iter(self._strangers)))
         self._strangers[connection] = connection.loop.call_later(
@@ -494,8 +488,9 @@ class Transport:
         """Once, not at every try; and not for ever about one who finds new ways to be wrong."""
         if (who, reason) in self._complaints or self.is_closing:
             return
+        links = self.config.links
         self._complaints[who, reason] = None
-        if len(self._complaints) > MOST_COMPLAINTS:
+        if len(self._complaints) > links.complaints:
             del self._complaints[next(iter(self._complaints))]
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._minute_ends_s:
@@ -503,9 +498,9 @@ class Transport:
             self._complained.clear()
         about = who if who in self.peers else "strangers"
         self._complained[about] += 1
-        if self._complained[about] == COMPLAINTS_A_MINUTE:
+        if self._complained[about] == links.complaints_per_minute:
             reason += "; what else is wrong is not told for a minute"
-        if self._complained[about] <= COMPLAINTS_A_MINUTE:
+        if self._complained[about] <= links.complaints_per_minute:
             self.log.warning("no link", peer=who, reason=reason)
 
     # --- packets

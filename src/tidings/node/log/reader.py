@@ -19,8 +19,9 @@ _NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its
 
 
 class Reader:
-    def __init__(self, folder: Path, about: About, kind: type[Process]) -> None:
+    def __init__(self, folder: Path, about: About, kind: type[Process], page_bytes: int) -> None:
         self.about = about
+        self.page_bytes = page_bytes
         self.folder = folder
         self.paths = sorted(folder.glob("*.log"))
         self.segments: list[Segment] = []
@@ -58,7 +59,8 @@ class Reader:
 
     def _read_segment(self, path: Path, is_last: bool) -> None:
         with told(path), SegmentFile(path) as file:
-            segment = Segment(path, format=file.format, written_s=path.stat().st_mtime)
+            written_s = path.stat().st_mtime
+            segment = Segment(path, self.page_bytes, file.format, written_s=written_s)
             if file.has_a_first_line(is_last, self.number):
                 self._read_entries(segment, file, is_last)
         if segment.pages:

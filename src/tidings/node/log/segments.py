@@ -12,9 +12,6 @@ from tidings.node.log.entries import Beginning, Commit, Identity, Ranges, merge
 from tidings.node.log.files import told
 from tidings.node.log.framing import FIRST_PLACE, FORMAT, BadEntryError, SegmentFile
 
-PAGE_BYTES = 256 * 1024
-"""About how much is read back whole."""
-
 
 class Page(msgspec.Struct):
     """A stretch of a file, and which messages stand in it: read whole, or not at all."""
@@ -32,6 +29,8 @@ class Segment(msgspec.Struct):
     """One file, where what stands in it, and what it takes to throw it away."""
 
     path: Path
+    page_bytes: int
+    """About how much of it is read back whole."""
     format: int = FORMAT
     bytes: int = FIRST_PLACE
     messages: int = 0
@@ -53,7 +52,7 @@ class Segment(msgspec.Struct):
         """One more entry at the end."""
         if not self.pages and isinstance(entry, Beginning):
             self.index = entry.index
-        if not self.pages or self.pages[-1].end - self.pages[-1].start >= PAGE_BYTES:
+        if not self.pages or self.pages[-1].end - self.pages[-1].start >= self.page_bytes:
             self.pages.append(Page(self.bytes, self.bytes, {}))
         self.bytes += size
         self.pages[-1].end = self.bytes

@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from tidings.core import Process
-from tidings.node.config import Retention
+from tidings.node.config import Limits, Retention
 from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
 from tidings.node.log.files import LOCK, Kept, locked, sync_folder, told, write_all
 from tidings.node.log.framing import FIRST_LINE, FORMAT, packed
 from tidings.node.log.reader import Reader
 from tidings.node.log.segments import Decoders, Recovered, Segment
 
-RECALL_BYTES = 1024 * 1024
-"""About how much is read back at a time."""
+USUAL = Limits()
 
 
 class Log:
@@ -33,6 +32,7 @@ class Log:
         number: int,
         decode: Decoders,
         lock: int,
+        limits: Limits,
     ) -> None:
         self.about = about
         self.identity = identity
@@ -42,6 +42,7 @@ class Log:
         self._segments = segments
         self._number = number
         self._decode = decode
+        self._limits = limits
         self._delivered: dict[str, int] = {}
         self._lock = lock
         self._kept_lock = Kept(lock, folder / LOCK)
@@ -90,7 +91,7 @@ class Log:
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             self._kept_file = Kept(self._file, path)
             os.write(self._file, FIRST_LINE)
-        self._segments.append(Segment(path))
+        self._segments.append(Segment(path, self._limits.page_bytes))
         self.size += len(FIRST_LINE)
         self._append(self._beginning(records, index, needless))
         with told(path):
@@ -146,7 +147,7 @@ class Log:
         records: list[Any] = []
         size = 0
         for lacks_first, _, _, page, segment in pages:
-            if lacks_first and size >= RECALL_BYTES:
+            if lacks_first and size >= self._limits.recall_bytes:
                 break
             size += page.end - page.start
             for entry in self._decode.entries(segment.path, page.start, page.end):
@@ -196,7 +197,11 @@ class Log:
 
 
 def open_log(
-    folder: Path, about: About, kind: type[Process], incarnation: int
+    folder: Path,
+    about: About,
+    kind: type[Process],
+    incarnation: int,
+    limits: Limits = USUAL,
 ) -> tuple[Log, Recovered | None]:
     """The log of a member and what it holds; a new one, under this incarnation, if there is none.
 
@@ -206,7 +211,7 @@ def open_log(
     folder = folder.absolute()
     lock = locked(folder, "a durable member needs a folder to write to: see data in the group file")
     try:
-        reader = Reader(folder, about, kind)
+        reader = Reader(folder, about, kind, limits.page_bytes)
         found = reader.read()
     except BaseException:
         os.close(lock)
@@ -215,6 +220,6 @@ def open_log(
         identity = Identity(incarnation)
     else:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode, lock)
+    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode, lock, limits)
     log._delivered = dict(reader.delivered)
     return log, found
