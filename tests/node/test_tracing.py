@@ -279,6 +279,25 @@ def test_the_oldest_segments_are_deleted_and_the_rest_is_judged_from_the_cut_on(
     }
 
 
+def test_a_segment_that_gets_its_name_while_it_is_looked_at_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 1, "trace.segment_bytes = 1", "trace.retention_bytes = 0")
+    go(say(config, b"one", b"two", b"three"))
+    config = changed(config, tmp_path, "retention_bytes = 0", "retention_bytes = 1")
+
+    def seen_earlier(folder: Path, process: str) -> list[Path]:
+        *paths, last = segments_of(folder, process)
+        return [*paths, last.with_name(last.name + ".open")]
+
+    monkeypatch.setattr("tidings.node.keeping.segments_of", seen_earlier)
+    keeper = Keeper(config, "p1")
+    keeper.sweep()
+    keeper.close()
+    assert keeper.begin > 0
+    assert not warnings(caplog)
+
+
 def test_what_is_too_old_is_deleted_at_the_start(tmp_path: Path) -> None:
     config = keep(tmp_path, "trace.retention_age_s = 3600")
     go(say(config, *[b"text"] * 50))

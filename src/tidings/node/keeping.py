@@ -4,6 +4,7 @@ A cut stands in the member's part of the manifest, on disk, before anything is d
 in a thread: to know what a segment told one has to read it.
 """
 
+import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ from tidings.trace import Cut, Manifest
 from tidings.trace.cutting import OutOfSequenceError, Past
 from tidings.trace.layout import whole_file
 from tidings.trace.schema import SCHEMA_VERSION
-from tidings.trace.segments import Reader, segments_of
+from tidings.trace.segments import CLOSED, OPEN, Reader, segments_of
 
 
 class Keeper:
@@ -102,23 +103,20 @@ class Keeper:
             self._complaint = reason
             self._logger.warning("the trace is not shortened", reason=reason)
 
-    def _closed(self) -> list[Path]:
-        """All segments but the last two: one is being written, and without any there is no end."""
-        return segments_of(self._folder, self._member)[:-2]
-
     def _delete_what_is_cut_off(self) -> None:
         """What an earlier life had noted, and was killed before it could delete."""
-        for path in self._closed():
+        for path in segments_of(self._folder, self._member)[:-2]:
             first = next(Reader(path).blocks(), None)
             if first is None or first.index >= self.begin:
                 return
             path.unlink()
 
     def _needless(self) -> list[Path]:
-        about = {path: path.stat() for path in segments_of(self._folder, self._member)}
+        """Never the last two: one is being written, and without any there is no end."""
+        about = {path: _about(path) for path in segments_of(self._folder, self._member)}
         size, now_s = sum(one.st_size for one in about.values()), time.time()
         needless = []
-        for path in self._closed():
+        for path in list(about)[:-2]:
             is_too_much = 0 < self._most_bytes < size
             is_too_old = 0 < self._most_age_s < now_s - about[path].st_mtime
             if not (is_too_much or is_too_old):
@@ -139,3 +137,11 @@ class Keeper:
                 for one in done:
                     one.unlink()
                 done.clear()
+
+
+def _about(path: Path) -> os.stat_result:
+    """Of a segment; the one that is being written may get its name meanwhile."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN) + CLOSED).stat()
