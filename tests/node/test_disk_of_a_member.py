@@ -1,17 +1,21 @@
 """What a member makes of its disk: a folder that vanishes, starts that fail, a log that fills."""
 
+import asyncio
 import os
 import re
 import shutil
 import socket
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from real_groups import go, group_file, joined, linked, take, until
 
-from tidings.core import EnvironmentMissing, Exit
+from tidings.core import EnvironmentMissing, Exit, Start, take_first
+from tidings.node.disk import Disk, Tick
 from tidings.node.group import Group
+from tidings.node.log import About, Records, open_log
 
 
 def test_a_member_stops_when_its_folder_is_deleted_under_it(tmp_path: Path) -> None:
@@ -177,3 +181,37 @@ def test_what_is_delivered_and_not_on_disk_yet_waits_for_the_disk(
             assert p1.why("p1#2") == "p1 has delivered p1#2"
 
     go(scenario())
+
+
+def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
+    """Also when its commit begins a new segment, and nobody needs the messages of the old one."""
+    config = group_file(tmp_path, 1, "limits.segment_bytes = 1")
+    process = config.process("p1", take_first)
+    process.step(Start(1, None, founding=True))
+    about = About(config.name, "p1", config.members, config.protocol, traced=True)
+    folder = tmp_path / "data"
+    kept: list[list[bytes]] = []
+
+    async def scenario() -> None:
+        log, _ = open_log(folder, about, type(process), incarnation=1)
+        log.begin_life(0)
+
+        def finish(ticks: Sequence[Tick]) -> bool:
+            kept.append(list(Records([*log.thrown, *log._segments], log._decode).blocks(0)))
+            return len(kept) != 2
+
+        disk = Disk(log, config, finish, pytest.fail)
+        run = asyncio.create_task(disk.run())
+        for number in range(3):
+            tick = Tick()
+            tick.block = b"what happened %d" % number
+            disk.add(tick, process, number + 1)
+            await until(lambda: len(kept) > number)  # noqa: B023
+            if number != 1:  # otherwise it was stopped, and its next life has to say it
+                await until(lambda: len(list(folder.glob("*.log"))) == 1)
+        run.cancel()
+        disk.close()
+
+    go(scenario())
+    first, second, third = (b"what happened %d" % number for number in range(3))
+    assert kept == [[first], [second], [second, third]]

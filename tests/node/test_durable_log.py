@@ -46,6 +46,7 @@ def rotate(
 ) -> None:
     """Go on in a new segment, without those whose messages of p1 are forgotten."""
     log.begin_segment((), 0, log.needless({"p1": forgotten}, retention, most))
+    log.throw_away()
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def test_it_is_read_and_gone_on_with_in_the_new_format(folder: Path) -> None:
     assert texts_in(found.records) == TEXTS | {"p1#6": b"six"}
     needless = log.needless({"p1": 5, "p2": 1}, Retention(), 2**53)
     log.begin_segment((), 0, needless)
+    log.throw_away()
     log.close()
     assert set(formats(folder)) == {b"tidings log 2\n"}
 

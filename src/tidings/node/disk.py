@@ -68,7 +68,7 @@ class Disk:
         self,
         log: Log,
         config: Config,
-        finish: Callable[[Sequence[Tick]], None],
+        finish: Callable[[Sequence[Tick]], bool],
         fail: Callable[[BaseException], None],
     ) -> None:
         self.log = log
@@ -149,7 +149,9 @@ class Disk:
                 try:
                     await loop.run_in_executor(self._thread, self._commit, ticks)
                     self._writing = []
-                    self._finish(ticks)
+                    if self._finish(ticks) and self.log.thrown:
+                        # Only now does the trace have what the log said in them.
+                        await loop.run_in_executor(self._thread, self.log.throw_away)
                 except Exception as error:
                     self._fail(error)
                     return

@@ -491,10 +491,10 @@ class Engine:
                     sent = Packets("send", peers, packet.kind, len(encoded), *about)
                     tick.items[place] = sent
 
-    def _finish(self, ticks: Sequence[Tick]) -> None:
-        """What the ticks rely on is on disk: trace, send, hand over."""
+    def _finish(self, ticks: Sequence[Tick]) -> bool:
+        """What the ticks rely on is on disk: trace, send, hand over. Whether that was done."""
         if self._is_stopped:
-            return  # what is on disk and not in the trace, the next life will add
+            return False  # what is on disk and not in the trace, the next life will add
         if self.tracer is not None and (blocks := b"".join([tick.block for tick in ticks])):
             self.tracer.write(blocks)
         for tick in ticks:
@@ -505,6 +505,7 @@ class Engine:
                 perform(what)
         self.balance()
         self._moved.set()
+        return True
 
     def balance(self) -> None:
         """Read from the network only as fast as the disk and the application can follow."""

@@ -38,6 +38,8 @@ class Log:
         self.identity = identity
         self.size = sum(segment.bytes for segment in segments)
         """In bytes."""
+        self.thrown: list[Segment] = []
+        """The oldest files, which nobody needs, and which are still there."""
         self._folder = folder
         self._segments = segments
         self._number = number
@@ -81,8 +83,8 @@ class Log:
     def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
         """Go on in a new file; the records stand for all before them, except the messages.
 
-        When it is on disk, so many of the oldest segments are thrown away. It says so itself:
-        whoever misses one that is needed will know.
+        So many of the oldest segments belong to the log no more; ``throw_away`` deletes them. The
+        new one says so itself: whoever misses one that is needed will know.
         """
         self.close_file()
         number = self._segments[-1].number + 1 if self._segments else 1
@@ -96,11 +98,16 @@ class Log:
         self._append(self._beginning(records, index, needless))
         with told(path):
             sync_folder(self._folder)
-        for segment in self._segments[:needless]:
+        self.thrown += self._segments[:needless]
+        self.size -= sum(segment.bytes for segment in self._segments[:needless])
+        del self._segments[:needless]
+
+    def throw_away(self) -> None:
+        """Delete the segments that are no longer part of the log."""
+        while self.thrown:
+            segment = self.thrown.pop(0)
             with told(segment.path):
                 segment.path.unlink()
-            self.size -= segment.bytes
-        del self._segments[:needless]
 
     def _beginning(self, records: tuple[Any, ...], index: int, needless: int = 0) -> Beginning:
         raw = msgspec.Raw(encode(records))
