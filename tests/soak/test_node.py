@@ -1,16 +1,19 @@
 """Five durable nodes in a storm for half an hour, at 2,000 broadcasts per second, then the audit.
 
 ``TIDINGS_SOAK_S=300 make soak ROOM=node`` for five minutes, ``TIDINGS_SOAK_SEED=7`` for another
-storm.
+storm. Then 500 groups of three under tiny limits, one after the other; ``TIDINGS_SOAK_RUNS=50`` for
+fewer, and the seed says where they begin.
 """
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import Tidings
+from node.tiny_limits import survive
 from storm import (
     assert_everything_happened,
     assert_nobody_was_held_up,
@@ -25,6 +28,7 @@ SECONDS = float(os.environ.get("TIDINGS_SOAK_S", 1_800))
 PER_S = 2_500
 """With some of them dead or stopped most of the time, 2,000 on average."""
 SEED = int(os.environ.get("TIDINGS_SOAK_SEED", 6))
+RUNS = int(os.environ.get("TIDINGS_SOAK_RUNS", 500))
 
 
 def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
@@ -44,3 +48,14 @@ def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
 @pytest.mark.parametrize("what", BREAKS)
 def test_flawed_nodes_break_exactly_what_they_are_said_to(tidings: Tidings, what: str) -> None:
     assert_nodes_break(tidings, what)
+
+
+def test_tiny_limits_break_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(1_000 * SEED, 1_000 * SEED + RUNS):
+        happened += survive([seed])
+        if happened["runs"] % 50 == 0:
+            with capsys.disabled():
+                print(f"\n{happened['runs']:,} of {RUNS:,} runs", end="", flush=True)
+    for what in ("texts", "kills", "leaves", "returns", "pauses", "replayed"):
+        assert happened[what] > 0, what
