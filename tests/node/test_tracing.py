@@ -14,6 +14,7 @@ from real_groups import assert_all_hold, go, group_file, joined, linked, take, t
 
 from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
+from tidings.node.engine import Halted
 from tidings.node.keeping import Keeper
 from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log
 from tidings.spec import Value, judge
@@ -82,6 +83,87 @@ def test_lives_that_are_all_traced_leave_no_gap(tmp_path: Path) -> None:
     for text in (b"one", b"two", b"three"):
         go(say(config, text))
     assert not gaps(config)
+    assert_all_hold(traced(config))
+
+
+# --- restarts
+
+
+def segments(config: Config) -> list[str]:
+    return [path.name for path in segments_of(config.trace_folder, "p1")]
+
+
+async def come_and_go(config: Config, times: int) -> None:
+    for _ in range(times):
+        async with joined(config):
+            pass
+
+
+def test_a_hundred_restarts_make_no_file(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        await say(config, b"one")
+        await come_and_go(config, 100)
+        await say(config, b"two")
+
+    go(scenario())
+    assert segments(config) == ["p1-1.segment"]
+    assert [row.kind for row in history(config)].count("recover") == 101
+    assert not gaps(config)
+    assert_all_hold(traced(config))
+
+
+def test_restarts_begin_a_new_segment_when_the_last_one_is_full(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "trace.segment_bytes = 500", "trace.retention_bytes = 4000")
+
+    async def scenario() -> None:
+        for number in range(8):
+            await say(config, b"%d" % number)
+            await come_and_go(config, 3)
+
+    go(scenario())
+    sizes = [(config.trace_folder / name).stat().st_size for name in segments(config)]
+    assert len(sizes) >= 3
+    assert all(500 < size < 1_000 for size in sizes[:-1])
+    assert sum(sizes) < 6_000
+    assert not gaps(config)
+    for verdict in judge(traced(config)):
+        assert verdict.value is Value.HOLDS, verdict
+
+
+@pytest.mark.parametrize("written", [0, 1, 20, None])
+def test_a_member_killed_while_it_goes_on_in_a_segment_leaves_it_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int | None
+) -> None:
+    """Before, in the middle of, or after its first words."""
+    config = group_file(tmp_path, 1)
+    go(say(config, b"one"))
+    before = history(config)
+
+    def killed(tracer: Tracer, data: bytes) -> None:
+        os.write(tracer._file, data[:written])
+        raise Halted("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracer, "_append", killed)
+        with pytest.raises(Halted):
+            go(say(config))
+    assert segments(config) == ["p1-1.segment.open"]
+    assert history(config)[: len(before)] == before
+    go(say(config, b"two"))
+    assert segments(config) == ["p1-1.segment"]
+    assert not gaps(config)
+    assert_all_hold(traced(config))
+
+
+def test_a_segment_of_the_version_before_is_not_gone_on_with(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+    go(say(config, b"one"))
+    path = config.trace_folder / "p1-1.segment"
+    path.write_bytes(path.read_bytes().replace(b"tidings trace 2", b"tidings trace 1"))
+    go(say(config, b"two"))
+    assert segments(config) == ["p1-1.segment", "p1-2.segment"]
     assert_all_hold(traced(config))
 
 

@@ -124,8 +124,9 @@ class _Lost(Facts):
 
 
 class Tracer:
-    """Writes the segments of one life of one member.
+    """Writes what one life of one member adds to its segments.
 
+    It goes on in the last one, unless that is full: restarts alone make no files.
     The open one is locked: whoever finds one that is not knows that its writer was killed.
     """
 
@@ -152,7 +153,8 @@ class Tracer:
         """Segments whose writing failed; they get their names when the gap after them is told."""
         self._look_again_s = 0.0
         try:
-            self._begin_segment(index)
+            if not self._go_on(index):
+                self._begin_segment(index)
         except OSError as fault:
             if fault.errno not in PASSING:
                 raise self._stopped(fault) from None
@@ -197,16 +199,35 @@ class Tracer:
 
     # --- segments
 
+    def _go_on(self, index: int) -> bool:
+        """Whether what is written from this index on can follow in the last segment there is."""
+        for path in segments_of(self._folder, self._owner.process)[-1:]:
+            reader, size = Reader(path), path.stat().st_size
+            first = next(reader.blocks(), None)
+            is_ours = reader.owner == self._owner and reader.is_current and not reader.is_open
+            if not is_ours or (first is not None and size > self._limit):
+                return False
+            self._begin = first.index if first is not None else index
+            self._path, self._size = path, size
+            self._file = self._locked(path, os.O_WRONLY | os.O_APPEND)
+            path.rename(opened(path))
+            return True
+        return False
+
     def _begin_segment(self, index: int) -> None:
         """It begins with this index."""
         self._begin = index
         self._path = next_segment(self._folder, self._owner.process)
         self._size = 0
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        self._file = os.open(opened(self._path), flags, 0o644)
-        with suppress(OSError):  # not every file system can
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._file = self._locked(opened(self._path), flags)
         self._append(beginning(self._owner))
+
+    def _locked(self, path: Path, flags: int) -> int:
+        file = os.open(path, flags, 0o644)
+        with suppress(OSError):  # not every file system can
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
 
     def _append(self, data: bytes) -> None:
         written = os.write(self._file, data)

@@ -234,6 +234,8 @@ class Reader:
         self.is_open = path.name.endswith(OPEN)
         self.owner: Owner | None = None
         """Whose history it is; None in a segment that was opened and then nothing."""
+        self.is_current = False
+        """Whether it is of the version that is written now, once its first line is read."""
         self.whole = 0
         """How many bytes of the file are whole blocks, once all are read."""
 
@@ -243,6 +245,7 @@ class Reader:
             if line not in _FIRST_LINES:
                 self._refuse_or_end(line)
                 return
+            self.is_current = line == _FIRST_LINE
             self.whole = len(line)
             number = 0
             while (body := self._body(file, number)) is not None:
