@@ -232,7 +232,7 @@ class Frontier(Knowledge):
                 self._push_recalled(event, turn)
             case Start():
                 self._start(event, turn)
-        if self.twins.keys() - self.refused.keys():
+        if self.twins and self.twins.keys() - self.refused.keys():
             self._report_twins(turn)
         if turn.lost_disk or self.me in self.twins:
             return self._leave("lost disk" if turn.lost_disk else "two histories")
