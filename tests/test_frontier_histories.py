@@ -219,6 +219,20 @@ def test_two_holders_of_different_histories_both_report_their_origin() -> None:
     )
 
 
+def test_an_origin_whose_histories_others_found_stops_although_its_links_last() -> None:
+    """p1 does not know any more how its first message looked when p2 tells it."""
+    p1, p2, p3 = process("p1"), process("p2"), process("p3")
+    p2.step(Receive("p1", data(1, b"old")))
+    p1.step(Broadcast((b"new",) * (BLOCK + 1)))
+    p3.step(Receive("p1", data(1, *(b"new",) * (BLOCK + 1))))
+    at_p1 = hand_over(p2, p2.step(LinkUp("p1", 0)), p1)
+    assert not any(isinstance(one, Halt) for one in at_p1)
+    at_p2 = p2.step(Receive("p3", Chained("p1", p3.histories.head("p1"))))
+    at_p2 += p2.step(Receive("p1", data(2, *(b"new",) * BLOCK)))
+    assert rejected(at_p2) == ["p1"]
+    assert any(isinstance(one, Halt) for one in hand_over(p2, at_p2, p1))
+
+
 def test_members_whose_link_lasts_compare_what_a_restarted_origin_says_next() -> None:
     """p1 comes back with an older disk and is heard by p3 alone; p2 and p3 stay linked."""
     p1 = process("p1", Admitted())

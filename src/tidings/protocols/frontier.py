@@ -689,6 +689,8 @@ class Frontier(Knowledge):
                 self._say((peer,), Chained(origin, ours), turn)
                 incarnation = self.pinned.get(origin, self.incarnation)
                 self.refused[origin] = (incarnation, "two histories")
+                if origin != self.me:
+                    self._refuse(origin, turn)  # it may be linked, and know nothing of it
                 words = f"{peer} holds others than {self.me}, up to {MessageId(origin, ours.count)}"
                 reason = REASONS["two histories"].format(origin)
                 turn.said.append(Reject(origin, f"{reason} ({words})"))
