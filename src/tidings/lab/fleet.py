@@ -34,7 +34,7 @@ import msgspec
 
 from tidings.core import Exit, IntervalSet, TidingsError
 from tidings.node.config import Config, read_config
-from tidings.node.member import Command, Heal, Hush, Publish, Range, Report, Say, bucket_s
+from tidings.node.member import Command, Heal, Hush, Publish, Range, Report, Rest, Say, bucket_s
 from tidings.node.proxy import Do, Proxy, in_background
 from tidings.trace import Manifest
 from tidings.trace.layout import whole_file
@@ -229,6 +229,10 @@ class Member:
     def heal(self) -> None:
         """Its injector lets everything pass from now on."""
         self._command(Heal())
+
+    def rest(self) -> None:
+        """Its program reads nothing more in this life; the member takes part all the same."""
+        self._command(Rest())
 
     def _command(self, command: Command) -> None:
         self._commands += 1

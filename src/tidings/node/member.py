@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from tidings.core import Message, TidingsError
-from tidings.node.group import Group, Replayed, join
+from tidings.node.group import Group, LogFull, Replayed, join
 from tidings.node.injector import Injector
 from tidings.node.ledger import Receipt
 from tidings.node.logs import configure
@@ -71,7 +71,11 @@ class Heal(msgspec.Struct, frozen=True, tag="heal"):
     """The injector lets everything pass."""
 
 
-Command = Say | Publish | Hush | Heal
+class Rest(msgspec.Struct, frozen=True, tag="rest"):
+    """Read nothing more in this life; take part all the same."""
+
+
+Command = Say | Publish | Hush | Heal | Rest
 
 
 # --- reports
@@ -93,6 +97,8 @@ class Report(msgspec.Struct, omit_defaults=True):
     delivered: dict[str, int] = {}
     """Of each origin the last message delivered; in a durable group, in all lives."""
     refusal: str = ""
+    full: int = 0
+    """How often a broadcast had to wait because the log was full."""
     injected: dict[str, int] = {}
     """How many packets have met each fate."""
     obeyed: int = 0
@@ -160,6 +166,9 @@ class Member:
         self.offered = 0
         self.confirmed = 0
         self.obeyed = 0
+        self.full = 0
+        self.reading = asyncio.Event()
+        self.reading.set()
         self.notes = {kind: _Notes() for kind in ("sent", "got", "again")}
         self.unreported: dict[str, Message] = {}
         """Of each origin the last message that was handed over since the last report."""
@@ -205,6 +214,8 @@ class Member:
                             task.cancel()
                 case Heal() if self.injector is not None:
                     self.injector.heal()
+                case Rest():
+                    self.reading.clear()
             self.obeyed += 1
             self.changed.set()
 
@@ -240,10 +251,19 @@ class Member:
             await self._offer(f"{wanted.text} {number} ".ljust(wanted.bytes, ".").encode(), due_s)
 
     async def _offer(self, text: bytes, due_s: float) -> None:
-        receipt = await self.group.broadcast(text)
+        receipt = await self._broadcast(text)
         self.offered += 1
         self.receipts.put_nowait((due_s, receipt))
         self.changed.set()
+
+    async def _broadcast(self, text: bytes) -> Receipt:
+        """When the log is full, the text waits until it is not."""
+        while True:
+            try:
+                return await self.group.broadcast(text)
+            except LogFull:
+                self.full += 1
+                await asyncio.sleep(WATCH_S)
 
     # --- noting
 
@@ -253,6 +273,7 @@ class Member:
             (again if isinstance(message, Replayed) else got).add(*message.id)
             self.unreported[message.id.origin] = message
             self.changed.set()
+            await self.reading.wait()
 
     async def _wait_for_receipts(self) -> None:
         sent = self.notes["sent"]
@@ -287,6 +308,7 @@ class Member:
             busy=len(self.talking),
             delivered=status.delivered,
             refusal=status.refusal,
+            full=self.full,
             injected=self._injected(),
             obeyed=self.obeyed,
         )
