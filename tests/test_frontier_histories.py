@@ -233,6 +233,31 @@ def test_an_origin_whose_histories_others_found_stops_although_its_links_last() 
     assert any(isinstance(one, Halt) for one in hand_over(p2, at_p2, p1))
 
 
+def test_two_histories_are_reported_although_their_origin_is_refused_already() -> None:
+    p2, p3 = process("p2"), process("p3")
+    p2.step(Receive("p1", data(1, b"old")))
+    p3.step(Receive("p1", data(1, b"new")))
+    assert rejected(p2.step(Receive("p1", Refusal("p1", 0, "lost disk")))) == ["p1"]
+    at_p2 = p2.step(Receive("p3", Chained("p1", p3.histories.head("p1"))))
+    assert rejected(at_p2) == ["p1"], "for another reason"
+    assert rejected(hand_over(p2, at_p2, p3)) == ["p1"]
+
+
+def test_every_holder_of_another_history_is_told_once_per_link() -> None:
+    group = (*MEMBERS, "p4")
+    p2, p3, p4 = (Frontier(name, group) for name in group[1:])
+    for member, text in ((p2, b"old"), (p3, b"new"), (p4, b"new")):
+        member.step(Start())
+        member.step(Receive("p1", data(1, text)))
+    head = Chained("p1", p3.histories.head("p1"))
+    for other in (p3, p4):
+        at_p2 = p2.step(Receive(other.me, head))
+        assert rejected(hand_over(p2, at_p2, other)) == ["p1"]
+        assert said(p2.step(Receive(other.me, head)), other.me) == [], "it knows"
+    ours = Chained("p1", p2.histories.head("p1"))
+    assert ours in said(p2.step(LinkUp("p3", 0)), "p3"), "it may not have heard"
+
+
 def test_members_whose_link_lasts_compare_what_a_restarted_origin_says_next() -> None:
     """p1 comes back with an older disk and is heard by p3 alone; p2 and p3 stay linked."""
     p1 = process("p1", Admitted())

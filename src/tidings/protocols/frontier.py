@@ -198,6 +198,8 @@ class Frontier(Knowledge):
         this life what they know. Empty once enough of them have."""
         self.is_first = False
         """Whether this process restarted, and has broadcast nothing since."""
+        self.compared: dict[str, dict[str, Mark]] = {}
+        """What of ``twins`` those others were told, over the links that they have now."""
         self.to_compare: set[str] = set()
         """Members that restarted, and whose first message since then cannot be held yet."""
         self.answers = 0
@@ -232,7 +234,7 @@ class Frontier(Knowledge):
                 self._push_recalled(event, turn)
             case Start():
                 self._start(event, turn)
-        if self.twins and self.twins.keys() - self.refused.keys():
+        if self.twins:
             self._report_twins(turn)
         if turn.lost_disk or self.me in self.twins:
             return self._leave("lost disk" if turn.lost_disk else "two histories")
@@ -595,6 +597,8 @@ class Frontier(Knowledge):
     def _link_up(self, peer: str, incarnation: int, turn: Turn) -> None:
         """Who comes back as somebody else is refused; with the others everything is exchanged."""
         self.down.discard(peer)
+        for told in self.compared.values():
+            told.pop(peer, None)
         if peer not in self.pinned:
             self.pinned[peer] = incarnation
             turn.records.append(Pinned(peer, incarnation))
@@ -662,8 +666,8 @@ class Frontier(Knowledge):
     def _compare(self, peer: str, origin: str, theirs: Mark) -> None:
         """Whether the peer holds other messages under the same names; both are to know."""
         ours = self.histories.differs(peer, origin, theirs)
-        if ours is not None and origin not in self.twins:
-            self.twins[origin] = (peer, ours)
+        if ours is not None:
+            self._differ(origin, peer, ours)
 
     def _compare_with_all(self, turn: Turn) -> None:
         """A member that restarted has said something: do all hold the same of it?"""
@@ -684,16 +688,22 @@ class Frontier(Knowledge):
 
     def _report_twins(self, turn: Turn) -> None:
         """An origin used numbers twice: it is refused, here and by whoever holds the other ones."""
-        for origin, (peer, ours) in self.twins.items():
-            if origin not in self.refused:
-                self._say((peer,), Chained(origin, ours), turn)
-                incarnation = self.pinned.get(origin, self.incarnation)
-                self.refused[origin] = (incarnation, "two histories")
-                if origin != self.me:
-                    self._refuse(origin, turn)  # it may be linked, and know nothing of it
-                words = f"{peer} holds others than {self.me}, up to {MessageId(origin, ours.count)}"
-                reason = REASONS["two histories"].format(origin)
-                turn.said.append(Reject(origin, f"{reason} ({words})"))
+        for origin, found in self.twins.items():
+            told = self.compared.setdefault(origin, {})
+            for peer, ours in found.items():
+                if told.get(peer) != ours and peer != origin:
+                    told[peer] = ours
+                    self._say((peer,), Chained(origin, ours), turn)
+            if origin not in self.refused or self.refused[origin][1] != "two histories":
+                self._refuse_twins(origin, *next(iter(found.items())), turn)
+
+    def _refuse_twins(self, origin: str, peer: str, ours: Mark, turn: Turn) -> None:
+        self.refused[origin] = (self.pinned.get(origin, self.incarnation), "two histories")
+        if origin != self.me:
+            self._refuse(origin, turn)  # it may be linked, and know nothing of it
+        words = f"{peer} holds others than {self.me}, up to {MessageId(origin, ours.count)}"
+        reason = REASONS["two histories"].format(origin)
+        turn.said.append(Reject(origin, f"{reason} ({words})"))
 
     def _watch(self, turn: Turn) -> None:
         """On lossy links: repeat while somebody is not known to hold exactly the same."""

@@ -105,8 +105,8 @@ class Log(Process):
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
         self.histories = Histories.of(members, most_marks)
         """What is held of each origin, in digests, to be compared with the others'."""
-        self.twins: dict[str, tuple[str, Mark]] = {}
-        """Of which origins another member holds other messages: which, and our own digest."""
+        self.twins: dict[str, dict[str, Mark]] = {}
+        """Of which origins other members hold other messages: these, and our own digests."""
         self.incarnation = 0
         """Who this is: it changes only with the disk."""
         self.pinned: dict[str, int] = {}
@@ -181,7 +181,13 @@ class Log(Process):
         """These are held now: make their digests, and compare them where others said theirs."""
         counts = tuple(sorted(count for _, count in causes.of(self.members))) if causes else ()
         for peer, mark in self.histories.extend(origin, texts, counts).items():
-            self.twins.setdefault(origin, (peer, mark))
+            self._differ(origin, peer, mark)
+
+    def _differ(self, origin: str, peer: str, ours: Mark) -> None:
+        """The peer holds other messages of this origin, as far as our digest tells."""
+        found = self.twins.setdefault(origin, {})
+        if peer not in found or found[peer].count < ours.count:
+            found[peer] = ours
 
     def _gap(self, origin: str) -> int:
         """The last message that is missing before the first early one, if there is one."""
