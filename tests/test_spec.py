@@ -9,9 +9,19 @@ from tidings.core import MessageId
 from tidings.lab.demo import BREAKS
 from tidings.report import explain
 from tidings.simulator import Plan, walk
-from tidings.spec import Guarantee, Place, Value, Verdict, Violation, exit_status, judge
+from tidings.spec import (
+    Guarantee,
+    Place,
+    Value,
+    Verdict,
+    Violation,
+    below_the_cuts,
+    exit_status,
+    judge,
+)
 from tidings.trace import Cut, Manifest, Row, Run, collect, digest
-from traces import Draft, cut_histories, random_run
+from tidings.trace.cutting import summed
+from traces import Draft, cut_histories, random_cut_runs, random_run
 
 HARSH = {"processes": 5, "broadcasts": 60, "crashes": 2, "duplicated": 0.1, "mid_broadcast": 1.0}
 
@@ -360,3 +370,40 @@ def test_a_name_that_was_used_below_the_cut_is_used_twice() -> None:
     verdict = judge(script.run())[1]
     assert [one.witness[0].index for one in verdict.violations if len(one.witness) == 2] == [-1]
     assert "p1 broadcast m (before its cut)" in explain(verdict.violations[-1], "r")
+
+
+def cut_at(count: int, *texts: bytes) -> Cut:
+    """p1 has broadcast its first messages, and these texts were delivered of them."""
+    total = summed(0, b"".join([bytes.fromhex(digest(text)) for text in texts]))
+    return Cut(index=9, delivered={"p1": count}, digests={"p1": f"{total:032x}"})
+
+
+def test_two_that_have_cut_off_equally_many_messages_have_cut_off_the_same() -> None:
+    script = Script(p1="b1 b2 b3 dp1#1 dp1#2 dp1#3 settle", p2="dp1#3 settle", p3="dp1#3 settle")
+    script.cuts = {name: cut_at(2, b"text", b"text") for name in ("p2", "p3")}
+    assert {verdict.value for verdict in judge(script.run())} == {Value.HOLDS}
+    script.cuts["p3"] = cut_at(2, b"text", b"other")
+    _, creation, *others = judge(script.run())
+    assert {verdict.value for verdict in others} == {Value.HOLDS}
+    assert (creation.value, creation.violated) == (Value.VIOLATED, 1)
+    (violation,) = creation.violations
+    assert (violation.process, str(violation.message)) == ("p3", "p1#2")
+    assert [str(one) for one in violation.witness] == ["p2:-1", "p3:-1"]
+    told = explain(violation, "r", folder="runs/r")
+    assert "p2 delivered the messages of p1 up to m (before its cut)." in told
+    assert "However, p3 delivered another text under one of their names (before its cut)." in told
+    assert told.endswith("Replay:  tidings replay runs/r")
+
+
+def test_cuts_at_other_places_or_without_digests_are_not_compared() -> None:
+    script = Script(
+        p1="b1 b2 b3 dp1#1 dp1#2 dp1#3 settle", p2="dp1#3 settle", p3="dp1#2 dp1#3 settle"
+    )
+    script.cuts = {"p2": cut_at(2, b"text", b"text"), "p3": cut_at(1, b"other")}
+    assert {verdict.value for verdict in judge(script.run())} == {Value.HOLDS}
+    script.cuts["p3"] = Cut(index=9, delivered={"p1": 1})
+    assert {verdict.value for verdict in judge(script.run())} == {Value.HOLDS}
+
+
+def test_random_cuts_differ_often_enough_to_compare_the_judges() -> None:
+    assert sum(bool(below_the_cuts(draft.cuts)) for draft in random_cut_runs(200)) >= 10

@@ -15,6 +15,7 @@ import msgspec
 
 from tidings.core import Members
 from tidings.trace import SCHEMA_VERSION, Cut, Fate, Manifest, Row, digest, jsonl, parquet
+from tidings.trace.cutting import summed
 
 STRANGER = "x1"
 """In the dictionary of names, but in no view."""
@@ -338,9 +339,29 @@ def cut_histories(draft: Draft) -> None:
                 draft.cuts[process] = cut
 
 
+def note_digests(draft: Draft) -> None:
+    """In each cut, of most origins; and now and then one that is not true."""
+    for process, cut in draft.cuts.items():
+        texts: dict[str, bytes] = {}
+        for event in draft.events[process][: cut.index]:
+            if event["kind"] == "deliver":
+                texts.setdefault(event["origin"], b"")
+                texts[event["origin"]] += bytes.fromhex(event["digest"])
+        for origin in texts:
+            if draft.rng.random() < 0.1:
+                texts[origin] += b"altered"
+        digests = {
+            origin: f"{summed(0, of_origin):032x}"
+            for origin, of_origin in texts.items()
+            if draft.rng.random() < 0.9
+        }
+        draft.cuts[process] = msgspec.structs.replace(cut, digests=digests)
+
+
 def random_cut_run(run: str, seed: int) -> Draft:
     draft = random_run(run, seed, is_in_sequence=True)
     cut_histories(draft)
+    note_digests(draft)
     return draft
 
 

@@ -16,7 +16,7 @@ from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
 from tidings.node.engine import Halted
 from tidings.node.keeping import Keeper
-from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log
+from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log, digests
 from tidings.spec import Value, judge
 from tidings.trace import Cut, Row, read_runs
 from tidings.trace.cutting import OutOfSequenceError, Past
@@ -458,7 +458,40 @@ def test_numbers_tell_what_happened_in_sequence() -> None:
             Span("broadcast", "p1", 5, 1, DIGEST, 0),
         )
     )
-    assert past.cut == Cut(index=20, broadcast=5, delivered={"p1": 3, "p2": 10})
+    digests = {"p1": "0" * 32}  # of p2 some are missing
+    assert past.cut == Cut(index=20, broadcast=5, delivered={"p1": 3, "p2": 10}, digests=digests)
+
+
+def texts_delivered(first: int, texts: bytes) -> Span:
+    """Texts of one byte each."""
+    return Span("deliver", "p2", first, len(texts), digests([bytes([one]) for one in texts]))
+
+
+def told_by(*blocks: Block, cut: Cut | None = None) -> Cut:
+    past = Past("p1", cut)
+    past.read(blocks)
+    return past.cut
+
+
+def test_the_digests_of_a_cut_do_not_depend_on_how_it_was_reached() -> None:
+    whole = told_by(Block(0, 0, 0, (texts_delivered(1, b"abcde"),)))
+    first = told_by(Block(0, 0, 0, (texts_delivered(1, b"ab"),)))
+    more = (texts_delivered(3, b"c"), texts_delivered(4, b"de"))
+    second = told_by(Block(2, 0, 0, more), cut=first)
+    assert whole == second
+    for other in (b"abced", b"abcdd", b"xbcde"):
+        assert told_by(Block(0, 0, 0, (texts_delivered(1, other),))).digests != whole.digests
+
+
+def test_a_cut_has_no_digests_of_what_was_not_written_down() -> None:
+    before = Block(0, 0, 0, (texts_delivered(1, b"ab"),))
+    after = Block(9, 0, 0, (texts_delivered(5, b"e"),))
+    assert not told_by(before, Block(2, 0, 0, (Gap("gap", 7, {"p2": 4}),)), after).digests
+    recover = Mark("recover", None, {"p2": 4}, 0)
+    assert not told_by(before, Block(8, 0, 1, (recover,)), after).digests
+    assert not told_by(Block(0, 0, 0, (Span("deliver", "p2", 1, 2),))).digests
+    same = Block(8, 0, 1, (Mark("recover", None, {"p2": 2}, 0),))
+    assert told_by(before, same).digests == told_by(before).digests
 
 
 @pytest.mark.parametrize(

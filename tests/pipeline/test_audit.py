@@ -229,3 +229,25 @@ def test_a_trace_that_cannot_be_is_refused_in_one_line(tidings: Any, cut: Path) 
     assert answer.err.splitlines()[-1] == (
         f"tidings: {cut / 'rows.parquet'}: row 1: p1's index is 7 where 9 comes next"
     )
+
+
+@pytest.mark.parametrize("checker", ["arrays", "sql"])
+def test_cuts_with_different_digests_are_a_violation(
+    tidings: Any, cut: Path, tmp_path: Path, checker: str
+) -> None:
+    (manifest,) = [run.manifest for run in read_runs(cut)]
+    cuts = {
+        "p1": Cut(index=7, broadcast=1, delivered={"p1": 1}, digests={"p1": "1" * 32}),
+        "p2": Cut(index=0, delivered={"p1": 1}, digests={"p1": "2" * 32}),
+    }
+    told = msgspec.structs.replace(manifest, cuts=cuts)
+    (cut / "manifest.jsonl").write_bytes(msgspec.json.encode(told) + b"\n")
+    target = tmp_path / "violations.parquet"
+    answer = tidings("audit", str(cut), "--checker", checker, "--violations", str(target))
+    assert answer.status == 1, answer.err
+    words = "However, p2 delivered another text under one of their names (before its cut)."
+    assert words in answer.out
+    (row,) = pq.read_table(target).to_pylist()
+    assert (row["guarantee"], row["process"], row["origin"]) == ("no creation", "p2", "p1")
+    assert (row["seq"], row["cause_seq"]) == (1, None)
+    assert [place["index"] for place in row["witness"]] == [-1, -1]

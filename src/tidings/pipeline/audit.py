@@ -159,6 +159,7 @@ def judge(
                 for guarantee, doubt in _doubts(case, ending, counts.get(ending.run)).items()
             ),
             ending.evidence.cuts,
+            examples,
         )
         for ending in case.endings
     }

@@ -18,6 +18,7 @@ from tidings.pipeline.owed import first_forsaken
 from tidings.pipeline.progress import Telling
 from tidings.pipeline.progress import silent as silent
 from tidings.pipeline.spool import spool_for
+from tidings.pipeline.told import shown_by_cuts
 from tidings.spec import Guarantee
 
 Progress = Telling
@@ -76,7 +77,8 @@ def violations(case: Case) -> DataFrame:
     ]
     schema = pa.schema({"run": pa.int32(), "label": pa.string(), "names": pa.list_(pa.string())})
     labelled = case.spark.createDataFrame(pa.Table.from_pylist(labels, schema=schema))
-    return (
+    shown = shown_by_cuts(case.trace.manifests)
+    found = (
         breaches(case.events())
         .join(F.broadcast(labelled), "run", "inner")
         .select(
@@ -90,6 +92,7 @@ def violations(case: Case) -> DataFrame:
             F.transform("witness", _named_place).alias("witness"),
         )
     )
+    return found.unionByName(case.spark.createDataFrame(shown)) if len(shown) else found
 
 
 def _named_place(place: Column) -> Column:

@@ -1,6 +1,6 @@
 """What the judge by arrays found, in the specification's own words: verdicts, and a table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,14 @@ from tidings.pipeline.arrays.campaign import Judged
 from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING
 from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
 from tidings.pipeline.arrays.rows import Directory
-from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
+from tidings.spec import (
+    Guarantee,
+    Place,
+    Verdict,
+    Violation,
+    below_the_cuts,
+    from_the_cut_on,
+)
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 from tidings.trace.layout import whole_file
@@ -46,10 +53,12 @@ def told(
             if run in shown
             else _unbroken(counts.tobytes(), doubts)
         )
-        verdicts[labels[run]] = from_the_cut_on(verdicts[labels[run]], manifests[labels[run]].cuts)
+        cuts = manifests[labels[run]].cuts
+        verdicts[labels[run]] = from_the_cut_on(verdicts[labels[run]], cuts, examples)
     for run, label in enumerate(labels):
         if not verdicts[label]:
-            verdicts[label] = from_the_cut_on(_of_nothing(directory, run), manifests[label].cuts)
+            cuts = manifests[label].cuts
+            verdicts[label] = from_the_cut_on(_of_nothing(directory, run), cuts, examples)
     return verdicts
 
 
@@ -148,7 +157,7 @@ def violations_table(
     )
     labels = np.array(list(manifests), object)
     guarantees = np.array([str(one) for one in Guarantee], object)
-    return pa.table(
+    found = pa.table(
         {
             "run": pa.array(labels[run], pa.string()),
             "guarantee": pa.array(guarantees[columns["guarantee"]], pa.string()),
@@ -160,6 +169,39 @@ def violations_table(
             "witness": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), witness),
         }
     )
+    return pa.concat_tables([found, shown_by_cuts(manifests.values()).cast(found.schema)])
+
+
+_PLACE = pa.struct({"process": pa.string(), "index": pa.int64()})
+_VIOLATIONS = pa.schema(
+    {
+        "run": pa.string(),
+        "guarantee": pa.string(),
+        "process": pa.string(),
+        "origin": pa.string(),
+        "seq": pa.int64(),
+        "cause_origin": pa.string(),
+        "cause_seq": pa.int64(),
+        "witness": pa.list_(_PLACE),
+    }
+)
+
+
+def shown_by_cuts(manifests: Iterable[Manifest]) -> Any:
+    """The violations that the manifests alone show, as rows of the same table."""
+    rows = [
+        {
+            "run": manifest.run,
+            "guarantee": str(one.guarantee),
+            "process": one.process,
+            "origin": one.message.origin,
+            "seq": one.message.seq,
+            "witness": [{"process": at.process, "index": at.index} for at in one.witness],
+        }
+        for manifest in manifests
+        for one in below_the_cuts(manifest.cuts)
+    ]
+    return pa.Table.from_pylist(rows, schema=_VIOLATIONS)
 
 
 def _columns(table: Any) -> Any:

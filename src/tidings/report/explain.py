@@ -71,7 +71,8 @@ def replay_command(
     until = shows_at(violation)
     words = ["tidings", "replay", str(folder)]
     words += ["--run", run] if run is not None else []
-    words += ["--until", str(until)] if until is not None else []
+    is_told = until is not None and until.index != BELOW_THE_CUT
+    words += ["--until", str(until)] if is_told else []
     words += ["--last", str(LAST_STEPS)] if is_long else []
     return shlex.join(words)
 
@@ -122,6 +123,12 @@ def _no_creation(violation: Violation, m: str, _: str) -> Proof:
             f"However, {violation.message.origin} never broadcast {m}.",
         ]
     (other,) = rest
+    if other.index == BELOW_THE_CUT:
+        return [
+            f"{first.process} delivered the messages of {violation.message.origin} up to {m} "
+            f"{_event(first)}.",
+            f"However, {process} delivered another text under one of their names {_event(other)}.",
+        ]
     if _is_a_name_used_twice(violation):
         return [
             f"{process} broadcast {m} {_event(first)}.",

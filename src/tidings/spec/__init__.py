@@ -10,6 +10,7 @@ from tidings.spec.verdict import (
     Value,
     Verdict,
     Violation,
+    below_the_cuts,
     exit_status,
     from_the_cut_on,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Value",
     "Verdict",
     "Violation",
+    "below_the_cuts",
     "broken",
     "cost",
     "exit_status",

@@ -57,7 +57,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     - No Duplication: the first delivery, the repeated one
     - No Creation: the delivery, then the broadcast under that name if there is one
-      (or, for a name used twice, the two broadcasts)
+      (or, for a name used twice, the two broadcasts; or, for what two processes delivered below
+      their cuts, two places there)
     - Validity: the broadcast
     - Uniform Agreement: the broadcast, a delivery elsewhere
     - Causal Order: where the origin had the cause, its broadcast of the message, the delivery
@@ -116,10 +117,47 @@ def decide(
     )
 
 
-def from_the_cut_on(five: tuple[Verdict, ...], cuts: Mapping[str, Cut]) -> tuple[Verdict, ...]:
-    """The verdicts on a run, each with a note if the beginning of a history was cut off."""
+def below_the_cuts(cuts: Mapping[str, Cut]) -> tuple[Violation, ...]:
+    """Two processes had delivered equally many messages of an origin, but not the same.
+
+    One name stands for two texts then, and its origin broadcast one of them at most. Which of the
+    messages up to the named one it is, the digests do not tell.
+    """
+    first: dict[tuple[str, int], tuple[str, str]] = {}
+    violations = []
+    for process in ordered(cuts):
+        cut = cuts[process]
+        for origin in ordered(cut.digests):
+            key = (origin, cut.delivered.get(origin, 0))
+            other, digest = first.setdefault(key, (process, cut.digests[origin]))
+            if digest != cut.digests[origin]:
+                violations.append(
+                    Violation(
+                        guarantee=Guarantee.NO_CREATION,
+                        process=process,
+                        message=MessageId(*key),
+                        witness=(Place(other, BELOW_THE_CUT), Place(process, BELOW_THE_CUT)),
+                    )
+                )
+    return tuple(violations)
+
+
+def from_the_cut_on(
+    five: tuple[Verdict, ...], cuts: Mapping[str, Cut], examples: int | None = None
+) -> tuple[Verdict, ...]:
+    """The verdicts on a run, each with a note if the beginning of a history was cut off.
+
+    What the cuts themselves show is added, as far as no more than the examples are shown.
+    """
     if not cuts:
         return five
+    if shown_by_cuts := below_the_cuts(cuts):
+        five = tuple(
+            _with_more(verdict, shown_by_cuts, examples)
+            if verdict.guarantee is Guarantee.NO_CREATION
+            else verdict
+            for verdict in five
+        )
     shown = [f"{name} from {cuts[name].index:,}" for name in ordered(cuts)]
     more = f" and {len(shown) - _MOST_CUTS:,} more" if len(shown) > _MOST_CUTS else ""
     note = f"judged from the cut on ({', '.join(shown[:_MOST_CUTS])}{more})"
@@ -131,6 +169,16 @@ def from_the_cut_on(five: tuple[Verdict, ...], cuts: Mapping[str, Cut]) -> tuple
             verdict, note=of_texts if verdict.guarantee is Guarantee.NO_CREATION else note
         )
         for verdict in five
+    )
+
+
+def _with_more(verdict: Verdict, more: tuple[Violation, ...], examples: int | None) -> Verdict:
+    return msgspec.structs.replace(
+        verdict,
+        value=Value.VIOLATED,
+        violated=verdict.violated + len(more),
+        violations=(*verdict.violations, *more)[:examples],
+        reason="",
     )
 
 

@@ -7,9 +7,10 @@ others.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tidings.core import DataError, Members, ordered
 from tidings.trace.schema import DIGEST, READABLE, Count, unreadable
@@ -27,12 +28,14 @@ class Cut(
 
     Only what happened in sequence is ever cut off. So two kinds of numbers say what is gone: the
     process had broadcast its messages from 1 up to ``broadcast``, and delivered those of each
-    origin from 1 up to ``delivered``, each once.
+    origin from 1 up to ``delivered``, each once. ``digests`` sums up the texts of the latter, of
+    those origins of which none was missing (``cutting.summed``).
     """
 
     index: Count
     broadcast: Count = 0
     delivered: dict[str, Count] = {}
+    digests: dict[str, Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]] = {}
 
     def has_broadcast(self, seq: int) -> bool:
         return 1 <= seq <= self.broadcast
@@ -123,7 +126,9 @@ def check(manifest: Manifest) -> None:
     if manifest.cuts and len(manifest.views) > 1:
         # Nobody could say to whom the messages were addressed whose broadcasts are gone.
         raise DataError(f"run {manifest.run}: a history is cut, and the group has changed")
-    cut = [name for own, one in manifest.cuts.items() for name in (own, *one.delivered)]
+    cut = [
+        name for own, one in manifest.cuts.items() for name in (own, *one.delivered, *one.digests)
+    ]
     places = (("a view", manifest.members), ("'fates'", manifest.fates), ("'cuts'", cut))
     for place, names in places:
         unnamed = [name for name in names if name not in manifest.names]

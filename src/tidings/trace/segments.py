@@ -44,7 +44,7 @@ _FIRST_LINE = b"%s%d\n" % (_TITLE, SCHEMA_VERSION)
 _FIRST_LINES = tuple(b"%s%d\n" % (_TITLE, version) for version in READABLE)
 _HEAD = struct.Struct("!II")
 _BLOCK = _HEAD.size + 4
-_DIGEST = 8
+DIGEST_BYTES = 8
 _FEW = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _MANY = Annotated[int, Meta(ge=1, le=2**62)]
 
@@ -302,7 +302,7 @@ class Reader:
 
 def _checked(block: Block) -> Block:
     for item in block.items:
-        if isinstance(item, Span) and item.digests and len(item.digests) != _DIGEST * item.count:
+        if isinstance(item, Span) and len(item.digests) not in (0, DIGEST_BYTES * item.count):
             raise DataError(f"{len(item.digests)} bytes of digests for {item.count} messages")
     return block
 
@@ -353,7 +353,7 @@ def _columns(item: Item, index: int) -> Iterator[dict[str, Any]]:
     match item:
         case Span(_, origin, first, count, digests, view):
             for place in range(count):
-                digest = digests[_DIGEST * place : _DIGEST * (place + 1)].hex()
+                digest = digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)].hex()
                 yield {
                     "origin": origin,
                     "seq": first + place,
