@@ -123,12 +123,12 @@ def acknowledged_before_the_commit(patch: Patch) -> None:
 def sent_before_the_trace(patch: Patch) -> None:
     finish = Engine._finish
 
-    def early(engine: Engine, ticks: Sequence[Tick]) -> None:
+    def early(engine: Engine, ticks: Sequence[Tick]) -> bool:
         for tick in ticks:
             for frame in tick.frames:
                 engine.transport.send(*frame)
             tick.frames = []
-        finish(engine, ticks)
+        return finish(engine, ticks)
 
     patch.setattr(Engine, "_finish", early)
 
