@@ -94,6 +94,8 @@ def rage(folder: Path, seconds: float, seed: int, tell: Tell, per_s: int = PER_S
 class Storm:
     def __init__(self, fleet: Fleet, seed: int, injector: str, tell: Tell, per_s: int) -> None:
         self.fleet = fleet
+        self.lost: list[Member] = []
+        """Members that cannot come back."""
         self.dice = random.Random(seed)
         self.injector = injector
         self.tell = tell
@@ -111,12 +113,24 @@ class Storm:
         for member in self.fleet:
             self._offer(member)
         for fault in self._deck():
-            if time.monotonic() > self._begin_s + seconds and len(self.faults) == FAULTS:
+            if time.monotonic() > self._begin_s + seconds and self._has_dealt_all():
                 break
             fault()
             self.faults[fault.__name__] += 1
             self._pass(0.2, 1.0)
         return self._settle()
+
+    @property
+    def healthy(self) -> list[Member]:
+        return [member for member in self.fleet if member not in self.lost]
+
+    @property
+    def spare(self) -> int:
+        """How many of the healthy can be missing while the others go on."""
+        return len(self.healthy) - quorum(SIZE)
+
+    def _has_dealt_all(self) -> bool:
+        return len(self.faults) == FAULTS
 
     def _deck(self) -> Iterator[Callable[[], None]]:
         faults = [
@@ -136,10 +150,10 @@ class Storm:
             yield from faults
 
     def _settle(self) -> Outcome:
-        for member in self.fleet:
+        for member in self.healthy:
             self._cease(member)
         is_calm = self.fleet.settle(timeout_s=2 * PATIENCE_S)
-        for member in self.fleet:
+        for member in self.healthy:
             self._count_packets(member)
         links = list(self.fleet.proxy or ())
         self.signs["connections reset"] = sum(link.resets for link in links)
@@ -200,7 +214,7 @@ class Storm:
                 link.delay(0)
 
         self.fleet.on_links(slow)
-        self._go_on(list(self.fleet))
+        self._go_on(self.healthy)
         self._pass(0, 2)
         self.fleet.on_links(restore)
 
@@ -212,27 +226,27 @@ class Storm:
                 link.reset(after=self.dice.randint(1, 5_000))
 
         self.fleet.on_links(reset)
-        self._go_on(list(self.fleet))
+        self._go_on(self.healthy)
         self._heal()
 
     def half_open_connection(self) -> None:
         pair = self._pair()
         self.fleet.on_links(lambda links: links[pair].half_open())
-        self._go_on(list(self.fleet))
+        self._go_on(self.healthy)
         self._pass(1, 3)
 
     def one_way_cut(self) -> None:
         pair = self._pair()
         self.fleet.on_links(lambda links: links[pair].cut())
         self._pass(0.5, 3)
-        self._go_on(list(self.fleet))
+        self._go_on(self.healthy)
         self._heal()
 
     def black_hole(self) -> None:
         pair = self._pair()
         self.fleet.on_links(lambda links: links[pair].hole())
         self._pass(0.5, 3)
-        self._go_on(list(self.fleet))
+        self._go_on(self.healthy)
         self._heal()
 
     def partition(self) -> None:
@@ -246,7 +260,7 @@ class Storm:
         self.fleet.on_links(Proxy.heal)
 
     def _pair(self) -> tuple[str, str]:
-        sender, receiver = self.dice.sample(self.fleet.config.members, 2)
+        sender, receiver = self.dice.sample(_names(self.healthy), 2)
         return sender, receiver
 
     # --- processes
@@ -271,14 +285,14 @@ class Storm:
 
     def all_killed(self) -> None:
         seed = self.dice.randint(1, 1_000)
-        with self._dead(list(self.fleet)):
+        with self._dead(self.healthy):
             self.injector = "" if self.injector else f"seed={seed} {WEATHER}"
 
     def _sides(self, count: int | None = None) -> tuple[list[Member], list[Member]]:
         """A minority and the rest."""
-        count = count or self.dice.randint(1, quorum(SIZE) - 1)
-        few = self.dice.sample(list(self.fleet), count)
-        return few, [member for member in self.fleet if member not in few]
+        count = min(count or self.dice.randint(1, quorum(SIZE) - 1), self.spare)
+        few = self.dice.sample(self.healthy, count)
+        return few, [member for member in self.healthy if member not in few]
 
     @contextmanager
     def _dead(self, members: Sequence[Member]) -> Iterator[None]:
