@@ -3,8 +3,9 @@
 A run begins with all members. One is stopped, its folder copied; it goes on with some of the
 others, is stopped again, and starts from the copy, with some others that need not be the same. So
 it may use numbers twice, and forget what it acknowledged. At last all are up. Then either all
-have handed over the same, or everybody who was handed one of two texts under one name has said
-so, within ten seconds after they were linked.
+have handed over the same, or the member that was rolled back has stopped, and everybody who was
+handed one of two texts under one name, while another member has the other one, has said so:
+within ten seconds after they were linked.
 
 Its trace may stay, which is then ahead of its log: the member refuses to start. Or it has none.
 """
@@ -210,10 +211,11 @@ class _Run:
         begin_s = time.monotonic()
         is_clear = await until(lambda: self._is_clear(members), REPORT_S)
         noticed_s = time.monotonic() - begin_s
-        twice = self._twice()
+        twice = self._twice(members)
         assert is_clear, (
             f"seed {self.seed}: silent for {REPORT_S:g} s, {self.victim.name} was rolled back, "
-            f"ended with {self.victim.end!r}; two texts: {sorted(twice)[:3]}; {self.lines.lines}; "
+            f"ended with {self.victim.end!r}; two texts: {sorted(twice.items())[:1]}; "
+            f"{self.lines.lines}; "
             f"{ {one.name: one.group and one.group.status().delivered for one in members} }"
         )
         return Outcome(self._end(), len(twice), noticed_s)
@@ -221,12 +223,13 @@ class _Run:
     def _is_clear(self, members: Iterable[Member]) -> bool:
         """Nothing differs; or all that are concerned have said so, two of them at least."""
         up = [one for one in members if one.group is not None]
-        concerned = self._twice()
-        holders = {name for names in concerned.values() for name in names}
-        have_said = {one for one in self.members if self._has_said(one)}
-        if not holders and self._are_equal(up):
+        if not self._twice(self.members.values()) and self._are_equal(up):
             return True
-        return len(have_said) >= 2 and holders <= have_said
+        # The victim was handed both, and may have ended before it met the others that were.
+        differing = self._twice(one for one in up if one is not self.victim)
+        concerned = {name for texts in differing.values() for name in texts}
+        have_said = {one for one in self.members if self._has_said(one)}
+        return len(have_said) >= 2 and concerned | {self.victim.name} <= have_said
 
     def _has_said(self, member: str) -> bool:
         is_victim = member == self.victim.name
@@ -234,15 +237,17 @@ class _Run:
             is_victim and any(sign in self.victim.end for sign in SIGNS)
         )
 
-    def _twice(self) -> dict[MessageId, set[str]]:
-        """Which names stand for two texts, and who was handed one of them."""
-        texts: dict[MessageId, set[bytes]] = defaultdict(set)
-        holders: dict[MessageId, set[str]] = defaultdict(set)
-        for member in self.members.values():
-            for message, handed in member.handed.items():
-                texts[message] |= handed
-                holders[message].add(member.name)
-        return {message: holders[message] for message, some in texts.items() if len(some) > 1}
+    def _twice(self, members: Iterable[Member]) -> dict[MessageId, dict[str, set[bytes]]]:
+        """Which names stand for two texts, and who of these was handed which."""
+        handed: dict[MessageId, dict[str, set[bytes]]] = defaultdict(dict)
+        for member in members:
+            for message, texts in member.handed.items():
+                handed[message][member.name] = texts
+        return {
+            message: by_member
+            for message, by_member in handed.items()
+            if len(set().union(*by_member.values())) > 1
+        }
 
     def _end(self) -> End:
         said = (*self.lines.lines, self.victim.end)
