@@ -121,8 +121,6 @@ class Mishaps(Storm):
     only_mishaps = False
     """Without the other faults, and without a rest between two."""
     backlog = BACKLOG
-    may_fill = False
-    """Whether the logs may be full, because they are kept for somebody."""
 
     def _deck(self) -> Iterator[Callable[[], None]]:
         """All that can be survived in any order; the members are lost late."""
@@ -148,13 +146,13 @@ class Mishaps(Storm):
             super()._pass(least_s, most_s)
 
     def _go_on(self, members: Sequence[Member]) -> None:
-        """Or their logs are full: what is kept for a member that is lost, or does not read."""
+        """Or their logs are full: they are small, and kept for members that are away or behind."""
         news = self.per_s * len(members) // SIZE // (10 if self.only_mishaps else 1)
         goals = [(one, _delivered(one) + news) for one in members]
         full = {one.name: one.report.full for one in members}
 
         def is_full(one: Member) -> bool:
-            return self.may_fill and one.report.full > full[one.name]
+            return one.report.full > full[one.name]
 
         self.fleet.wait_for(
             lambda: all(_delivered(one) >= goal or is_full(one) for one, goal in goals),
@@ -255,7 +253,6 @@ class Mishaps(Storm):
         self._cease(member)
         self._count_packets(member)
         self.lost.append(member)
-        self.may_fill = True
         return member
 
     def _start_in_vain(self, member: Member, status: int, words: str) -> None:
@@ -292,9 +289,8 @@ class Mishaps(Storm):
 
     def unread_backlog(self) -> None:
         member = self.dice.choice(self.healthy)
-        self._go_on(self.healthy)  # there is room in the logs
+        super()._go_on(self.healthy)  # there is room in the logs
         member.rest()
-        self.may_fill = True
         for one in self.healthy:
             one.publish(AT_ONCE, count=self.backlog)
         if not self.only_mishaps:
@@ -313,7 +309,6 @@ class Mishaps(Storm):
         self.fleet.wait_for(
             lambda: _unread(member) < self.backlog, f"{member.name} to read on", 5 * PATIENCE_S
         )
-        self.may_fill = False
 
     def _one_side(self) -> tuple[list[Member], list[Member]]:
         """One member, even if no other can be missed, and the rest."""
