@@ -102,7 +102,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "400,000 ids in one vector": lambda: frame(Holding(Upto(some=(ID,) * (ROOM // 5)))),
     "two million numbers": lambda: frame(Holding(Upto(all=(1,) * (ROOM - 50)))),
     "350,000 ranges": lambda: frame(Pull((Range("p1", 1, 1),) * (ROOM // 6 - 5))),
-    "350,000 commits": lambda: frame(Commit((Known("p1", 1, 1),) * (ROOM // 6 - 5))),
+    "250,000 commits": lambda: frame(Commit((Known("p1", 1, 1),) * (ROOM // 8 - 5))),
     "two million fields": lambda: frame(array(ROOM - 50) + b"\xa7holding" + bytes(ROOM - 59)),
     "arrays in arrays": lambda: frame(b"\x91" * (ROOM - 50) + b"\x00"),
     "a kind of two megabytes": lambda: frame(
