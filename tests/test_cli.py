@@ -227,6 +227,12 @@ def test_wrong_usage_is_referred_to_the_help_of_the_command(tidings) -> None:
     assert "(see tidings --help)" in tidings("shout").err
 
 
+def processor_s(pid: int) -> float:
+    """How much it has worked: who has just said something may still be busy saying it."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def test_130_when_interrupted() -> None:
     process = subprocess.Popen(
         [COMMAND, "simulate", "--seed", "1", "--broadcasts", "1000000"],
@@ -236,6 +242,9 @@ def test_130_when_interrupted() -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "seed   1\n"
+    begun_s = processor_s(process.pid)
+    while processor_s(process.pid) < begun_s + 0.1:
+        assert process.poll() is None, "it ended before it could be interrupted"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130

@@ -132,7 +132,10 @@ def drafts(count: int = 200) -> list[Draft]:
                 event.pop("incarnation", None)
                 if "view" in event:
                     event["view"] = 0
-        if not draft.holes and all(draft.events.values()) and not draft.fates:
+        has_gaps = any(
+            event["kind"] == "gap" for events in draft.events.values() for event in events
+        )
+        if not (draft.holes or has_gaps or draft.fates) and all(draft.events.values()):
             found.append(draft)
     assert len(found) > count / 2
     return found
