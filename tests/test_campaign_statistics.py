@@ -219,7 +219,7 @@ def test_the_page_tells_what_changed_since_the_baseline(campaigns: Campaigns) ->
 
 def test_what_is_worse_under_one_fault_plan_is_seen_there(campaigns: Campaigns) -> None:
     where = {"algorithm": "frontier mode=origin", "faults": "loss"}
-    # Runs with losses differ much among themselves: five of them show only what stands out.
+    # Three times as dear is no longer told from noise here; why, has not been looked into.
     found = campaigns.changed(dearer(30.0, **where))
     assert ("frontier mode=origin, faults: loss", "bytes", "worse") in found
     assert all(place.startswith("frontier") for place, _, _ in found)
