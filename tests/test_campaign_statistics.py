@@ -219,8 +219,9 @@ def test_the_page_tells_what_changed_since_the_baseline(campaigns: Campaigns) ->
 
 def test_what_is_worse_under_one_fault_plan_is_seen_there(campaigns: Campaigns) -> None:
     where = {"algorithm": "frontier mode=origin", "faults": "loss"}
-    # Three times as dear is no longer told from noise here; why, has not been looked into.
-    found = campaigns.changed(dearer(30.0, **where))
+    # A single broadcast costs up to 3.6 times as much when something of it is lost as when nothing
+    # is: what differs by less cannot be told from luck by the ranks of three runs.
+    found = campaigns.changed(dearer(4.0, **where))
     assert ("frontier mode=origin, faults: loss", "bytes", "worse") in found
     assert all(place.startswith("frontier") for place, _, _ in found)
 
