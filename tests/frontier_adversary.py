@@ -123,6 +123,9 @@ class Adversary:
             "early_bytes": dice.choice([1 << 20, 1, 3]),
             "push": dice.choice([10_000, 1, 2]),
             "push_bytes": dice.choice([1 << 18, 1, 40]),
+            "marks": dice.choice([64, 2, 3]),
+            "block": dice.choice([16, 1, 2]),
+            "strict": dice.random() < 0.2,
         }
         self.world = self.world_kind(
             f"adversary-{seed}",
@@ -238,9 +241,12 @@ class Adversary:
             self.recover(name)
         for _ in range(self.dice.choice([0, 50, 200])):
             self.dice.choice([self.arrive, self.arrive, self.arrive, self.time_out])()
+        self.calm_down()
+        self.settle()
+
+    def calm_down(self) -> None:
         for choice in until_quiet(self.world):
             self.do(choice)
-        self.settle()
 
     def recover(self, name: str) -> None:
         self.do(choices.Recover(name))
@@ -291,7 +297,7 @@ class Rollbacks(Adversary):
     world_kind = RollbackWorld
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed, links="retrying")
+        super().__init__(seed)
         self.weights |= {self.backup: 3, self.crash_or_recover: 6}
 
     def broadcast(self) -> None:
@@ -304,9 +310,41 @@ class Rollbacks(Adversary):
         self.do(choices.Backup(self.dice.choice(self.members)))
 
     def recover(self, name: str) -> None:
-        is_old = name in self.world.backups and self.dice.random() < 0.3
+        is_old = name in self.world.backups and self.dice.random() < 0.5
         self.happened["rollbacks"] += is_old
         self.do(choices.Recover(name, disk_old=is_old))
+        if is_old and self.world.up != (name,) and self.dice.random() < 0.7:
+            self.hear_few(name)
+
+    def hear_few(self, name: str) -> None:
+        """Those that hold most of it are slow to tell it so, and it speaks before they do."""
+        process = self.world.processes[name]
+        assert isinstance(process, Frontier)
+        rest = sorted(
+            (one for one in self.world.up if one != name), key=lambda one: self.held_by(one, name)
+        )
+        heard = [rest.pop(0)]
+        while name in self.world.up and process.unheard:
+            packets = [
+                packet
+                for packet in self.world.in_flight
+                if packet.link.receiver == name
+                and packet.link.sender in heard
+                and packet.link not in self.world.cut
+            ]
+            if packets:
+                self.do(choices.Receive(packets[0]))
+            elif rest:
+                heard.append(rest.pop(0))
+            else:
+                return
+        if name in self.world.up:
+            self.do(choices.Broadcast(name, b"%d" % len(self.rows)))
+
+    def held_by(self, holder: str, origin: str) -> int:
+        process = self.world.processes[holder]
+        assert isinstance(process, Frontier)
+        return process.held[origin]
 
     def settle(self) -> None:
         pass

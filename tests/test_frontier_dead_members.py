@@ -7,9 +7,11 @@ import pytest
 from tidings.core import LinkDown, quorum
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
-from tidings.simulator import World, choices
+from tidings.simulator import World, choices, until_quiet
+from tidings.simulator.choices import PacketId
 
 SIZES = (3, 5, 10, 20, 50)
+MEMBERS = ("p1", "p2", "p3", "p4", "p5")
 
 
 def group(size: int, mode: str, dead: int, *, is_noticed: bool = False) -> World:
@@ -130,3 +132,54 @@ def test_a_member_that_was_lacking_is_asked_when_the_origin_is_dead() -> None:
     for member in world.up:
         assert frontier(world, member).delivered["p01"] == 1, member
         assert frontier(world, member).stable["p01"] == 1, member
+
+
+# --- what is owed
+
+
+def test_a_debt_only_grows() -> None:
+    """p2 restarts, owes the others a question about p1#3, and is told of #1 and #2 meanwhile.
+
+    p1 tells all but p2 that they hold all three, and dies: p2 has to ask.
+    """
+    world = World("owed", MEMBERS, factory("frontier", {"mode": "origin"}))
+
+    def receive(sender: str, receiver: str, kind: str, times: int = 1) -> None:
+        for _ in range(times):
+            packet = next(
+                one
+                for one, flying in world.in_flight.items()
+                if one.link == (sender, receiver) and flying.content.kind == kind
+            )
+            world.apply(choices.Receive(packet))
+
+    def lost(sender: str, receiver: str) -> tuple[PacketId, ...]:
+        return tuple(one for one in world.in_flight if one.link == (sender, receiver))
+
+    for text in (b"1", b"2", b"3"):
+        world.apply(choices.Broadcast("p1", text))
+    receive("p1", "p2", "data", 3)
+    world.apply(choices.Crash("p2", lost("p2", "p1")))
+    world.apply(choices.Recover("p2"))
+    receive("p2", "p1", "state")
+    for other in ("p1", "p3", "p4", "p5"):
+        receive(other, "p2", "state")
+    for other, count in (("p4", 1), ("p5", 2)):
+        receive("p1", other, "data", count)
+        receive(other, "p1", "holding", count)
+        world.apply(choices.Timeout("p1", "commit"))
+        receive("p1", "p2", "commit")
+    for other, count in (("p4", 1), ("p3", 2)):
+        receive("p1", other, "data", count)
+        receive(other, "p1", "holding", count)
+    world.apply(choices.Timeout("p1", "commit"))
+    receive("p1", "p2", "commit")
+    assert frontier(world, "p2").stable["p1"] == 2
+    for other in ("p3", "p4", "p5"):
+        receive("p1", other, "data")
+        receive(other, "p1", "holding")
+    world.apply(choices.Crash("p1", lost("p1", "p2")))
+    for choice in until_quiet(world):
+        world.apply(choice)
+    delivered = {frontier(world, member).delivered["p1"] for member in world.up}
+    assert delivered == {3}

@@ -1,12 +1,13 @@
 """Digests of histories: the same for the same messages, and two under one name come to light."""
 
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontier_adversary import report_every_divergence
+from frontier_adversary import RollbackWorld, report_every_divergence
 from tidings.core import (
     Broadcast,
     Effect,
@@ -24,11 +25,16 @@ from tidings.core.state import copied, fingerprint
 from tidings.lab.explore import Scope, explore
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_chain import BLOCK, SHORT_BYTES, Chain, Histories, Mark
+from tidings.protocols.frontier_chain import (
+    BLOCK,
+    SHORT_BYTES,
+    Chain,
+    Histories,
+    Mark,
+    _hashed,
+)
 from tidings.protocols.frontier_packets import (
-    Admitted,
     Batch,
-    Chained,
     Data,
     Delivered,
     Forgotten,
@@ -37,8 +43,12 @@ from tidings.protocols.frontier_packets import (
     Refusal,
     State,
     Stored,
+    Twins,
     Upto,
+    upto,
 )
+from tidings.simulator import choices, until_quiet
+from tidings.simulator.choices import PacketId
 from tidings.spec import Guarantee
 
 MEMBERS = ("p1", "p2", "p3")
@@ -112,6 +122,27 @@ def test_what_peers_said_is_compared_wherever_it_ends(
     assert len(mine.marks["p1"]) <= 4
 
 
+def test_no_text_passes_for_the_digest_of_another() -> None:
+    long = b"x" * (SHORT_BYTES + 1)
+    assert Chain().extended([long]).at(1) != Chain().extended([_hashed(long)]).at(1)
+    with_causes = Chain().extended([b"x"], (1,))
+    assert with_causes.tail[0][1:] not in Chain().extended([with_causes.tail[0][1:]]).tail
+
+
+@pytest.mark.parametrize("most", [2, 3, 64])
+@pytest.mark.parametrize("lag", [0, 7, 100, 3_000])
+def test_a_log_can_be_shortened_however_far_forgetting_lags_behind(most: int, lag: int) -> None:
+    """What is kept beyond what is needed is a share of the lag, or a few blocks."""
+    mine = Histories.of(["p1"], most)
+    for count in range(1, 4 * lag + 2_000):
+        mine.extend("p1", [b"x"], ())
+        mine.forget("p1", max(0, count - lag))
+        assert len(mine.marks["p1"]) <= most
+        forgotten = max(0, count - lag)
+        kept = forgotten - mine.base("p1", forgotten).count
+        assert kept <= max(4 * BLOCK, 8 * lag // most)
+
+
 def test_histories_are_plain_state() -> None:
     mine = Histories.of(MEMBERS, 4)
     twin = copied(mine)
@@ -136,6 +167,11 @@ def persisted(effects: list[Effect]) -> list[Any]:
 
 def said(effects: list[Effect], to: str) -> list[Any]:
     return [one.packet for one in effects if isinstance(one, Send) and to in one.to]
+
+
+def acknowledged(member: Frontier) -> Holding:
+    """What it says of p1's messages."""
+    return Holding(upto(["p1"], member.held), member._digests(["p1"]))
 
 
 def data(first: int, *texts: bytes, causes: Upto | None = None) -> Data:
@@ -214,7 +250,7 @@ def test_two_holders_of_different_histories_both_report_their_origin() -> None:
     hand_over(p3, told[1], p2)
     at_p2 = p2.step(Receive("p3", Push((Batch(MessageId("p1", 2), (b"newer",)),))))
     assert rejected(at_p2) == ["p1"], "p2 compares when it holds as much"
-    assert "p3 holds others than p2, up to p1#2" in next(
+    assert "p2 and p3 hold different ones up to p1#2" in next(
         one.reason for one in at_p2 if isinstance(one, Reject)
     )
 
@@ -227,7 +263,7 @@ def test_an_origin_whose_histories_others_found_stops_although_its_links_last() 
     p3.step(Receive("p1", data(1, *(b"new",) * (BLOCK + 1))))
     at_p1 = hand_over(p2, p2.step(LinkUp("p1", 0)), p1)
     assert not any(isinstance(one, Halt) for one in at_p1)
-    at_p2 = p2.step(Receive("p3", Chained("p1", p3.histories.head("p1"))))
+    at_p2 = p2.step(Receive("p3", acknowledged(p3)))
     at_p2 += p2.step(Receive("p1", data(2, *(b"new",) * BLOCK)))
     assert rejected(at_p2) == ["p1"]
     assert any(isinstance(one, Halt) for one in hand_over(p2, at_p2, p1))
@@ -238,49 +274,164 @@ def test_two_histories_are_reported_although_their_origin_is_refused_already() -
     p2.step(Receive("p1", data(1, b"old")))
     p3.step(Receive("p1", data(1, b"new")))
     assert rejected(p2.step(Receive("p1", Refusal("p1", 0, "lost disk")))) == ["p1"]
-    at_p2 = p2.step(Receive("p3", Chained("p1", p3.histories.head("p1"))))
+    at_p2 = p2.step(Receive("p3", acknowledged(p3)))
     assert rejected(at_p2) == ["p1"], "for another reason"
     assert rejected(hand_over(p2, at_p2, p3)) == ["p1"]
 
 
-def test_every_holder_of_another_history_is_told_once_per_link() -> None:
+def test_every_member_is_told_once_per_link_that_there_are_two_histories() -> None:
     group = (*MEMBERS, "p4")
     p2, p3, p4 = (Frontier(name, group) for name in group[1:])
     for member, text in ((p2, b"old"), (p3, b"new"), (p4, b"new")):
         member.step(Start())
         member.step(Receive("p1", data(1, text)))
-    head = Chained("p1", p3.histories.head("p1"))
+    at_p2 = p2.step(Receive("p3", acknowledged(p3)))
+    report = Twins("p1", ("p2", "p3"), 1)
     for other in (p3, p4):
-        at_p2 = p2.step(Receive(other.me, head))
-        assert rejected(hand_over(p2, at_p2, other)) == ["p1"]
-        assert said(p2.step(Receive(other.me, head)), other.me) == [], "it knows"
-    ours = Chained("p1", p2.histories.head("p1"))
-    assert ours in said(p2.step(LinkUp("p3", 0)), "p3"), "it may not have heard"
+        assert report in said(at_p2, other.me), "also those that hold what somebody else holds"
+        assert rejected(other.step(Receive("p2", report))) == ["p1"]
+    assert report not in said(p2.step(Receive("p4", acknowledged(p4))), "p4"), "it knows"
+    assert report in said(p2.step(LinkUp("p3", 0)), "p3"), "it may not have heard"
 
 
-def test_members_whose_link_lasts_compare_what_a_restarted_origin_says_next() -> None:
-    """p1 comes back with an older disk and is heard by p3 alone; p2 and p3 stay linked."""
-    p1 = process("p1", Admitted())
-    p2, p3 = process("p2"), process("p3")
-    p2.step(Receive("p1", data(1, b"old", b"older")))
-    hand_over(p1, p1.step(LinkUp("p3", 0)), p3)
-    hand_over(p3, p3.step(LinkUp("p1", 0)), p1)
-    at_p3 = hand_over(p1, p1.step(Broadcast((b"new",))), p3)
-    (chained_by_p3,) = [one for one in said(at_p3, "p2") if isinstance(one, Chained)]
-    at_p2 = p2.step(Receive("p3", chained_by_p3))
-    assert rejected(at_p2) == ["p1"]
-    assert rejected(hand_over(p2, at_p2, p3)) == ["p1"]
-
-
-def test_a_digest_too_old_to_compare_is_answered_with_a_newer_one() -> None:
+def test_a_member_that_has_gone_on_is_told_by_the_one_that_compares_later() -> None:
+    """p2 no longer knows how its first message looked; p3 will know how p2's last one does."""
     p2, p3 = process("p2", marks=2), process("p3")
     p2.step(Receive("p1", data(1, *(b"%d" % number for number in range(4 * BLOCK)))))
     p3.step(Receive("p1", data(1, b"other")))
-    (answer,) = said(p2.step(Receive("p3", Chained("p1", p3.histories.head("p1")))), "p3")
-    assert answer == Chained("p1", p2.histories.head("p1"))
-    p3.step(Receive("p2", answer))
+    assert rejected(p2.step(Receive("p3", acknowledged(p3)))) == []
+    assert rejected(p3.step(Receive("p2", acknowledged(p2)))) == []
     rest = tuple(b"%d" % number for number in range(1, 4 * BLOCK))
-    assert rejected(p3.step(Receive("p1", data(2, *rest)))) == ["p1"]
+    at_p3 = p3.step(Receive("p1", data(2, *rest)))
+    assert rejected(at_p3) == ["p1"]
+    assert rejected(hand_over(p3, at_p3, p2)) == ["p1"]
+
+
+# --- two histories in a group, as unluckily as can be
+
+
+class Group:
+    """A small world; every process that stays up is to report p1 in the end."""
+
+    def __init__(self, size: int = 3, links: str = "retrying", **options: Any) -> None:
+        self.world = RollbackWorld(
+            "twins",
+            tuple(f"p{number}" for number in range(1, size + 1)),
+            factory("frontier", options),
+            links=links,
+            dice=random.Random(0),
+        )
+
+    def do(self, *wanted: choices.Choice) -> None:
+        for choice in wanted:
+            self.world.apply(choice)
+
+    def under_way(self, sender: str, receiver: str, kind: str = "") -> list[PacketId]:
+        packets = self.world.in_flight.items()
+        return [
+            packet
+            for packet, flying in packets
+            if packet.link == (sender, receiver) and kind in ("", flying.content.kind)
+        ]
+
+    def receive(self, sender: str, receiver: str, kind: str) -> None:
+        self.do(choices.Receive(self.under_way(sender, receiver, kind)[0]))
+
+    def drop(self, sender: str, receiver: str, kind: str = "") -> None:
+        self.do(*map(choices.Drop, self.under_way(sender, receiver, kind)))
+
+    def crash(self, process: str, *deaf: str) -> None:
+        """What it has said to these is lost."""
+        lost = [packet for one in deaf for packet in self.under_way(process, one)]
+        self.do(choices.Crash(process, tuple(lost)))
+
+    def all_report(self) -> bool:
+        for choice in until_quiet(self.world):
+            self.do(choice)
+        texts = {one.histories.head("p1") for one in self.living()}
+        assert len(texts) > 1, "there are two histories"
+        return all((one.me, "p1") in self.world.rejected for one in self.living())
+
+    def living(self) -> list[Frontier]:
+        up = [self.world.processes[name] for name in self.world.up]
+        return [one for one in up if isinstance(one, Frontier)]
+
+
+modes = pytest.mark.parametrize("mode", ["all", "origin"])
+
+
+@modes
+def test_a_second_history_that_is_fetched_is_noticed(mode: str) -> None:
+    """All that p1 said in its second life is lost; in its third, p3 asks it for what it lacks."""
+    group = Group(mode=mode)
+    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.receive("p1", "p2", "data")
+    group.crash("p1", "p3")
+    group.do(choices.Recover("p1", disk_old=True))
+    group.receive("p3", "p1", "state")
+    group.do(choices.Broadcast("p1", b"new"))
+    group.crash("p1", "p2", "p3")
+    group.do(choices.Recover("p1"))
+    group.receive("p1", "p3", "state")
+    group.do(choices.Timeout("p3", "pull"))
+    group.receive("p3", "p1", "pull")
+    group.receive("p1", "p3", "push")
+    group.crash("p1", "p2")
+    assert group.all_report()
+
+
+@modes
+def test_a_second_history_is_noticed_on_links_that_lose(mode: str) -> None:
+    group = Group(links="lossy", mode=mode)
+    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.drop("p1", "p3")
+    group.receive("p1", "p2", "data")
+    group.crash("p1")
+    group.do(choices.Recover("p1", disk_old=True))
+    group.drop("p1", "p2")
+    group.drop("p2", "p1")
+    group.receive("p3", "p1", "state")
+    group.do(choices.Broadcast("p1", b"new"))
+    group.drop("p1", "p2")
+    group.receive("p1", "p3", "data")
+    group.drop("p3", "p2")
+    group.crash("p1")
+    assert group.all_report()
+
+
+@modes
+def test_a_second_history_is_noticed_when_it_has_to_wait(mode: str) -> None:
+    """p3 has no room for the first message of p1's second life when it comes."""
+    group = Group(mode=mode, early=1, early_bytes=1)
+    group.do(choices.Broadcast("p1", b"one"))
+    group.receive("p1", "p2", "data")
+    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.receive("p1", "p2", "data")
+    group.crash("p1", "p3")
+    group.do(choices.Recover("p1", disk_old=True))
+    group.receive("p3", "p1", "state")
+    group.do(choices.Broadcast("p1", b"newer"))
+    group.receive("p1", "p3", "data")
+    group.do(choices.Timeout("p3", "pull"))
+    group.receive("p3", "p1", "pull")
+    group.receive("p1", "p3", "push")
+    group.crash("p1", "p2")
+    assert group.all_report()
+
+
+@modes
+def test_an_origin_is_stopped_by_what_it_said_in_an_earlier_life(mode: str) -> None:
+    """Its old message was under way all the time, and arrives before its new one."""
+    group = Group(2, mode=mode)
+    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.crash("p1")
+    group.do(choices.Recover("p1", disk_old=True))
+    group.receive("p2", "p1", "state")
+    group.do(choices.Broadcast("p1", b"new"))
+    for choice in until_quiet(group.world):
+        group.do(choice)
+    assert "p1" in group.world.crashed
+    assert ("p2", "p1") in group.world.rejected
 
 
 # --- older disks
@@ -304,7 +455,7 @@ def test_the_explorer_shows_the_rollback_that_slips_through() -> None:
 
 
 def test_older_disks_in_bad_company_never_diverge_in_silence() -> None:
-    happened = report_every_divergence(range(400, 500))
+    happened = report_every_divergence(range(800, 900))
     assert happened["rollbacks"] > 50
     assert happened["halts"] > 10
     assert happened["divergences"] > 0

@@ -31,11 +31,9 @@ from tidings.node.wire import (
 )
 from tidings.protocols import majority_relay
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_chain import Mark
 from tidings.protocols.frontier_packets import (
     Asking,
     Batch,
-    Chained,
     Commit,
     Data,
     Holding,
@@ -45,6 +43,7 @@ from tidings.protocols.frontier_packets import (
     Range,
     Refusal,
     State,
+    Twins,
     Upto,
 )
 from tidings.protocols.holdback import Stamped
@@ -274,7 +273,8 @@ def test_of_a_long_packet_the_texts_do_not_count() -> None:
         Pull((Range("p1", 1, 2), Range("p3", 4, 4))),
         Push((Batch(MessageId("p1", 1), (b"", b"text")), Batch(MessageId("p3", 9), (b"x",)))),
         State((1, 2, 3), (1, 1, 1), (0, 0, 0), (0, 2, 3), asks=True),
-        Chained("p2", Mark(7, bytes(16))),
+        Twins("p2", ("p1", "p3"), 7),
+        Holding(Upto(some=(MessageId("p2", 7),)), (("p2", bytes(16)),)),
         Refusal("p1", 17, "lost disk"),
     ],
     ids=lambda packet: packet.kind,
@@ -286,16 +286,19 @@ def test_what_a_member_says_is_taken(packet: Packet) -> None:
 def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """However short the longest text is."""
     monkeypatch.setitem(globals(), "LIMITS", Limits(text_bytes=1))
-    vector, digest = (0, 0, 0), bytes(16)
+    vector, digest, upto = (0, 0, 0), bytes(16), Upto(some=(MessageId("p2", 7),))
     for packet in (
         State(*(vector,) * 4, digests=(digest,) * 3),
-        Chained("p2", Mark(7, digest)),
+        Holding(upto, (("p2", digest),)),
     ):
         assert decoded(body_of([codec().encode(packet)]))[0].packet == packet
     for packet in (
         State(*(vector,) * 4, digests=(digest,) * 2),
         State(*(vector,) * 4, digests=(digest, digest, bytes(65))),
-        Chained("p2", Mark(7, bytes(65))),
+        Holding(upto, (("p2", bytes(65)),)),
+        Holding(upto, (("p9", digest),)),
+        Twins("p9", ("p1", "p2"), 7),
+        Twins("p3", ("p1", "p9"), 7),
     ):
         with pytest.raises(WireFault, match="that is not meant for this group"):
             decoded(body_of([codec().encode(packet)]))

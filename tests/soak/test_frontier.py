@@ -11,12 +11,13 @@ import pytest
 from chunks import CHUNK, on_all_cores
 
 from frontier_adversary import report_every_divergence, survive
+from frontier_links import survive_broken_links
 from frontier_runs import hold_all_guarantees
 from tidings.lab.explore import Scope, explore
 from tidings.spec import Value
 
 RUNS = int(os.environ.get("TIDINGS_SOAK_RUNS", 300_000))
-"""Two thirds with a clock, one third without."""
+"""Half of them with a clock, half without; of these, every second with links that break."""
 FIRST = int(os.environ.get("TIDINGS_SOAK_SEED", 1)) * 1_000_000
 
 
@@ -25,7 +26,7 @@ def whole_chunks(runs: int) -> int:
 
 
 def test_adversarial_runs_hold_all_guarantees(capsys) -> None:
-    runs = whole_chunks(RUNS * 2 // 3)
+    runs = whole_chunks(RUNS // 2)
     happened = on_all_cores(hold_all_guarantees, runs, FIRST, capsys)
     for what in (
         "packets lost",
@@ -42,7 +43,13 @@ def test_adversarial_runs_hold_all_guarantees(capsys) -> None:
 
 
 def test_an_adversary_without_a_clock_breaks_nothing(capsys) -> None:
-    on_all_cores(survive, whole_chunks(RUNS // 3), FIRST, capsys)
+    on_all_cores(survive, whole_chunks(RUNS // 4), FIRST, capsys)
+
+
+def test_links_that_break_break_nothing_else(capsys) -> None:
+    runs = whole_chunks(RUNS // 4)
+    happened = on_all_cores(survive_broken_links, runs, FIRST, capsys)
+    assert min(happened["links down"], happened["links up"], happened["Recover"]) >= runs
 
 
 def test_older_disks_never_diverge_in_silence(capsys) -> None:

@@ -26,6 +26,7 @@ _SORTED = "in no order of its own: kept sorted"
 Vector = Annotated[tuple[int, ...], PER_MEMBER, Meta(max_length=MOST_MEMBERS)]
 Digests = Annotated[tuple[bytes, ...], PER_MEMBER, Meta(max_length=MOST_MEMBERS)]
 SortedNames = Annotated[tuple[str, ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
+NamedDigests = Annotated[tuple[tuple[str, bytes], ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
 SortedIds = Annotated[tuple[MessageId, ...], _SORTED, Meta(max_length=MOST_MEMBERS)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 import msgspec
 
 from tidings.core import Members, MessageId
-from tidings.core.renaming import Digests, SortedIds, SortedNames, Vector
+from tidings.core.renaming import Digests, NamedDigests, SortedIds, SortedNames, Vector
 
 
 class Bounds(NamedTuple):
@@ -80,6 +80,8 @@ def _check(hint: Any, may_lack: bool = False) -> Check | None:
         return _is_short
     if hint == Digests:
         return _are_digests
+    if hint == NamedDigests:
+        return _at_most_one_for_each_member(_is_named_digest)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return fault_of
     plain = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
@@ -130,6 +132,11 @@ def _fits_or_lacks(vector: tuple[int, ...], bounds: Bounds) -> str:
 
 def _is_digest(digest: bytes, bounds: Bounds) -> str:
     return "" if len(digest) <= DIGEST_BYTES else FOREIGN
+
+
+def _is_named_digest(named: tuple[str, bytes], bounds: Bounds) -> str:
+    name, digest = named
+    return _is_member(name, bounds) or _is_digest(digest, bounds)
 
 
 def _are_digests(digests: tuple[bytes, ...], bounds: Bounds) -> str:

@@ -127,7 +127,7 @@ class OwingNothing(_Origin):
 
 
 class NotAnswering(_Origin):
-    """Breaks Uniform Agreement: who knows a message to be stable keeps it to itself."""
+    """Breaks Uniform Agreement: who knows a message to be safe keeps it to itself."""
 
     def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
         for origin, count in held.of(self.members):

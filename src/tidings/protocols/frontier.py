@@ -28,10 +28,11 @@ Why the guarantees hold. With ``held``, ``known``, ``safe``, ``stable``, ``deliv
   who fetch it and tell everybody in turn; so everybody learns that all correct members, which are
   at least Q, hold it.
 - The same, ``origin``: if the origin lives, it collects and tells. Otherwise each holder asks
-  everybody, unless it has been told that all hold what it holds. Who is asked either knows that
-  it is stable and says so, or remembers the question (``heard``) and will itself ask everybody as
-  soon as it holds as much, whatever it is told by then. So the asker gets one answer, or hears
-  from every correct member.
+  everybody, unless it has been told that all hold what it holds, but for some; then it asks those
+  (``owed``: a debt only grows, and ends when it is paid or the message is stable). A member that
+  is asked either knows that it is safe and says so, or remembers the question (``heard``) and will
+  itself ask everybody as soon as it holds as much, whatever it is told by then. So the asker gets
+  one answer, or hears from every correct member.
 
 On links that lose, everybody sends its STATE, less and less often, to whoever is not known to
 hold exactly the same, and a STATE is answered with what its sender lacks. The same STATE is
@@ -50,12 +51,14 @@ how many messages may be kept before broadcasts are refused; ``memory`` and ``me
 many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
 number); ``early`` and ``early_bytes``, how many messages of one origin, and how many bytes in all,
 may wait for a predecessor; ``push`` and ``push_bytes``, how many messages and about how much of
-them answer one request.
+them answer one request; ``marks`` and ``block``, how many digests of each origin are kept, and of
+how many messages each is made; ``strict``, whether to wait for more answers after a restart;
+``confirmed``, whether the application says what it has processed.
 
 docs/frontier.md has the rules one by one, and where we differ from their first description.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tidings.core import (
@@ -85,16 +88,15 @@ from tidings.core import (
     UsageError,
     take_first,
 )
-from tidings.protocols.frontier_chain import Mark
+from tidings.core.renaming import NamedDigests
+from tidings.protocols.frontier_chain import BLOCK, MOST_IN_BLOCK, Mark
 from tidings.protocols.frontier_known import Knowledge, Turn, named
 from tidings.protocols.frontier_log import size_of
 from tidings.protocols.frontier_packets import (
-    NOTHING,
     REASONS,
     Admitted,
     Asking,
     Batch,
-    Chained,
     Commit,
     Data,
     Delivered,
@@ -109,6 +111,7 @@ from tidings.protocols.frontier_packets import (
     State,
     Stored,
     Taken,
+    Twins,
     Upto,
     Why,
     upto,
@@ -127,6 +130,8 @@ ASK_MS = 200.0
 """origin: how long one waits for the origin to say that all hold what one holds."""
 PULL_MS = 100.0
 """How long what is missing may take to come by itself, and an answer to a PULL."""
+SHORT_DIGEST = 8
+"""How many bytes of a digest go with an acknowledgement; a STATE has all of them."""
 REPEAT_MS = 200.0
 MOST_DOUBLINGS = 5
 """On lossy links STATE is repeated after 200, 400, ... and at last every 6,400 ms."""
@@ -152,6 +157,7 @@ class Frontier(Knowledge):
         push: int = 10_000,
         push_bytes: int = 256 * 1024,
         marks: int = 64,
+        block: int = BLOCK,
         strict: bool = False,
         confirmed: bool = False,
     ) -> None:
@@ -161,9 +167,9 @@ class Frontier(Knowledge):
             )
         if push < 1 or not 1 <= push_bytes <= MIB // 4:
             raise UsageError(f"push is 1 or more, push_bytes 1 to {MIB // 4:,}")
-        if marks < 2:
-            raise UsageError("marks is 2 or more")
-        super().__init__(me, members, choose, confirmed=confirmed, most_marks=marks)
+        if marks < 2 or not 1 <= block <= MOST_IN_BLOCK:
+            raise UsageError(f"marks is 2 or more, block 1 to {MOST_IN_BLOCK}")
+        super().__init__(me, members, choose, confirmed=confirmed, most_marks=marks, block=block)
         size = len(members)
         self.mode = mode if mode != "auto" else "all" if size <= LARGEST_ALL else "origin"
         self.batch_ms = batch_ms if batch_ms >= 0 else size
@@ -196,14 +202,14 @@ class Frontier(Knowledge):
         self.unheard: set[str] = set()
         """Members that might remember more of this process than it does, and have not said in
         this life what they know. Empty once enough of them have."""
-        self.is_first = False
-        """Whether this process restarted, and has broadcast nothing since."""
-        self.compared: dict[str, dict[str, Mark]] = {}
-        """What of ``twins`` those others were told, over the links that they have now."""
-        self.to_compare: set[str] = set()
-        """Members that restarted, and whose first message since then cannot be held yet."""
         self.answers = 0
         """How many of them have to, before this process gives a number to anything."""
+        self.restarted: dict[str, int] = {}
+        """Origins that may have used numbers twice: when so many are held, it is said what."""
+        self.vouched: dict[str, int] = {}
+        """The same, and it was said."""
+        self.reported: dict[str, set[str]] = {}
+        """Of each origin in ``twins``: who was told, over the links that there are now."""
 
     @property
     def indifferent(self) -> bool:
@@ -247,12 +253,12 @@ class Frontier(Knowledge):
             self._count(turn)
             self._deliver(turn)
             self._forget(turn)
+        if self.stable[self.me] >= self.restarted.get(self.me, 0):
+            self.restarted.pop(self.me, None)
         if self.mode == "all":
             self._tell_all(turn)
         else:
             self._tell_origin(turn)
-        if self.to_compare:
-            self._compare_with_all(turn)
         self._fetch(turn)
         if self.lossy:
             self._watch(turn)
@@ -298,7 +304,8 @@ class Frontier(Knowledge):
             )
         kept = sum(self.held.values()) - sum(self.forgotten.values())
         if kept + count > self.log_limit:
-            return f"the log of {self.me} is full: it keeps {kept} messages for {self.kept_for()}"
+            messages = "message" if kept == 1 else "messages"
+            return f"the log of {self.me} is full: it keeps {kept} {messages} for {self.kept_for()}"
         return ""
 
     def kept_for(self) -> str:
@@ -346,11 +353,31 @@ class Frontier(Knowledge):
         if self._is_crowded():
             self._spill_up_to(self.delivered)
 
-    def _say_data(
-        self, batch: Batch, turn: Turn, held: Upto = NOTHING, commit: tuple[Known, ...] = ()
-    ) -> None:
-        self._say(self.others, Data(batch, held, commit, self.is_first), turn)
-        self.is_first = False
+    # --- acknowledging
+
+    def _acknowledged(self, origins: Sequence[str]) -> tuple[Upto, NamedDigests]:
+        """How much is held of these; and what, of those that may have used numbers twice."""
+        doubtful = [origin for origin in origins if origin in self.restarted]
+        return upto(origins, self.held), self._digests(doubtful)
+
+    def _digests(self, origins: Iterable[str]) -> NamedDigests:
+        heads = ((origin, self.histories.head(origin).digest) for origin in origins)
+        return tuple(sorted((origin, head[:SHORT_DIGEST]) for origin, head in heads if head))
+
+    def _vouch(self, origins: Iterable[str]) -> None:
+        """It was said what is held of these."""
+        for origin in origins:
+            if origin in self.restarted and self.restarted[origin] <= self.held[origin]:
+                self.vouched[origin] = self.restarted.pop(origin)
+
+    def _hear_of_restart(self, origin: str, count: int, turn: Turn) -> None:
+        """Up to so many, others may hold something else."""
+        if origin == self.me or count <= self.vouched.get(origin, 0):
+            return
+        self.restarted[origin] = max(count, self.restarted.get(origin, 0))
+        if count <= self.told[origin]:
+            self.told[origin] = count - 1
+            turn.vouch[origin] = None
 
     # --- telling, mode all
 
@@ -361,23 +388,29 @@ class Frontier(Knowledge):
         """What is newly held goes with the next message, or at once if none was told just now."""
         news = self._untold()
         if turn.data is not None:
-            self._say_data(turn.data, turn, held=upto(news, self.held))
+            self._say(self.others, self._data(turn.data, news), turn)
         elif news and "batch" not in self.timers:
-            self._say(self.others, Holding(upto(news, self.held)), turn)
+            self._say(self.others, Holding(*self._acknowledged(news)), turn)
             if self.batch_ms:
                 self._set_timer("batch", self.batch_ms, turn)
         else:
             return
+        self._vouch(news)
         for origin in news:
             self.told[origin] = self.held[origin]
+
+    def _data(self, batch: Batch, news: Sequence[str] = (), *commit: Known) -> Data:
+        held, digests = self._acknowledged(news)
+        return Data(batch, held, commit, digests, self.me in self.restarted)
 
     # --- telling, mode origin
 
     def _tell_origin(self, turn: Turn) -> None:
         self._tell_what_is_safe(turn)
-        for origin in turn.grown:
+        for origin in turn.grown | turn.vouch:
             if origin != self.me:
-                self._say((origin,), Holding(upto([origin], self.held)), turn)
+                self._say((origin,), Holding(*self._acknowledged([origin])), turn)
+                self._vouch([origin])
         for origin in self._untold():
             # Nobody needs to be asked: all hold it but those owed, and nobody waits to hear of it.
             if self.held[origin] <= self._spread(origin) and origin not in self.heard:
@@ -395,7 +428,7 @@ class Frontier(Knowledge):
         known = self._own_known(is_riding=turn.data is not None)
         due = known != self.committed
         if turn.data is not None:
-            self._say_data(turn.data, turn, commit=(known,) if due else ())
+            self._say(self.others, self._data(turn.data, (), *([known] if due else ())), turn)
         elif due and (turn.commit or self._is_complete()):
             self._say(self.others, Commit((known,)), turn)
         else:
@@ -438,8 +471,10 @@ class Frontier(Knowledge):
                 self._owe(peer, origin, reached)
 
     def _owe(self, peer: str, origin: str, count: int) -> None:
+        """A debt only grows: what was told of less may come later."""
         if peer != origin:
-            self.owed.setdefault(peer, {})[origin] = count
+            owed = self.owed.setdefault(peer, {})
+            owed[origin] = max(owed.get(origin, 0), count)
 
     def _debts(self) -> dict[str, list[str]]:
         """By member, the origins it is to be asked about, if it can be reached."""
@@ -474,9 +509,9 @@ class Frontier(Knowledge):
                 self._say((peer,), self._question(rest), turn)
             del self.owed[peer]
 
-    def _question(self, origins: Iterable[str]) -> Asking:
-        held = sorted(MessageId(origin, self.held[origin]) for origin in origins)
-        return Asking(Upto(some=tuple(held)))
+    def _question(self, origins: Sequence[str]) -> Asking:
+        ids = sorted(MessageId(origin, self.held[origin]) for origin in origins)
+        return Asking(Upto(some=tuple(ids)), self._digests(origins))
 
     def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
         """Say what is safe; of the rest remember that somebody waits to hear who holds it."""
@@ -564,11 +599,16 @@ class Frontier(Knowledge):
             else:
                 kept = self._kept(origin, first, last)
                 if batches and self._is_too_much([*batches, *kept]):
-                    self._say((asker,), Push(tuple(batches)), turn)
+                    self._say_push(asker, batches, turn)
                     batches = []
                 batches += kept
         if batches:
-            self._say((asker,), Push(tuple(batches)), turn)
+            self._say_push(asker, batches, turn)
+
+    def _say_push(self, asker: str, batches: list[Batch], turn: Turn) -> None:
+        origins = {batch.id.origin for batch in batches}
+        restarted = origins & (self.restarted.keys() | self.vouched.keys())
+        self._say((asker,), Push(tuple(batches), tuple(sorted(restarted))), turn)
 
     def _is_too_much(self, batches: list[Batch]) -> bool:
         """For one packet: who gets it has to deal with all of it in one step."""
@@ -578,14 +618,17 @@ class Frontier(Knowledge):
     def _push_recalled(self, event: Recalled, turn: Turn) -> None:
         batches = self._recalled(event.first, event.last, event.records)
         if batches:
-            self._say((event.peer,), Push(tuple(batches)), turn)
+            self._say_push(event.peer, batches, turn)
 
-    def _take_push(self, sender: str, batches: tuple[Batch, ...], turn: Turn) -> None:
+    def _take_push(self, sender: str, push: Push, turn: Turn) -> None:
         """Keep what came; if there is more where it came from, go on asking."""
-        for batch in batches:
-            if batch.id.origin != self.me:
+        for batch in push.batches:
+            origin = batch.id.origin
+            if origin in push.restarted:
+                self._hear_of_restart(origin, batch.last, turn)
+            if origin != self.me:
                 self._hold(batch, turn)
-            self._know(sender, batch.id.origin, batch.last, turn)
+            self._know(sender, origin, batch.last, turn)
         more = [one for one in turn.grown if self._held_by(sender, one) > self.held[one]]
         turn.asked = dict.fromkeys(more, sender)
         if more:
@@ -597,8 +640,8 @@ class Frontier(Knowledge):
     def _link_up(self, peer: str, incarnation: int, turn: Turn) -> None:
         """Who comes back as somebody else is refused; with the others everything is exchanged."""
         self.down.discard(peer)
-        for told in self.compared.values():
-            told.pop(peer, None)
+        for told in self.reported.values():
+            told.discard(peer)
         if peer not in self.pinned:
             self.pinned[peer] = incarnation
             turn.records.append(Pinned(peer, incarnation))
@@ -657,51 +700,42 @@ class Frontier(Knowledge):
             if self.safe[origin] > safe or self.stable[origin] > stable:
                 known.append(Known(origin, self.safe[origin], self.stable[origin]))
         if held:
-            self._say((sender,), Holding(upto(held, self.held)), turn)
+            self._say((sender,), Holding(*self._acknowledged(held)), turn)
         if known:
             self._say((sender,), Commit(tuple(known)), turn)
 
     # --- comparing histories
 
     def _compare(self, peer: str, origin: str, theirs: Mark) -> None:
-        """Whether the peer holds other messages under the same names; both are to know."""
+        """Whether the peer holds other messages under the same names."""
         ours = self.histories.differs(peer, origin, theirs)
         if ours is not None:
             self._differ(origin, peer, ours)
 
-    def _compare_with_all(self, turn: Turn) -> None:
-        """A member that restarted has said something: do all hold the same of it?"""
-        for origin in sorted(self.to_compare):
-            if not self.early[origin]:
-                self.to_compare.discard(origin)
-                rest = tuple(peer for peer in self.others if peer != origin)
-                self._say(rest, Chained(origin, self.histories.head(origin)), turn)
-
-    def _answer_chained(self, sender: str, chained: Chained, turn: Turn) -> None:
-        origin, theirs = chained.origin, chained.mark
-        self._compare(sender, origin, theirs)
-        if theirs.count < self.held[origin] and not self.histories.at(origin, theirs.count):
-            # It compares when it holds as much.
-            head = self.histories.head(origin)
-            if head.digest:
-                self._say((sender,), Chained(origin, head), turn)
+    def _compare_all(self, peer: str, held: Upto, digests: NamedDigests) -> None:
+        if digests:
+            counts = dict(held.of(self.members))
+            for origin, digest in digests:
+                self._compare(peer, origin, Mark(counts.get(origin, 0), digest))
 
     def _report_twins(self, turn: Turn) -> None:
-        """An origin used numbers twice: it is refused, here and by whoever holds the other ones."""
-        for origin, found in self.twins.items():
-            told = self.compared.setdefault(origin, {})
-            for peer, ours in found.items():
-                if told.get(peer) != ours and peer != origin:
-                    told[peer] = ours
-                    self._say((peer,), Chained(origin, ours), turn)
-            if origin not in self.refused or self.refused[origin][1] != "two histories":
-                self._refuse_twins(origin, *next(iter(found.items())), turn)
+        """An origin used numbers twice: everybody is to know, and to refuse it."""
+        for origin, twins in self.twins.items():
+            told = self.reported.setdefault(origin, set())
+            rest = tuple(peer for peer in self.others if peer not in (*told, origin))
+            self._say(rest, twins, turn)
+            told.update(rest)
+            refused = self.refused.get(origin)
+            if refused is None or refused[1] != "two histories":
+                self._refuse_twins(twins, turn)
 
-    def _refuse_twins(self, origin: str, peer: str, ours: Mark, turn: Turn) -> None:
+    def _refuse_twins(self, twins: Twins, turn: Turn) -> None:
+        origin = twins.origin
         self.refused[origin] = (self.pinned.get(origin, self.incarnation), "two histories")
         if origin != self.me:
             self._refuse(origin, turn)  # it may be linked, and know nothing of it
-        words = f"{peer} holds others than {self.me}, up to {MessageId(origin, ours.count)}"
+        holders = " and ".join(twins.holders)
+        words = f"{holders} hold different ones up to {MessageId(origin, twins.count)}"
         reason = REASONS["two histories"].format(origin)
         turn.said.append(Reject(origin, f"{reason} ({words})"))
 
@@ -784,7 +818,7 @@ class Frontier(Knowledge):
             # Everybody is told what is held when links come up.
             self.told[origin] = self.held[origin]
         self.committed = Known(self.me, self.safe[self.me], self.stable[self.me])
-        self.is_first = True
+        self.restarted[self.me] = self.held[self.me] + 1
         if self._done() != self.delivered:
             turn.replay = Replay(dict(self._done()), dict(self.delivered))
         turn.touched |= dict.fromkeys(self.members)
@@ -813,30 +847,34 @@ class Frontier(Knowledge):
 
     def _receive(self, sender: str, packet: Packet, turn: Turn) -> None:
         match packet:
-            case Data(batch, held, commit, is_first):
-                if is_first:
-                    self.to_compare.add(sender)
+            case Data(batch, held, commit, digests, restarted):
+                if restarted:
+                    self._hear_of_restart(sender, batch.last, turn)
                 self._hold(batch, turn)
                 self._know(sender, sender, batch.last, turn)
                 self._know_all(sender, held, turn)
+                self._compare_all(sender, held, digests)
                 for one in commit:
                     self._take_known(sender, one, turn)
-            case Holding(held):
+            case Holding(held, digests):
                 self._know_all(sender, held, turn)
-            case Asking(held):
+                self._compare_all(sender, held, digests)
+            case Asking(held, digests):
                 self._know_all(sender, held, turn)
+                self._compare_all(sender, held, digests)
                 self._answer(sender, held, turn)
             case Commit(known):
                 for one in known:
                     self._take_known(sender, one, turn)
             case Pull(wanted):
                 self._push(sender, wanted, turn)
-            case Push(batches):
-                self._take_push(sender, batches, turn)
+            case Push():
+                self._take_push(sender, packet, turn)
             case State():
                 self._take_state(sender, packet, turn)
-            case Chained():
-                self._answer_chained(sender, packet, turn)
+            case Twins(origin):
+                self.twins.setdefault(origin, packet)
+                self.reported.setdefault(origin, set()).add(sender)
             case Refusal():
                 self._take_refusal(sender, packet, turn)
 

@@ -18,10 +18,13 @@ from struct import pack
 import msgspec
 
 BLOCK = 16
+MOST_IN_BLOCK = 255
 DIGEST_BYTES = 16
 SHORT_BYTES = 1024
 """A longer text, or one with causes, stands in its block by a digest of its own: what waits for
 its block to fill is bounded."""
+TEXT, LONG_TEXT, TEXT_WITH_CAUSES = b"t", b"l", b"c"
+"""What a part of a block is: no text can pass for the digest of another."""
 
 Causes = tuple[int, ...]
 
@@ -34,18 +37,21 @@ class Chain(msgspec.Struct, frozen=True):
     """None if nobody knows any more: the log was begun before there were chains."""
     tail: tuple[bytes, ...] = ()
 
-    def extended(self, texts: Sequence[bytes], causes: Causes = ()) -> "Chain":
+    def extended(self, texts: Sequence[bytes], causes: Causes = (), block: int = BLOCK) -> "Chain":
         """With these messages at the end; only the first of them may have causes."""
         count, digest = self.count + len(texts), self.digest
         if digest is None:
             return Chain(count, None)
-        parts = [text if len(text) <= SHORT_BYTES else _hashed(text) for text in texts]
+        parts = [
+            TEXT + text if len(text) <= SHORT_BYTES else LONG_TEXT + _hashed(text) for text in texts
+        ]
         if causes:
-            parts[0] = _hashed(pack(f"!{len(causes)}Q", *causes) + texts[0])
+            counts = pack(f"!{len(causes) + 1}Q", len(causes), *causes)
+            parts[0] = TEXT_WITH_CAUSES + _hashed(counts + texts[0])
         tail = (*self.tail, *parts)
-        full = len(tail) - len(tail) % BLOCK
-        for start in range(0, full, BLOCK):
-            digest = _block(digest, tail[start : start + BLOCK])
+        full = len(tail) - len(tail) % block
+        for start in range(0, full, block):
+            digest = _block(digest, tail[start : start + block])
         return Chain(count, digest, tail[full:])
 
     def at(self, count: int) -> bytes:
@@ -85,14 +91,18 @@ class Histories(msgspec.Struct):
     chains: dict[str, Chain]
     marks: dict[str, tuple[Mark, ...]]
     """Ends of full blocks, in order: where a chain can be begun again after a restart."""
+    strides: dict[str, int]
+    """How far marks are apart, at least: twice as far whenever there are too many of them."""
     expected: dict[str, dict[str, Mark]]
     """By origin and peer: the digest of a peer that holds more."""
     most_marks: int
+    block: int
 
     @classmethod
-    def of(cls, origins: Iterable[str], most_marks: int) -> "Histories":
+    def of(cls, origins: Iterable[str], most_marks: int, block: int = BLOCK) -> "Histories":
         names = tuple(origins)
-        return cls(dict.fromkeys(names, Chain()), dict.fromkeys(names, ()), {}, most_marks)
+        chains, marks = dict.fromkeys(names, Chain()), dict.fromkeys(names, tuple[Mark, ...]())
+        return cls(chains, marks, dict.fromkeys(names, block), {}, most_marks, block)
 
     def begin(self, origin: str, mark: Mark) -> None:
         """Go on from a mark of an earlier life; nothing is known from one without a digest."""
@@ -108,13 +118,13 @@ class Histories(msgspec.Struct):
         for peer, theirs in self._reached(origin, end):
             passed = theirs.count - start
             if passed > chain.count - start:
-                chain = chain.extended(texts[chain.count - start : passed], causes)
+                chain = chain.extended(texts[chain.count - start : passed], causes, self.block)
                 causes = ()
             ours = chain.at(theirs.count)
-            if ours and ours != theirs.digest:
+            if ours and not ours.startswith(theirs.digest):
                 differing[peer] = Mark(theirs.count, ours)
         if end > chain.count:
-            chain = chain.extended(texts[chain.count - start :], causes)
+            chain = chain.extended(texts[chain.count - start :], causes, self.block)
         self.chains[origin] = chain
         self._mark(origin, chain)
         return differing
@@ -133,11 +143,12 @@ class Histories(msgspec.Struct):
 
     def _mark(self, origin: str, chain: Chain) -> None:
         marks = self.marks[origin]
-        if chain.digest and (not marks or chain.full > marks[-1].count):
+        is_due = not marks or chain.full >= marks[-1].count + self.strides[origin]
+        if chain.digest and is_due:
             marks = (*marks, Mark(chain.full, chain.digest))
             if len(marks) > self.most_marks:
-                # The first is where a chain can be begun; of the rest every second will do.
-                marks = (marks[0], *marks[:0:-2][::-1])
+                marks = marks[::2]
+                self.strides[origin] *= 2
             self.marks[origin] = marks
 
     def at(self, origin: str, count: int) -> bytes:
@@ -159,7 +170,8 @@ class Histories(msgspec.Struct):
             self.expected.setdefault(origin, {}).setdefault(peer, theirs)
             return None
         ours = self.at(origin, theirs.count)
-        return Mark(theirs.count, ours) if ours and ours != theirs.digest else None
+        is_other = bool(ours) and not ours.startswith(theirs.digest)
+        return Mark(theirs.count, ours) if is_other else None
 
     def base(self, origin: str, upto: int) -> Mark:
         """From where a chain can be begun again, if all messages after it are kept."""
@@ -171,4 +183,8 @@ class Histories(msgspec.Struct):
     def forget(self, origin: str, upto: int) -> None:
         """Messages up to there may be gone; the mark to begin from is kept, older ones are not."""
         base = self.base(origin, upto)
-        self.marks[origin] = tuple(one for one in self.marks[origin] if one.count >= base.count)
+        marks = tuple(one for one in self.marks[origin] if one.count >= base.count)
+        is_sparse = len(marks) <= max(1, self.most_marks // 4)
+        if is_sparse and self.strides[origin] > self.block:
+            self.strides[origin] //= 2
+        self.marks[origin] = marks

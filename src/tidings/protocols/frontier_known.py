@@ -23,6 +23,7 @@ from tidings.core import (
     quorum,
     take_first,
 )
+from tidings.protocols.frontier_chain import BLOCK
 from tidings.protocols.frontier_log import Log
 from tidings.protocols.frontier_packets import NOTHING, Batch, Known, Record, Upto, Why
 
@@ -53,6 +54,8 @@ class Turn:
         """Origins of which anything is known that was not."""
         self.asked: dict[str, str] = {}
         """Of what is still missing after a PUSH: who was asked to go on."""
+        self.vouch: dict[str, None] = {}
+        """Origins of which it is to be said what is held, although it is no more than before."""
         self.commit = False
         self.lost_disk = False
         """Whether somebody knows that this process held more than it does."""
@@ -86,8 +89,11 @@ class Knowledge(Log):
         *,
         confirmed: bool = False,
         most_marks: int = 64,
+        block: int = BLOCK,
     ) -> None:
-        super().__init__(me, members, choose, confirmed=confirmed, most_marks=most_marks)
+        super().__init__(
+            me, members, choose, confirmed=confirmed, most_marks=most_marks, block=block
+        )
         nothing = dict.fromkeys(members, 0)
         self.quorum = quorum(len(members))
         self.known: dict[str, dict[str, int]] = {member: {} for member in self.others}

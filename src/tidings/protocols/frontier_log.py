@@ -20,7 +20,7 @@ from tidings.core import (
     Process,
     take_first,
 )
-from tidings.protocols.frontier_chain import Histories, Mark
+from tidings.protocols.frontier_chain import BLOCK, Histories, Mark
 from tidings.protocols.frontier_packets import (
     NOTHING,
     Admitted,
@@ -31,6 +31,7 @@ from tidings.protocols.frontier_packets import (
     Record,
     Stored,
     Taken,
+    Twins,
     Upto,
 )
 
@@ -80,6 +81,7 @@ class Log(Process):
         *,
         confirmed: bool = False,
         most_marks: int = 64,
+        block: int = BLOCK,
     ) -> None:
         super().__init__(me, members, choose)
         self.confirmed = confirmed
@@ -103,10 +105,10 @@ class Log(Process):
         self.early_bytes = 0
         """How long the texts in ``early`` are together."""
         self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
-        self.histories = Histories.of(members, most_marks)
+        self.histories = Histories.of(members, most_marks, block)
         """What is held of each origin, in digests, to be compared with the others'."""
-        self.twins: dict[str, dict[str, Mark]] = {}
-        """Of which origins other members hold other messages: these, and our own digests."""
+        self.twins: dict[str, Twins] = {}
+        """Of which origins members hold different messages under one name."""
         self.incarnation = 0
         """Who this is: it changes only with the disk."""
         self.pinned: dict[str, int] = {}
@@ -184,10 +186,9 @@ class Log(Process):
             self._differ(origin, peer, mark)
 
     def _differ(self, origin: str, peer: str, ours: Mark) -> None:
-        """The peer holds other messages of this origin, as far as our digest tells."""
-        found = self.twins.setdefault(origin, {})
-        if peer not in found or found[peer].count < ours.count:
-            found[peer] = ours
+        """The peer holds other messages of this origin than we do."""
+        holders = tuple(sorted((self.me, peer)))
+        self.twins.setdefault(origin, Twins(origin, holders, ours.count))
 
     def _gap(self, origin: str) -> int:
         """The last message that is missing before the first early one, if there is one."""

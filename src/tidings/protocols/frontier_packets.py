@@ -5,7 +5,12 @@ packet may come late, twice or after a newer one, and does no harm. docs/frontie
 
 What a packet may say depends on its sender. DATA comes from its origin alone, HOLDING, ASKING and
 ``held`` in STATE count for their sender alone, and a REFUSAL is about its sender or its receiver.
-PUSH, ``safe`` and ``stable`` are facts that anybody may pass on.
+PUSH, TWINS, ``safe`` and ``stable`` are facts that anybody may pass on.
+
+An origin that restarted may have used numbers twice, if its disk was an older copy. Its messages
+are marked as such, and whoever gets one acknowledges not only how much it holds but also what, by
+a digest. So two members that hold different messages under one name notice it by the very packets
+without which neither would deliver them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +20,14 @@ import msgspec
 from msgspec import Meta
 
 from tidings.core import MOST_MEMBERS, Members, MessageId, Packet
-from tidings.core.renaming import PER_MEMBER, Digests, SortedIds, SortedNames, Vector
+from tidings.core.renaming import (
+    PER_MEMBER,
+    Digests,
+    NamedDigests,
+    SortedIds,
+    SortedNames,
+    Vector,
+)
 from tidings.protocols.frontier_chain import Mark
 
 Why = Literal["lost disk", "two histories"]
@@ -106,8 +118,10 @@ class Data(Packet, frozen=True, tag="data"):
     held: Upto = NOTHING
     commit: Annotated[tuple[Known, ...], Meta(max_length=1)] = ()
     """What is known of the sender's earlier messages, if that is new."""
-    is_first: bool = False
-    """Whether it is the first since the sender restarted: then all compare what they hold."""
+    digests: NamedDigests = ()
+    """Of what is acknowledged, where it matters."""
+    restarted: bool = False
+    """Whether the sender has restarted, and nothing that it broadcast since is stable."""
 
     @property
     def about(self) -> MessageId:
@@ -121,12 +135,14 @@ class Holding(Packet, frozen=True, tag="holding"):
     """An acknowledgement: the sender holds everything up to these."""
 
     held: Upto
+    digests: NamedDigests = ()
 
 
 class Asking(Packet, frozen=True, tag="asking"):
     """The same, from one who has not been told that they are stable, and wants to know."""
 
     held: Upto
+    digests: NamedDigests = ()
 
 
 class Commit(Packet, frozen=True, tag="commit"):
@@ -151,6 +167,8 @@ class Push(Packet, frozen=True, tag="push"):
     """What was asked for, as its origins broadcast it."""
 
     batches: Annotated[tuple[Batch, ...], Meta(max_length=MOST_BATCHES)]
+    restarted: SortedNames = ()
+    """Origins that may have used numbers twice, as far as the sender knows."""
 
 
 class State(Packet, frozen=True, tag="state"):
@@ -168,11 +186,12 @@ class State(Packet, frozen=True, tag="state"):
     """Of what the sender holds, origin by origin; empty where it is not known."""
 
 
-class Chained(Packet, frozen=True, tag="chained"):
-    """What the sender holds of this origin has this digest: is it the same at the receiver?"""
+class Twins(Packet, frozen=True, tag="twins"):
+    """These two hold different messages of an origin, under the same names, up to this count."""
 
     origin: str
-    mark: Mark
+    holders: SortedNames
+    count: int
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
