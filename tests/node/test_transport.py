@@ -144,7 +144,7 @@ def test_two_members_that_mean_different_groups_both_say_so_once(
         ("limits.frame_bytes", "2097152", "3000000"),
         ("limits.frame_packets", "10000", "5"),
         ("limits.packet_bytes", "524288", "600000"),
-        ("limits.batch_messages", "10000", "5"),
+        ("limits.batch_messages", "4000", "5"),
     ],
 )
 def test_what_must_be_alike_and_is_not_is_told_on_both_sides_once(

@@ -73,12 +73,12 @@ LEGAL: dict[str, Callable[[], bytes]] = {
     "10,000 acknowledgements of nothing": often(Holding(Upto())),
     "10,000 questions": often(Asking(Upto(some=(ID,)))),
     "10,000 states that ask": often(State((0,) * 3, (0,) * 3, (0,) * 3, (0,) * 3, asks=True)),
-    "150,000 texts in 15 packets": lambda: frame(*[data(1 + n * TEXTS) for n in range(15)]),
+    "160,000 texts in 40 packets": lambda: frame(*[data(1 + n * TEXTS) for n in range(40)]),
     "the same, the last one first": lambda: frame(
-        *[data(1 + n * TEXTS) for n in range(14, -1, -1)]
+        *[data(1 + n * TEXTS) for n in range(39, -1, -1)]
     ),
-    "5,000 batches pushed": lambda: frame(pushed(range(1, MOST_BATCHES + 1), ID)),
-    "5,000 batches, the last one first": lambda: frame(pushed(range(MOST_BATCHES, 0, -1), ID)),
+    "4,000 batches pushed": lambda: frame(pushed(range(1, TEXTS + 1), ID)),
+    "4,000 batches, the last one first": lambda: frame(pushed(range(TEXTS, 0, -1), ID)),
     "two texts of 1 MB": lambda: frame(Data(Batch(FIRST, (bytes(10**6), bytes(10**6))))),
 }
 """These are taken: a member could say so."""

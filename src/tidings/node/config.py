@@ -71,7 +71,7 @@ class Limits(_Section, frozen=True):
     packet_bytes: Annotated[int, Meta(ge=512 * KIB, le=2**53)] = 512 * KIB
     """How long a packet may be beside its texts: what is decoded of it keeps a member busy, for
     up to a third of a microsecond a byte if it is made for that."""
-    batch_messages: Positive = 10_000
+    batch_messages: Positive = 4_000
     """How many texts a packet may have."""
     batch_bytes: Positive = MIB
     """About how much text a member puts into one packet of its own; always one text, and never more
@@ -79,7 +79,7 @@ class Limits(_Section, frozen=True):
     tick_bytes: Positive = MIB
     """About how much text one tick takes from the application, before it sees to the network
     again."""
-    tick_ms: Ms = 20
+    tick_ms: Ms = 10
     """For how long a member works on what has come in before it looks for anything else; the
     packet in hand is always finished."""
     queue_bytes: Positive = 64 * MIB
