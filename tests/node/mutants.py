@@ -253,6 +253,11 @@ def peer_obeyed(patch: Patch) -> None:
     patch.setattr(Transport, "bye", obedient)
 
 
+def living_link_taken_over(patch: Patch) -> None:
+    """Whoever calls under a member's name takes its link, though that one lives."""
+    patch.setattr(Transport, "_is_taken", lambda *_: False)
+
+
 class Caught(NamedTuple):
     by: str
     """The test, from this folder on."""
@@ -335,6 +340,9 @@ CAUGHT: dict[Mutant, Caught] = {
         TRANSPORT + "what_was_sent_before_the_link_came_up_is_sent_when_it_does", HANGS
     ),
     resent_taken_twice: Caught(TRANSPORT + "what_was_sent_again_is_heard_once", "2 more items"),
+    living_link_taken_over: Caught(
+        TRANSPORT + "while_we_do_not_read_from_a_link_no_other_process_takes_it", HANGS
+    ),
     peer_obeyed: Caught(
         HOSTILE + "where_members_decide_by_themselves_who_goes_on_nobody_can_cast_them_out",
         "Halted: ",

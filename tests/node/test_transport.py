@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -740,6 +741,65 @@ def test_another_process_does_not_take_the_link_of_one_that_lives(tmp_path: Path
             await until(lambda: ear.links[-1] == "up 1")
             for one in (writer, again, later, back):
                 one.close()
+
+    go(scenario())
+
+
+TWINS = ("links.alive_ms = 20", "links.silence_ms = 200")
+
+
+def _twin_hellos(config: Config) -> tuple[bytes, bytes]:
+    """Of p1, and of another process under its name."""
+    hello = msgspec.structs.replace(hello_of(config, "p1", "p2"), session=1)
+    twin = msgspec.structs.replace(hello, session=2)
+    return GREETING + hello_frame(hello), GREETING + hello_frame(twin)
+
+
+def test_while_we_do_not_read_from_a_link_no_other_process_takes_it(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, *TWINS)
+    first, twin = _twin_hellos(config)
+
+    async def scenario() -> None:
+        async with transport(config, "p2", 2, resends=False) as (p2, ear):
+            reader, writer = await asyncio.open_connection(*config.addresses["p2"])
+            writer.write(first)
+            await until(lambda: ear.links == ["up 77"])
+            p2.read(False)
+            answers, heard = FrameReader(), list[Kind]()
+            while heard.count(Kind.ALIVE) < 30:  # one in 10 ms: longer than silence_ms
+                heard += [frame.kind for frame in answers.feed(await reader.read(1_000))]
+            assert "another process is linked as p1" in await say(config, twin, "p2")
+            assert ear.links == ["up 77"]
+            # It is killed: that is noticed although nothing is read.
+            writer.transport.abort()
+            await until(lambda: ear.links == ["up 77", "down"])
+            _, later = await asyncio.open_connection(*config.addresses["p2"])
+            later.write(twin)
+            await until(lambda: ear.links == ["up 77", "down", "up 77"])
+            later.close()
+
+    go(scenario())
+
+
+def test_a_member_that_was_stopped_listens_before_it_takes_somebody_for_dead(
+    tmp_path: Path,
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, *TWINS)
+    first, twin = _twin_hellos(config)
+
+    async def scenario() -> None:
+        async with transport(config, "p2", 2, resends=False) as (p2, ear):
+            _, writer = await asyncio.open_connection(*config.addresses["p2"])
+            writer.write(first)
+            await until(lambda: ear.links == ["up 77"])
+            reader, caller = await asyncio.open_connection(*config.addresses["p2"])
+            await until(lambda: len(p2._strangers) == 1)
+            caller.write(twin)
+            time.sleep(0.3)  # nothing of p2 runs, as after SIGSTOP
+            answer = list(FrameReader().feed(await reader.read()))
+            assert "another process is linked as p1" in read_bye(answer[-1]).reason
+            caller.close()
+            writer.close()
 
     go(scenario())
 

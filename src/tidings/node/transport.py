@@ -13,7 +13,8 @@ waits, no more is read from that connection.
 
 A link belongs to one process. Another process under the same name, by mistake or with a copy of
 its folder, is turned away as long as that link lives; so it disturbs nobody. A process that takes
-the place of a dead one waits until the dead one's link is seen to be dead.
+the place of a dead one waits until the dead one's link is seen to be dead: it breaks, or nothing
+comes from it while we listen. While we do not read, or do not run at all, nobody is silent.
 """
 
 import asyncio
@@ -132,7 +133,9 @@ class Connection(asyncio.Protocol):
         self.greeted: asyncio.Future[None] = self.loop.create_future()
         """Done when the link is up, or when there is none to come; never fails."""
         self.reader = FrameReader()
-        self.heard_s = self.said_s = self.loop.time()
+        self.said_s = self.loop.time()
+        self.silence_ms = 0.0
+        """How long we have listened since we last heard something."""
         self.unconfirmed = 0
         """Bytes that came since we last said what we have."""
 
@@ -150,7 +153,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.owner.is_closing:
             return  # we have said good-bye, and only wait for the end
-        self.heard_s = self.loop.time()
+        self.silence_ms = 0.0
         self.unconfirmed += len(data)
         if self.peer is not None:
             self.peer.bytes_received += len(data)
@@ -418,12 +421,11 @@ class Transport:
         self._holder.link_up(peer.name, theirs.incarnation)
 
     def _is_taken(self, peer: Peer, theirs: Hello) -> bool:
-        """Whether another process has a link under this name, and lives."""
+        """Whether another process has a link under this name, and is not known to be dead."""
         link = peer.link
         if link is None or link.session == theirs.session or link.is_rejected:
             return False
-        silence_ms = (link.loop.time() - link.heard_s) * 1e3
-        return not link.transport.is_closing() and silence_ms <= self.config.links.silence_ms
+        return not link.transport.is_closing()
 
     def _turn_away(self, connection: Connection, peer: Peer) -> None:
         reason = f"another process is linked as {peer.name}"
@@ -623,17 +625,19 @@ class Transport:
     async def _keep_alive(self) -> None:
         links = self.config.links
         loop = asyncio.get_running_loop()
+        round_ms = links.alive_ms / 2
         while True:
-            await asyncio.sleep(links.alive_ms / 2e3)
+            await asyncio.sleep(round_ms / 1e3)
             for peer in self.peers.values():
                 link = peer.link
                 if link is None:
                     continue
-                silence_ms = (loop.time() - link.heard_s) * 1e3
+                # Rounds are counted, not the clock: a process that was stopped has not listened.
                 is_paused = not (link.transport.is_reading() or link.transport.is_closing())
-                if not is_paused and silence_ms > links.silence_ms:
-                    self._take_down(peer, f"silent for {silence_ms:,.0f} ms")
-                elif link.unconfirmed or (loop.time() - link.said_s) * 1e3 >= links.alive_ms / 2:
+                link.silence_ms = 0.0 if is_paused else link.silence_ms + round_ms
+                if link.silence_ms > links.silence_ms:
+                    self._take_down(peer, f"silent for {link.silence_ms:,.0f} ms")
+                elif link.unconfirmed or (loop.time() - link.said_s) * 1e3 >= round_ms:
                     self._confirm(link, peer)
 
     def read(self, on: bool) -> None:
@@ -653,7 +657,6 @@ class Transport:
         if (self._wants_more and has_room) == connection.transport.is_reading():
             return
         if has_room and self._wants_more:
-            connection.heard_s = connection.loop.time()
             connection.transport.resume_reading()
         else:
             connection.transport.pause_reading()
