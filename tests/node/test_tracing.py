@@ -1,16 +1,27 @@
 """The trace of a running member: what it does without a disk, what it keeps, what it notices."""
 
+import asyncio
 import errno
 import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from real_groups import assert_all_hold, go, group_file, joined, linked, take, traced
+from real_groups import (
+    assert_all_hold,
+    free_ports,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    traced,
+    until,
+)
 
 from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
@@ -332,6 +343,50 @@ def test_a_group_may_ask_to_stop_without_a_trace(
             await (await groups["p1"].broadcast(b"one")).delivered()
 
     with pytest.raises(EnvironmentMissing, match=r"p1-1\.segment: No space left on device"):
+        go(scenario())
+
+
+def test_who_cannot_close_its_trace_says_so_and_leaves_nobody_waiting(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = group_file(
+        tmp_path,
+        2,
+        'trace.on_failure = "stop"',
+        "trace.retention_bytes = 4000",
+        "links.close_ms = 50",
+        f'metrics.p1 = "127.0.0.1:{port}"',
+    )
+    gone = r"p1-1\.segment: No such file or directory"
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as member:
+            p1 = (await member.enter_async_context(joined(config, "p1")))["p1"]
+            receipt = await p1.broadcast(b"waits for p2")
+            waiting = [asyncio.create_task(one) for one in (receipt.delivered(), take(p1, 1))]
+            await until(lambda: p1.status().refusal != "" and p1._is_awaited)
+            shutil.rmtree(config.trace_folder)
+            with pytest.raises(EnvironmentMissing, match=gone):
+                await member.aclose()
+            for one in waiting:
+                with pytest.raises(EnvironmentMissing, match=gone):
+                    await one
+            with pytest.raises(EnvironmentMissing, match=gone):
+                await receipt.stable()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+
+    go(scenario())
+
+
+def test_an_error_of_the_program_is_not_hidden_by_that_of_its_trace(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, 'trace.on_failure = "stop"')
+
+    async def scenario() -> None:
+        async with joined(config):
+            shutil.rmtree(config.trace_folder)
+            raise ValueError("of the program")
+
+    with pytest.raises(ValueError, match="of the program"):
         go(scenario())
 
 

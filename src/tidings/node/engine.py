@@ -23,6 +23,7 @@ from tidings.core import (
     Broadcast,
     CancelTimer,
     Deliver,
+    EnvironmentMissing,
     Event,
     Exit,
     Found,
@@ -546,11 +547,15 @@ class Engine:
             handle.cancel()
 
     def close(self) -> None:
+        """Every part, whatever becomes of another; what goes wrong stops the member, as ever."""
         self.stop()
         if self.disk is not None:
             self.disk.close()
         if self.tracer is not None:
-            self.tracer.close()
+            try:
+                self.tracer.close()
+            except EnvironmentMissing as error:
+                self.fail(error)
 
 
 class _Alarm(NamedTuple):

@@ -17,7 +17,7 @@ import random
 import secrets
 from asyncio import TaskGroup, timeout
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -275,13 +275,12 @@ class Group:
             await self._leave(engine)
         finally:
             self._stop_ours()
-            try:
+            with ExitStack() as rest:
+                rest.callback(self.failed, Closed(f"{self.name} has left the group"))
+                rest.callback(self._close, engine)
                 # An error of the body is the caller's, and not one of our tasks'.
                 is_ours = isinstance(error, asyncio.CancelledError)
                 await self._tasks.__aexit__(*((kind, error, trace) if is_ours else (None,) * 3))
-            finally:
-                self._close(engine)
-                self.failed(Closed(f"{self.name} has left the group"))
         if error is None and engine.error is not None:
             raise engine.error
 
@@ -620,7 +619,7 @@ class Group:
     def failed(self, error: BaseException) -> None:
         if self._error is None or isinstance(self._error, Closed):
             self._error = error
-        self._own.fail(error)
+        self._own.fail(self._error)  # what stopped the member, not that the program left later
         self._tell_news()
 
     def _tell_news(self) -> None:

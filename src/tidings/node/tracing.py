@@ -188,14 +188,15 @@ class Tracer:
 
     def close(self) -> None:
         """The segment is complete and gets its name."""
-        if self._lost is not None:
-            self._write_after_a_gap(self._lost, b"", is_last=True)
-        if self._file >= 0:
-            try:
+        try:
+            if self._lost is not None:
+                self._write_after_a_gap(self._lost, b"", is_last=True)
+            if self._file >= 0:
                 self._close_segment()
-            except OSError as fault:
-                self._fail(fault, self.index)
-        self._keeper.close()
+        except OSError as fault:
+            self._fail(fault, self.index)
+        finally:
+            self._keeper.close()
 
     # --- segments
 
