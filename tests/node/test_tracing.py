@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import os
 import shutil
 import time
@@ -344,6 +345,30 @@ def test_a_group_may_ask_to_stop_without_a_trace(
 
     with pytest.raises(EnvironmentMissing, match=r"p1-1\.segment: No space left on device"):
         go(scenario())
+
+
+@pytest.mark.parametrize(
+    ("where", "fault"),
+    [("_go_on", errno.EACCES), ("_append", errno.EACCES), ("_append", errno.ENOSPC)],
+)
+def test_a_start_that_fails_over_its_trace_leaves_no_segment_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, fault: int
+) -> None:
+    config = group_file(tmp_path, 1, 'trace.on_failure = "stop"')
+    go(say(config, b"one"))
+    done = getattr(Tracer, where)
+
+    def failing(tracer: Tracer, *what: Any) -> None:
+        done(tracer, *what)
+        raise OSError(fault, os.strerror(fault))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracer, where, failing)
+        with pytest.raises(EnvironmentMissing, match=os.strerror(fault)):
+            go(say(config))
+    (segment,) = segments_of(config.trace_folder, "p1")
+    with segment.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_who_cannot_close_its_trace_says_so_and_leaves_nobody_waiting(tmp_path: Path) -> None:

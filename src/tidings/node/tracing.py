@@ -13,8 +13,8 @@ import fcntl
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -152,13 +152,16 @@ class Tracer:
         self._unclosed: list[tuple[Path, int]] = []
         """Segments whose writing failed; they get their names when the gap after them is told."""
         self._look_again_s = 0.0
+
+    def begin(self) -> None:
+        """Go on in the last segment, or begin one."""
         try:
-            if not self._go_on(index):
-                self._begin_segment(index)
+            if not self._go_on(self.index):
+                self._begin_segment(self.index)
         except OSError as fault:
             if fault.errno not in PASSING:
                 raise self._stopped(fault) from None
-            self._fail(fault, index)
+            self._fail(fault, self.index)
 
     def block(self, items: Sequence[Item]) -> bytes:
         """What happened, as it will stand in the trace; from here on its places are taken."""
@@ -197,6 +200,13 @@ class Tracer:
             self._fail(fault, self.index)
         finally:
             self._keeper.close()
+
+    def let_go(self) -> None:
+        """Close the file as it is; the next life finds what a killed one leaves behind."""
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = -1
 
     # --- segments
 
@@ -273,7 +283,7 @@ class Tracer:
             is_there = bool(segments_of(self._folder, self._owner.process))
             index = self._begin if is_there else self._keeper.begin
             self._look_again_s = 0.0
-            self._close_file()
+            self.let_go()
         else:
             self._leave_unclosed()
         self._lost = _Lost(index)
@@ -287,7 +297,7 @@ class Tracer:
         if self._file >= 0 and self._size:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-            self._close_file()
+            self.let_go()
             self._unclosed.append((self._path, self._size))
         else:
             self._drop_segment()
@@ -336,15 +346,9 @@ class Tracer:
         if self._file >= 0:
             with suppress(OSError):
                 os.ftruncate(self._file, 0)
-            self._close_file()
+            self.let_go()
             with suppress(OSError):
                 opened(self._path).unlink()
-
-    def _close_file(self) -> None:
-        if self._file >= 0:
-            with suppress(OSError):
-                os.close(self._file)
-            self._file = -1
 
 
 def _ends(blocks: bytes) -> tuple[Block, Block]:
@@ -372,7 +376,8 @@ def begin(config: Config, member: str) -> Tracer:
             f"{config.trace_folder}: here is the trace of an earlier {member}, which kept nothing "
             "else; move it away first"
         )
-    return Tracer(config, member, 0, 0, keeper)
+    with _begun(Tracer(config, member, 0, 0, keeper)) as tracer:
+        return tracer
 
 
 def resume(
@@ -383,20 +388,32 @@ def resume(
     keeper = _kept(config, member)
     last = _close_what_was_left(config.trace_folder, member)
     last_life = last.incarnation if last is not None else -1
-    tracer = Tracer(config, member, life, last.end if last is not None else keeper.begin, keeper)
-    for block, data in (one for part in logged.blocks(tracer.index) for one in blocks_in(part)):
-        if block.index >= tracer.index:
-            tracer.go_to(block.index, block.incarnation)
-            tracer.write(data)
-            tracer.index = block.end
-            last_life = max(last_life, block.incarnation)
-    has_acted = bool(standing.delivered) or standing.broadcast > 0
-    is_untraced = last_life < life - 1 if last_life >= 0 else has_acted
-    tracer.go_to(max(index, tracer.index + is_untraced), life)
-    recover = Mark("recover", None, dict(standing.delivered), standing.broadcast)
-    tracer.write(tracer.block([recover]))
-    keeper.sweep()
-    return tracer
+    start = last.end if last is not None else keeper.begin
+    with _begun(Tracer(config, member, life, start, keeper)) as tracer:
+        for block, data in (one for part in logged.blocks(start) for one in blocks_in(part)):
+            if block.index >= tracer.index:
+                tracer.go_to(block.index, block.incarnation)
+                tracer.write(data)
+                tracer.index = block.end
+                last_life = max(last_life, block.incarnation)
+        has_acted = bool(standing.delivered) or standing.broadcast > 0
+        is_untraced = last_life < life - 1 if last_life >= 0 else has_acted
+        tracer.go_to(max(index, tracer.index + is_untraced), life)
+        recover = Mark("recover", None, dict(standing.delivered), standing.broadcast)
+        tracer.write(tracer.block([recover]))
+        keeper.sweep()
+        return tracer
+
+
+@contextmanager
+def _begun(tracer: Tracer) -> Iterator[Tracer]:
+    """Whatever fails before somebody has it, no file stays open, nor locked."""
+    try:
+        tracer.begin()
+        yield tracer
+    except BaseException:
+        tracer.let_go()
+        raise
 
 
 def _kept(config: Config, member: str) -> Keeper:
