@@ -311,6 +311,34 @@ def test_a_member_starts_on_a_full_disk(
     assert gap.index == max(row.index for row in history(config) if row.incarnation == 0) + 1
 
 
+def test_a_member_starts_for_the_first_time_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 1, "trace.retry_ms = 1")
+    mkdir = Path.mkdir
+
+    def full(path: Path, *how: Any, **more: Any) -> None:
+        if path == config.trace_folder:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        mkdir(path, *how, **more)
+
+    async def scenario() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "mkdir", full)
+            member = joined(config)
+            groups = await member.__aenter__()
+            await (await groups["p1"].broadcast(b"one")).delivered()
+        while not config.trace_folder.exists():
+            await (await groups["p1"].broadcast(b"another")).delivered()
+        await member.__aexit__(None, None, None)
+
+    go(scenario())
+    assert warnings(caplog) == ["the trace cannot be written", "the trace is written again"]
+    gap, *rest = history(config)
+    assert (gap.kind, gap.index) == ("gap", 0)
+    assert rest[0].index == gap.end
+
+
 def test_a_trace_folder_that_is_removed_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

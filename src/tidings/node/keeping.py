@@ -37,6 +37,8 @@ class Keeper:
         self._lock = Lock()
         self._thread: ThreadPoolExecutor | None = None
         self._work: Future[None] | None = None
+        self.fault: OSError | None = None
+        """Why the manifest could not be written when the member started, if so."""
         self.cut = self._noted_cut()
 
     def _noted_cut(self) -> Cut | None:

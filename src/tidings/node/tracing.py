@@ -158,7 +158,8 @@ class Tracer:
         try:
             if not self._go_on(self.index):
                 self._begin_segment(self.index)
-        except OSError as fault:
+        except OSError as error:
+            fault = self._keeper.fault or error  # a full disk has no room for the folder, either
             if fault.errno not in PASSING:
                 raise self._stopped(fault) from None
             self._fail(fault, self.index)
@@ -426,6 +427,7 @@ def _kept(config: Config, member: str) -> Keeper:
                 f"{keeper.path}: {fault.strerror}; the trace needs a folder to write to: see "
                 "trace.folder in the group file"
             ) from None
+        keeper.fault = fault
     return keeper
 
 
