@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +397,117 @@ def test_a_start_that_fails_over_its_trace_leaves_no_segment_open(
     (segment,) = segments_of(config.trace_folder, "p1")
     with segment.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "cut off": lambda data: data[:-5],
+    "zeros at the end": lambda data: data[:-50] + bytes(50),
+    "changed": lambda data: data[:-10] + b"\1" * 10,
+    "a hole": lambda data: data[:60] + bytes(100) + data[160:],
+    "no first line": lambda data: b"\1" + data[1:],
+}
+
+
+@pytest.mark.parametrize("suffix", ["", ".open"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_end_of_the_trace_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str, suffix: str
+) -> None:
+    config = group_file(tmp_path, 1)
+    go(say(config, b"one"))
+    path = config.trace_folder / "p1-1.segment"
+    data = DAMAGES[damage](path.read_bytes())
+    path.unlink()
+    path.with_name(path.name + suffix).write_bytes(data)
+    is_torn = suffix == ".open" and damage in ("empty", "cut off")
+    for text in (b"two", b"three"):
+        go(say(config, text))
+    aside = path.with_name("p1-1.segment.damaged")
+    assert aside.exists() == (not is_torn)
+    assert is_torn or aside.read_bytes() == data
+    assert warnings(caplog) == ["the trace is damaged"] * (not is_torn)
+    told = [(row.kind, row.seq) for row in history(config) if row.kind in ("broadcast", "deliver")]
+    assert told == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
+    assert all(verdict.value is not Value.VIOLATED for verdict in judge(traced(config)))
+
+
+def test_what_the_log_no_longer_has_of_a_damaged_segment_is_missing(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "limits.segment_bytes = 300")
+    for _ in range(2):
+        go(say(config, *[b"text"] * 30))
+    assert not (config.data / "p1" / "00000001.log").exists()
+    path = config.trace_folder / "p1-1.segment"
+    data = path.read_bytes()
+    path.write_bytes(data[:300] + bytes([data[300] ^ 255]) + data[301:])
+    before = list(_whole(path))
+    go(say(config, b"after"))
+    assert list(Reader(path).blocks())[: len(before)] == before != []
+    gap, *_ = gaps(config)
+    assert gap.index == before[-1].end
+    assert {verdict.value for verdict in judge(traced(config))} == {Value.UNKNOWN}
+
+
+def test_a_damaged_segment_before_others_leaves_a_hole_between_them(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, "trace.segment_bytes = 300")
+    go(say(config, *[b"text"] * 30))
+    *_, before, last, _ = segments_of(config.trace_folder, "p1")
+    os.truncate(before, before.stat().st_size - 1)
+    go(say(config, b"after"))
+    assert before.with_name(before.name + ".damaged").exists()
+    assert last.exists()
+    run = traced(config)
+    assert run.holed == {"p1"}
+    assert {verdict.value for verdict in judge(run)} == {Value.UNKNOWN}
+
+
+def _whole(path: Path) -> Iterator[Block]:
+    with suppress(DataError):
+        yield from Reader(path).blocks()
+
+
+def test_a_second_damaged_segment_does_not_replace_the_first(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+    for data in (b"first", b"second", b"third"):
+        go(say(config, b"text"))
+        (config.trace_folder / "p1-1.segment").write_bytes(data)
+    go(say(config, b"text"))
+    found = {path.read_bytes() for path in config.trace_folder.glob("*.damaged*")}
+    assert found == {b"first", b"second", b"third"}
+
+
+def test_what_stands_before_the_damage_shows_that_a_log_is_older(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+    go(say(config, b"one"))
+    shutil.copytree(config.data, tmp_path / "copy")
+    go(say(config, b"two"))
+    shutil.rmtree(config.data)
+    (tmp_path / "copy").rename(config.data)
+    path = config.trace_folder / "p1-1.segment"
+    path.write_bytes(path.read_bytes() + b"\1" * 20)
+    with pytest.raises(DataError, match="the log is older than its trace: p1 has broadcast p1#2"):
+        go(say(config, b"three"))
+    assert path.exists()
+
+
+def test_a_group_may_ask_to_stop_over_a_damaged_trace(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1, 'trace.on_failure = "stop"')
+    go(say(config, b"one"))
+    path = config.trace_folder / "p1-1.segment"
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"the log is sound. Rename it to p1-1\.segment\.damaged"):
+        go(say(config, b"two"))
+    path.rename(path.with_name("p1-1.segment.damaged"))
+    go(say(config, b"two"))
+
+
+def test_a_damaged_trace_without_a_log_is_one_of_somebody_who_was_here(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 1)
+    go(say(config, b"one"))
+    shutil.rmtree(config.data)
+    (config.trace_folder / "p1-1.segment").write_bytes(b"")
+    with pytest.raises(EnvironmentMissing, match="p1 has been here before"):
+        go(say(config, b"two"))
 
 
 def test_who_cannot_close_its_trace_says_so_and_leaves_nobody_waiting(tmp_path: Path) -> None:

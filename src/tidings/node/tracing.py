@@ -11,6 +11,7 @@ missing then is one row, a gap, written as soon as that is possible again.
 import errno
 import fcntl
 import os
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,6 +74,8 @@ def digests(texts: Iterable[bytes]) -> bytes:
     return b"".join([_digest(text, 42) for text in texts])
 
 
+_MORE = ("", *(f"-{number}" for number in range(2, 1_000)))
+"""So that a damaged segment never replaces another that had its name."""
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 """Failures of a disk that may pass. Any other at the start is a mistake in the group file."""
 
@@ -365,7 +368,7 @@ def begin(config: Config, member: str) -> Tracer:
     """The trace of a member that was never here before, or was killed before it did anything."""
     keeper = _kept(config, member)
     earlier = segments_of(config.trace_folder, member)
-    if any(True for path in earlier for _ in Reader(path).blocks()):
+    if any(_tells_something(path) for path in earlier):
         if config.durable:
             # A life writes to its log before it writes to its trace.
             raise EnvironmentMissing(
@@ -381,11 +384,22 @@ def begin(config: Config, member: str) -> Tracer:
         return tracer
 
 
+def _tells_something(path: Path) -> bool:
+    """What is damaged told something once."""
+    try:
+        return any(True for _ in Reader(path).blocks())
+    except DataError:
+        return True
+
+
 def resume(
     config: Config, member: str, life: int, index: int, logged: Records, standing: Standing
 ) -> Tracer:
     """The trace of a member that comes back: completed from its log, then ``recover``."""
-    _refuse_an_older_log(config, member, _facts_since(config, member, index), standing)
+    facts, damaged = _facts_since(config, member, index)
+    _refuse_an_older_log(config, member, facts, standing)
+    for reader, fault in damaged:
+        _set_aside(config, member, reader, fault)
     keeper = _kept(config, member)
     last = _close_what_was_left(config.trace_folder, member)
     last_life = last.incarnation if last is not None else -1
@@ -438,7 +452,10 @@ def _close_what_was_left(folder: Path, member: str) -> Block | None:
         reader = Reader(path)
         if last is not None and not reader.is_open:
             continue
-        end = deque(reader.blocks(), maxlen=1)
+        try:
+            end = deque(reader.blocks(), maxlen=1)
+        except DataError:
+            continue  # of long ago: whoever judges will say so
         with suppress(OSError):  # it can be read as it is
             if reader.is_open and not end:
                 path.unlink()  # opened, and then nothing
@@ -450,20 +467,56 @@ def _close_what_was_left(folder: Path, member: str) -> Block | None:
     return last
 
 
-def _facts_since(config: Config, member: str, index: int) -> Facts:
-    """What the trace tells from this index on."""
+def _facts_since(
+    config: Config, member: str, index: int
+) -> tuple[Facts, list[tuple[Reader, DataError]]]:
+    """What the trace tells from this index on, and which of its segments are damaged, and how.
+
+    What stands before the damage counts: a log has to have that, too.
+    """
     later: list[Path] = []
     for path in reversed(segments_of(config.trace_folder, member)):
         later.append(path)
-        first = next(Reader(path).blocks(), None)
-        if first is not None and first.index <= index:
-            break
-    facts = Facts()
-    for path in reversed(later):
-        for block in Reader(path).blocks():
-            if block.end > index:
-                facts.note(block)
-    return facts
+        with suppress(DataError):
+            first = next(Reader(path).blocks(), None)
+            if first is not None and first.index <= index:
+                break
+    facts, damaged = Facts(), list[tuple[Reader, DataError]]()
+    for reader in map(Reader, reversed(later)):
+        try:
+            for block in reader.blocks():
+                if block.end > index:
+                    facts.note(block)
+        except DataError as fault:
+            damaged.append((reader, fault))
+    return facts, damaged
+
+
+def _set_aside(config: Config, member: str, reader: Reader, fault: DataError) -> None:
+    """Leave of a damaged segment what stands before the damage, as a killed member would.
+
+    The log tells again what it still has of the rest; what it has not is a gap, or is missing
+    between two files, and its judges know what to do with either.
+    """
+    name = reader.path.name.removesuffix(".open")
+    names = (f"{name}.damaged{more}" for more in _MORE)
+    aside = next(one for one in map(reader.path.with_name, names) if not one.exists())
+    if config.trace.on_failure == "stop":
+        raise DataError(
+            f"{fault}; the log is sound. Rename it to {aside.name}, and the member goes on, with "
+            'a gap in its trace; with trace.on_failure = "warn" it does so by itself'
+        )
+    try:
+        reader.path.rename(aside)
+    except OSError as error:
+        raise EnvironmentMissing(f"{fault}; it cannot be set aside: {error.strerror}") from None
+    with suppress(OSError):  # without room for all of it, a part is as good as a torn end
+        start = opened(aside.with_name(name))
+        shutil.copyfile(aside, start)
+        os.truncate(start, reader.whole)
+    reason = f"{fault}; what follows, and the log no longer has, is missing"
+    logger = get_logger(member=member)
+    logger.warning("the trace is damaged", file=str(aside), reason=reason)
 
 
 def _refuse_an_older_log(config: Config, member: str, facts: Facts, standing: Standing) -> None:
