@@ -475,6 +475,18 @@ def test_a_new_log_is_on_disk_with_its_folders(tmp_path: Path, calls: list[str])
     log.close()
 
 
+def test_a_disk_may_take_what_it_is_given_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:5]))
+    log, _ = opened(tmp_path)
+    log.begin_segment((), index=0)
+    log.commit((stored(1),))
+    log.close()
+    assert records_in(tmp_path) == (stored(1),)
+
+
 def test_every_commit_is_synced(log: Log, calls: list[str]) -> None:
     calls.clear()
     for seq in (1, 2):

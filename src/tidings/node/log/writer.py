@@ -92,7 +92,7 @@ class Log:
         with told(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
             self._kept_file = Kept(self._file, path)
-            os.write(self._file, FIRST_LINE)
+            write_all(self._file, FIRST_LINE)
         self._segments.append(Segment(path, self._limits.page_bytes))
         self.size += len(FIRST_LINE)
         self._append(self._beginning(records, index, needless))
