@@ -414,6 +414,43 @@ def test_a_folder_that_was_deleted_or_replaced_is_noticed_at_the_next_commit(
     log.close()
 
 
+MISSING = r"00000001\.log: deleted or replaced while it was in use; put back what was there"
+
+
+def _with_an_older_segment(log: Log, folder: Path) -> Path:
+    """It is needed, and lies in a folder that has not changed for long."""
+    log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
+    rotate(log, forgotten=0)
+    os.utime(folder, (0, 0))
+    log.commit((stored(2),), b"", {"p1": (2, 2)}, messages=1)
+    return folder / "00000001.log"
+
+
+def test_an_older_segment_that_was_deleted_is_noticed_at_the_next_commit(
+    log: Log, tmp_path: Path
+) -> None:
+    _with_an_older_segment(log, tmp_path).unlink()
+    with pytest.raises(EnvironmentMissing, match=MISSING):
+        log.commit((stored(3),))
+
+
+def test_an_older_segment_that_was_deleted_is_noticed_when_it_is_read_back(
+    log: Log, tmp_path: Path
+) -> None:
+    _with_an_older_segment(log, tmp_path).unlink()
+    assert log.recall("p1", 2, 2) == (stored(2),)
+    with pytest.raises(EnvironmentMissing, match=MISSING):
+        log.recall("p1", 1, 1)
+
+
+def test_what_is_not_needed_may_be_deleted_by_somebody_else(log: Log, tmp_path: Path) -> None:
+    older = _with_an_older_segment(log, tmp_path)
+    log.begin_segment((), 0, log.needless({"p1": 1}, KEEP_NOTHING, NO_LIMIT))
+    older.unlink()
+    log.throw_away()
+    log.commit((stored(3),))
+
+
 def test_a_program_may_go_to_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,14 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def gone(path: Path) -> EnvironmentMissing:
+    """What others may rely on is not there any more."""
+    return EnvironmentMissing(
+        f"{path}: deleted or replaced while it was in use; put back what was there before the next "
+        "start (docs/node.md, Who lost its disk)"
+    )
+
+
 class Kept:
     """A file that is open, and must be found under its name as long as it is.
 
@@ -64,10 +72,7 @@ class Kept:
         except (FileNotFoundError, NotADirectoryError):
             found = None
         if found is None or (found.st_dev, found.st_ino) != self._place:
-            raise EnvironmentMissing(
-                f"{self._path}: deleted or replaced while it was in use; put back what was there "
-                "before the next start (docs/node.md, Who lost its disk)"
-            )
+            raise gone(self._path)
 
 
 def locked(folder: Path, way_out: str) -> int:
@@ -106,5 +111,7 @@ class told:  # noqa: N801 - reads as a statement
         pass
 
     def __exit__(self, kind: Any, fault: BaseException | None, trace: Any) -> None:
+        if isinstance(fault, FileNotFoundError) and self.way_out is MEND:
+            raise gone(self.path) from None  # there is nothing to mend
         if isinstance(fault, OSError):
             raise EnvironmentMissing(f"{self.path}: {fault.strerror}; {self.way_out}") from None

@@ -12,7 +12,7 @@ import msgspec
 from tidings.core import Process
 from tidings.node.config import Limits, Retention
 from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
-from tidings.node.log.files import LOCK, Kept, locked, sync_folder, told, write_all
+from tidings.node.log.files import LOCK, Kept, gone, locked, sync_folder, told, write_all
 from tidings.node.log.framing import FIRST_LINE, FORMAT, packed
 from tidings.node.log.reader import Reader
 from tidings.node.log.segments import Decoders, Recovered, Segment
@@ -50,6 +50,8 @@ class Log:
         self._kept_lock = Kept(lock, folder / LOCK)
         self._file = -1
         self._kept_file: Kept | None = None
+        self._changed_ns = -1
+        """When the folder had last changed, as we last looked."""
 
     @property
     def segment_size(self) -> int:
@@ -107,7 +109,7 @@ class Log:
         while self.thrown:
             segment = self.thrown.pop(0)
             with told(segment.path):
-                segment.path.unlink()
+                segment.path.unlink(missing_ok=True)
 
     def _beginning(self, records: tuple[Any, ...], index: int, needless: int = 0) -> Beginning:
         raw = msgspec.Raw(encode(records))
@@ -131,6 +133,12 @@ class Log:
         self._kept_lock.check()
         assert self._kept_file is not None, "nothing was begun"
         self._kept_file.check()
+        changed_ns = self._folder.stat().st_mtime_ns
+        if changed_ns != self._changed_ns:  # some file came or went
+            for segment in self._segments:
+                if not segment.path.exists():
+                    raise gone(segment.path)
+            self._changed_ns = changed_ns
 
     def first_kept(self, origin: str) -> int | None:
         """The first message of an origin that may still be read back."""
