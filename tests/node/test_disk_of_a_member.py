@@ -14,7 +14,7 @@ from real_groups import go, group_file, joined, linked, take, until
 
 from tidings.core import EnvironmentMissing, Exit, Start, take_first
 from tidings.node.disk import Disk, Tick
-from tidings.node.group import Group
+from tidings.node.group import Group, join
 from tidings.node.log import About, Records, open_log
 
 
@@ -183,6 +183,38 @@ def test_what_is_delivered_and_not_on_disk_yet_waits_for_the_disk(
     go(scenario())
 
 
+def test_leaving_waits_for_a_disk_that_hangs_without_holding_up_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 1, "links.close_ms = 50")
+    disk = SlowDisk(monkeypatch)
+
+    async def scenario() -> None:
+        p1 = join("p1", config, founding=True)
+        await p1.__aenter__()
+        await (await p1.broadcast(b"one")).delivered()
+        disk.stop()
+        await p1.broadcast(b"two")
+        await until(disk.is_asked.is_set)
+        leaving = asyncio.create_task(p1.__aexit__(None, None, None))
+        engine = p1._joined()
+        await until(lambda: engine._is_stopped)
+        assert engine.disk is not None
+        assert not leaving.done()
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert not disk.may_go_on.is_set()
+        with pytest.raises(EnvironmentMissing, match="in use by process"):
+            await join("p1", config).__aenter__()
+        disk.may_go_on.set()
+        await until(engine.disk.ended.done)
+        async with joined(config) as one:
+            await until(lambda: one["p1"].status().own == 2)
+
+    go(scenario())
+
+
 def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
     """Also when its commit begins a new segment, and nobody needs the messages of the old one."""
     config = group_file(tmp_path, 1, "limits.segment_bytes = 1")
@@ -211,6 +243,7 @@ def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
                 await until(lambda: len(list(folder.glob("*.log"))) == 1)
         run.cancel()
         disk.close()
+        disk.ended.result()
 
     go(scenario())
     first, second, third = (b"what happened %d" % number for number in range(3))

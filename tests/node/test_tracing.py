@@ -594,7 +594,7 @@ def test_a_segment_that_gets_its_name_while_it_is_looked_at_is_no_fault(
     monkeypatch.setattr("tidings.node.keeping.segments_of", seen_earlier)
     keeper = Keeper(config, "p1")
     keeper.sweep()
-    keeper.close()
+    keeper.ended.result()
     assert keeper.begin > 0
     assert not warnings(caplog)
 
@@ -636,14 +636,14 @@ def test_the_cut_is_on_disk_before_anything_is_deleted(
         patch.setattr(Path, "unlink", killed)
         keeper = Keeper(asked, "p1")
         keeper.sweep()
-        keeper.close()
+        keeper.ended.result()
     cut = keeper.cut
     assert cut is not None
     assert history(config) == before[cut.index :]
     assert segments_of(config.trace_folder, "p1")[0].name == "p1-1.segment"
     keeper = Keeper(asked, "p1")
     keeper.sweep()
-    keeper.close()
+    keeper.ended.result()
     kept = segments_of(config.trace_folder, "p1")
     assert len(kept) == 2
     assert keeper.cut is not None
@@ -746,7 +746,7 @@ def test_evidence_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     keeper.cut = Cut(index=0, broadcast=1)
     keeper.sweep()
     keeper.sweep()
-    keeper.close()
+    keeper.ended.result()
     assert list(Reader(first).blocks()) == whole
     (line,) = [line for line in caplog.messages if "not shortened" in line]
     assert "p1 broadcast p1#1 where p1#2 comes next: that is evidence, which is kept" in line

@@ -8,7 +8,7 @@ begins exactly between two ticks, where the process said in short what it has pe
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from tidings.core import Checkpoint, MessageId, Packet, Process
@@ -89,6 +89,8 @@ class Disk:
         """The last percentage that was told of, unless the log has become smaller."""
         self._is_rotating = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
+        self.ended = Future[None]()
+        """Done when the log is closed."""
 
     @property
     def is_busy(self) -> bool:
@@ -162,8 +164,9 @@ class Disk:
         return await loop.run_in_executor(self._thread, self.log.recall, origin, first, last)
 
     def close(self) -> None:
-        self._thread.shutdown()
-        self.log.close()
+        """The thread ends when it has done what it was asked, and gives the folder back last."""
+        self.ended = self._thread.submit(self.log.close)
+        self._thread.shutdown(wait=False)
 
     # --- in the thread
 

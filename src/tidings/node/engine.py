@@ -145,6 +145,7 @@ class Engine:
         self._moved = asyncio.Event()
         self._wanted: dict[str, dict[str, Recall]] = {}
         """Who is being read to from the log: of each origin, what it asked for last."""
+        self._readings: set[asyncio.Task[None]] = set()
         self._under_way: Counter[str] = Counter()
         """Bytes for each peer that wait for their tick to be done."""
         self._perform: dict[type, Callable[[Any, Event, Tick], None]] = {
@@ -324,7 +325,9 @@ class Engine:
         is_reading = wanted.peer in self._wanted
         self._wanted.setdefault(wanted.peer, {})[wanted.first.origin] = wanted
         if not is_reading:
-            self.tasks.create_task(self._read_back(wanted.peer))
+            task = self.tasks.create_task(self._read_back(wanted.peer))
+            self._readings.add(task)
+            task.add_done_callback(self._readings.discard)
 
     async def _read_back(self, peer: str) -> None:
         assert self.disk is not None, "there is no disk to read from"
@@ -545,17 +548,28 @@ class Engine:
         self._is_stopped = True
         for handle in self._timers.values():
             handle.cancel()
+        for task in self._readings:
+            task.cancel()
 
-    def close(self) -> None:
-        """Every part, whatever becomes of another; what goes wrong stops the member, as ever."""
+    async def close(self, patience_s: float | None = None) -> None:
+        """Every part, whatever becomes of another; what goes wrong stops the member, as ever.
+
+        A disk that hangs keeps its thread, and the lock, until it is done. We wait for that, or
+        only for so long: the loop goes on in any case.
+        """
         self.stop()
+        ends: list[asyncio.Future[None]] = []
         if self.disk is not None:
             self.disk.close()
+            ends.append(asyncio.wrap_future(self.disk.ended))
         if self.tracer is not None:
             try:
                 self.tracer.close()
             except EnvironmentMissing as error:
                 self.fail(error)
+            ends.append(asyncio.wrap_future(self.tracer.ended))
+        if ends:
+            await asyncio.wait(ends, timeout=patience_s)
 
 
 class _Alarm(NamedTuple):

@@ -17,7 +17,7 @@ import random
 import secrets
 from asyncio import TaskGroup, timeout
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -169,7 +169,7 @@ class Group:
                 await self._tasks.__aexit__(type(error), error, error.__traceback__)
         finally:
             if engine is not None:
-                self._close(engine)
+                await self._close(engine)
                 self._error = Closed(f"{self.name} has not joined: {str(error) or 'cancelled'}")
 
     async def _start(self) -> None:
@@ -195,7 +195,7 @@ class Group:
         try:
             engine.transport = self._transport = self._made_transport(engine, incarnation, life)
         except BaseException:
-            engine.close()
+            await engine.close()
             raise
         self._engine, self._error = engine, None
         # Whatever may be taken already is tried before anything is written.
@@ -258,10 +258,15 @@ class Group:
         for task in self._ours:
             task.cancel()
 
-    def _close(self, engine: Engine) -> None:
-        engine.close()
-        if self._metrics is not None:
-            self._metrics.close()
+    async def _close(self, engine: Engine) -> None:
+        """Wait for a disk that hangs, unless this was cancelled: then nobody waits any longer."""
+        task = asyncio.current_task()
+        is_cancelled = task is not None and task.cancelling() > 0
+        try:
+            await engine.close(SLOW_S if is_cancelled else None)
+        finally:
+            if self._metrics is not None:
+                self._metrics.close()
 
     async def __aexit__(
         self,
@@ -275,9 +280,9 @@ class Group:
             await self._leave(engine)
         finally:
             self._stop_ours()
-            with ExitStack() as rest:
+            async with AsyncExitStack() as rest:
                 rest.callback(self.failed, Closed(f"{self.name} has left the group"))
-                rest.callback(self._close, engine)
+                rest.push_async_callback(self._close, engine)
                 # An error of the body is the caller's, and not one of our tasks'.
                 is_ours = isinstance(error, asyncio.CancelledError)
                 await self._tasks.__aexit__(*((kind, error, trace) if is_ours else (None,) * 3))

@@ -36,7 +36,9 @@ class Keeper:
         self._complaint = ""
         self._lock = Lock()
         self._thread: ThreadPoolExecutor | None = None
-        self._work: Future[None] | None = None
+        self.ended = Future[None]()
+        """Done when nothing is being deleted."""
+        self.ended.set_result(None)
         self.fault: OSError | None = None
         """Why the manifest could not be written when the member started, if so."""
         self.cut = self._noted_cut()
@@ -79,17 +81,16 @@ class Keeper:
 
     def sweep(self) -> None:
         """Delete what need not be kept, unless that is being done; returns at once."""
-        is_busy = self._work is not None and not self._work.done()
-        if (self._most_bytes or self._most_age_s) and not is_busy:
+        if (self._most_bytes or self._most_age_s) and self.ended.done():
             if self._thread is None:
                 name = f"{self._member}-trace"
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-            self._work = self._thread.submit(self._sweep)
+            self.ended = self._thread.submit(self._sweep)
 
     def close(self) -> None:
-        """When what is under way is done."""
+        """Begin nothing more; what is under way goes on."""
         if self._thread is not None:
-            self._thread.shutdown()
+            self._thread.shutdown(wait=False)
 
     def _sweep(self) -> None:
         try:

@@ -15,6 +15,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -194,7 +195,7 @@ class Tracer:
             self.index = index
 
     def close(self) -> None:
-        """The segment is complete and gets its name."""
+        """The segment is complete and gets its name; ``ended`` says when older ones are gone."""
         try:
             if self._lost is not None:
                 self._write_after_a_gap(self._lost, b"", is_last=True)
@@ -204,6 +205,10 @@ class Tracer:
             self._fail(fault, self.index)
         finally:
             self._keeper.close()
+
+    @property
+    def ended(self) -> Future[None]:
+        return self._keeper.ended
 
     def let_go(self) -> None:
         """Close the file as it is; the next life finds what a killed one leaves behind."""
