@@ -42,6 +42,7 @@ from tidings.node.wire import (
     bye_frame,
     framed,
     hello_frame,
+    knock_frame,
     read_bye,
 )
 from tidings.protocols.frontier import Frontier
@@ -232,6 +233,36 @@ def test_who_is_refused_calls_less_and_less_often_until_it_is_not(
                 begin_s = asyncio.get_running_loop().time()
                 await until(lambda: bool(calls))
                 assert calls[0] - begin_s < 0.3, "as soon as ever"
+
+    go(scenario())
+
+
+def test_a_refused_member_is_called_as_soon_as_it_has_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(links.random, "uniform", lambda low, high: 1e9)  # a pause is for ever
+    config = group_file(tmp_path, 2, *MEMORY)
+    other = msgspec.structs.replace(config, options={"mode": "origin"})
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            for lines in (2, 3):  # p2 tells it in each of its lives, p1 once
+                async with joined(other, "p2"):
+                    await until(lambda: len(_about(caplog, "frontier mode=origin")) == lines)  # noqa: B023
+            async with joined(config, "p2") as two:
+                await linked(one | two)
+
+    go(scenario())
+
+
+def test_a_knock_of_nobody_is_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = group_file(tmp_path, 2, *MEMORY)
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            assert await say(config, GREETING + knock_frame("p9")) == ""
+            assert "its knock makes no sense" in await say(config, GREETING + framed(Kind.KNOCK, 0))
+            assert one["p1"].status().linked == ()
 
     go(scenario())
 

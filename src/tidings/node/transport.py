@@ -1,8 +1,9 @@
 """Links to the other members: one TCP connection per pair, made again whenever it breaks.
 
-Of two members the one that comes first in the group calls the other. Both say who they are before
-a single packet counts. While a connection lasts it loses nothing and keeps the order; what was on
-the way when it broke may be gone. Protocols that can live with that (those that recover) are told
+Of two members the one that comes first in the group calls the other; the other one, when it starts,
+knocks once, so that it is called at once. Both say who they are before a single packet counts.
+While a connection lasts it loses nothing and keeps the order; what was on the way when it broke
+may be gone. Protocols that can live with that (those that recover) are told
 of links going down and coming up. For all others the transport numbers packets, keeps them until
 the other side has said that they arrived, and sends them again after a reconnect; a member that
 would need more than may be kept counts as crashed, for good.
@@ -48,8 +49,10 @@ from tidings.node.wire import (
     framed,
     head_of_packets,
     hello_frame,
+    knock_frame,
     read_bye,
     read_hello,
+    read_knock,
 )
 
 QUIET_S = 2.0
@@ -94,6 +97,8 @@ class Peer:
         self.bytes_received = 0
         self.kept: deque[Kept] = deque()
         self.kept_bytes = 0
+        self.has_knocked = asyncio.Event()
+        """It has started since we last called it, and wants to be called."""
         self.missed_s = 0.0
         """Since when we have called it in vain."""
         self.has_left = False
@@ -177,6 +182,8 @@ class Connection(asyncio.Protocol):
             return
         if frame.kind == Kind.BYE and (self.is_ours or self.is_up):
             self.owner.bye(self, read_bye(frame))
+        elif frame.kind == Kind.KNOCK and not (self.is_ours or self.is_up):
+            self.owner.knocked(self, read_knock(frame))
         elif not self.is_up:
             self.owner.greet(self, read_hello(frame))
         elif frame.kind == Kind.PACKETS:
@@ -259,7 +266,10 @@ class Transport:
         with self._told(address):
             await self._server.start_serving()
         members = self.config.members
-        for name in members[members.index(self.me) + 1 :]:
+        place = members.index(self.me)
+        for name in members[:place]:
+            self._tasks.append(tasks.create_task(self._knock(self.peers[name])))
+        for name in members[place + 1 :]:
             self._tasks.append(tasks.create_task(self._call(self.peers[name])))
         self._tasks.append(tasks.create_task(self._keep_alive()))
         if self._injector is not None:
@@ -320,6 +330,7 @@ class Transport:
         peer.missed_s = loop.time()
         while True:
             connection: Connection | None = None
+            peer.has_knocked.clear()
             try:
                 async with timeout(links.hello_ms / 1e3):
                     _, connection = await loop.create_connection(
@@ -342,8 +353,27 @@ class Transport:
             is_refused = connection is not None and connection.is_refused
             most_ms = links.refused_ms_max if is_refused else links.back_off_ms_max
             back_off_ms = min(back_off_ms, most_ms)
-            await asyncio.sleep(back_off_ms * random.uniform(0.5, 1.0) / 1e3)
+            with suppress(TimeoutError):
+                async with timeout(back_off_ms * random.uniform(0.5, 1.0) / 1e3):
+                    await peer.has_knocked.wait()
             back_off_ms = 2 * back_off_ms
+
+    async def _knock(self, peer: Peer) -> None:
+        """It may have given us up for minutes, over a group file that we no longer have."""
+        with suppress(OSError, TimeoutError):
+            async with timeout(self.config.links.hello_ms / 1e3):
+                _, writer = await asyncio.open_connection(*peer.address)
+                try:
+                    writer.write(GREETING + knock_frame(self.me))
+                finally:
+                    writer.close()
+                await writer.wait_closed()
+
+    def knocked(self, connection: Connection, name: str) -> None:
+        """Whoever says so, it costs us a call."""
+        connection.transport.close()
+        if name in self.peers:
+            self.peers[name].has_knocked.set()
 
     def _miss(self, peer: Peer, reason: str) -> None:
         """Told once, if it lasts; who has said good-bye is not missed."""

@@ -60,6 +60,8 @@ class Kind(IntEnum):
     """Nothing new; the number is that of the last packet that came from you."""
     BYE = 4
     """Why I hang up."""
+    KNOCK = 5
+    """Instead of a hello: I have just started, please call me."""
 
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")]
@@ -327,6 +329,7 @@ def _count(body: memoryview | bytes) -> int:
 
 _cut = msgspec.msgpack.Decoder(list[memoryview]).decode
 _decode_hello = msgspec.msgpack.Decoder(Hello).decode
+_decode_name = msgspec.msgpack.Decoder(Name).decode
 _decode_bye = msgspec.msgpack.Decoder(Bye).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -342,6 +345,17 @@ def read_hello(frame: Frame) -> Hello:
         return _decode_hello(frame.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise WireFault(f"its hello makes no sense: {fault}") from None
+
+
+def knock_frame(name: str) -> bytes:
+    return framed(Kind.KNOCK, 0, _encode(name))
+
+
+def read_knock(frame: Frame) -> str:
+    try:
+        return _decode_name(frame.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise WireFault(f"its knock makes no sense: {fault}") from None
 
 
 def bye_frame(reason: str, why: Why = Why.WORDS, incarnation: int = 0) -> bytes:
