@@ -44,6 +44,10 @@ class Reader:
                 f"{self.segments[0].path}: segments before this one are missing, from "
                 f"{self.oldest:08}.log on; {_NO_RETURN}"
             )
+        for path in self.paths:
+            if path < self.segments[0].path:
+                with told(path):
+                    path.unlink(missing_ok=True)
         self._rewrite_the_last_entry()
         records = Records(self.segments, self.decode)
         return Recovered(self.identity, records, self.index, self.delivered)
@@ -107,7 +111,10 @@ class Reader:
 
     def _begin(self, path: Path, number: int, entry: Beginning) -> None:
         if self.identity is not None and number != self.number:
-            raise DataError(f"{path}: a segment before this one is missing")
+            if not entry.oldest:
+                raise DataError(f"{path}: a segment before this one is missing")
+            # Those before the missing one count no more; whether it was needed, the end says.
+            self.segments.clear()
         if self.identity is not None and entry.identity.incarnation != self.identity.incarnation:
             raise DataError(f"{path}: of somebody else who went by the same name")
         if mismatch := entry.about.mismatch(self.about):
