@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -339,15 +339,20 @@ def test_a_member_starts_for_the_first_time_on_a_full_disk(
     assert rest[0].index == gap.end
 
 
+def move_away(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, move_away])
 def test_a_trace_folder_that_is_removed_is_made_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, remove: Callable[[Path], None]
 ) -> None:
     config = group_file(tmp_path, 1, "trace.retry_ms = 1")
 
     async def scenario() -> None:
         async with joined(config) as groups:
             await (await groups["p1"].broadcast(b"one")).delivered()
-            shutil.rmtree(config.trace_folder)
+            remove(config.trace_folder)
             while not config.trace_folder.exists():
                 await (await groups["p1"].broadcast(b"another")).delivered()
             await (await groups["p1"].broadcast(b"last")).delivered()

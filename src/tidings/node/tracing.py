@@ -271,10 +271,11 @@ class Tracer:
         opened(self._path).rename(self._path)
 
     def _look_whether_it_is_there(self) -> None:
-        """What is written to a file that was deleted, nobody will ever read."""
+        """What is written to a file that was deleted or moved away, nobody will read here."""
         now_s = time.monotonic()
         if now_s >= self._look_again_s:
             self._look_again_s = now_s + self._retry_s
+            opened(self._path).stat()
             if os.fstat(self._file).st_nlink == 0:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
@@ -519,7 +520,7 @@ def _set_aside(config: Config, member: str, reader: Reader, fault: DataError) ->
         start = opened(aside.with_name(name))
         shutil.copyfile(aside, start)
         os.truncate(start, reader.whole)
-    reason = f"{fault}; what follows, and the log no longer has, is missing"
+    reason = f"{fault}; what stood after that is missing, unless the log still has it"
     logger = get_logger(member=member)
     logger.warning("the trace is damaged", file=str(aside), reason=reason)
 
