@@ -380,6 +380,56 @@ def test_a_group_may_ask_to_stop_without_a_trace(
         go(scenario())
 
 
+def _sync_of_segments(monkeypatch: pytest.MonkeyPatch, synced: Callable[[str], None]) -> None:
+    sync = os.fsync
+
+    def told(file: int) -> None:
+        name = Path(f"/proc/self/fd/{file}").readlink().name
+        if ".segment" in name:
+            synced(name)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", told)
+
+
+def test_a_segment_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 1, "trace.segment_bytes = 400")
+    seen: list[tuple[str, list[str]]] = []
+    _sync_of_segments(monkeypatch, lambda name: seen.append((name, segments(config))))
+    go(say(config, *[b"text"] * 50))
+    names = segments(config)
+    assert len(names) > 3
+    assert [name for name, _ in seen] == [f"{name}.open" for name in names]
+    for name, there in seen:
+        assert name in there
+
+
+@pytest.mark.parametrize("on_failure", ["warn", "stop"])
+def test_a_segment_that_may_not_be_on_disk_has_no_name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    on_failure: str,
+) -> None:
+    config = group_file(tmp_path, 1, f'trace.on_failure = "{on_failure}"')
+
+    def broken(name: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        _sync_of_segments(patch, broken)
+        stopped = pytest.raises(EnvironmentMissing, match=r"p1-1\.segment: Input/output error")
+        with stopped if on_failure == "stop" else nullcontext():
+            go(say(config, b"one"))
+    assert segments(config) == ["p1-1.segment.open"]
+    assert warnings(caplog) == ["the trace cannot be written"] * (on_failure == "warn")
+    go(say(config, b"two"))
+    assert segments(config) == ["p1-1.segment"]
+    assert_all_hold(traced(config))
+
+
 @pytest.mark.parametrize(
     ("where", "fault"),
     [("_go_on", errno.EACCES), ("_append", errno.EACCES), ("_append", errno.ENOSPC)],

@@ -563,13 +563,15 @@ class Engine:
             self.disk.close()
             ends.append(asyncio.wrap_future(self.disk.ended))
         if self.tracer is not None:
-            try:
-                self.tracer.close()
-            except EnvironmentMissing as error:
-                self.fail(error)
+            self.tracer.close()
             ends.append(asyncio.wrap_future(self.tracer.ended))
         if ends:
             await asyncio.wait(ends, timeout=patience_s)
+        if self.tracer is not None:
+            try:
+                self.tracer.check_names()
+            except EnvironmentMissing as error:
+                self.fail(error)
 
 
 class _Alarm(NamedTuple):

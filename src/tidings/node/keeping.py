@@ -1,14 +1,17 @@
 """What a member keeps of its trace: the oldest segments go, and what they told is noted first.
 
 A cut stands in the member's part of the manifest, on disk, before anything is deleted. It is made
-in a thread: to know what a segment told one has to read it.
+in a thread: to know what a segment told one has to read it. The same thread gives segments their
+names, once they are on disk: a power failure damages only what is still open.
 """
 
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import msgspec
 
@@ -19,7 +22,7 @@ from tidings.trace import Cut, Manifest
 from tidings.trace.cutting import OutOfSequenceError, Past
 from tidings.trace.layout import whole_file
 from tidings.trace.schema import SCHEMA_VERSION
-from tidings.trace.segments import CLOSED, OPEN, Reader, segments_of
+from tidings.trace.segments import CLOSED, OPEN, Reader, opened, segments_of
 
 
 class Keeper:
@@ -37,8 +40,10 @@ class Keeper:
         self._lock = Lock()
         self._thread: ThreadPoolExecutor | None = None
         self.ended = Future[None]()
-        """Done when nothing is being deleted."""
+        """Done when the thread has nothing to do."""
         self.ended.set_result(None)
+        self.unnamed: OSError | None = None
+        """Why the last segment that is complete could not get its name, if so."""
         self.fault: OSError | None = None
         """Why the manifest could not be written when the member started, if so."""
         self.cut = self._noted_cut()
@@ -77,15 +82,33 @@ class Keeper:
         with self._lock, whole_file(self.path) as draft:
             draft.write_bytes(msgspec.json.encode(part) + b"\n")
 
+    # --- what is complete
+
+    def name(self, path: Path, file: int) -> None:
+        """Close this segment, and give it its name once it is on disk; returns at once."""
+        self._begin(self._name, path, file)
+
+    def _name(self, path: Path, file: int) -> None:
+        try:
+            os.fsync(file)
+            opened(path).rename(path)
+        except OSError as fault:
+            self.unnamed = OSError(fault.errno, fault.strerror, str(path))
+        finally:
+            os.close(file)
+
     # --- what is deleted
 
     def sweep(self) -> None:
-        """Delete what need not be kept, unless that is being done; returns at once."""
-        if (self._most_bytes or self._most_age_s) and self.ended.done():
-            if self._thread is None:
-                name = f"{self._member}-trace"
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-            self.ended = self._thread.submit(self._sweep)
+        """Delete what need not be kept; returns at once."""
+        if self._most_bytes or self._most_age_s:
+            self._begin(self._sweep)
+
+    def _begin(self, work: Callable[..., None], *about: Any) -> None:
+        """In the thread, when it has done what it was asked before."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{self._member}-trace")
+        self.ended = self._thread.submit(work, *about)
 
     def close(self) -> None:
         """Begin nothing more; what is under way goes on."""

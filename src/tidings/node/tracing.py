@@ -27,6 +27,7 @@ from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
 from tidings.node.logs import get_logger
+from tidings.trace.layout import sync
 from tidings.trace.schema import DIGEST
 from tidings.trace.segments import (
     OPEN,
@@ -176,6 +177,7 @@ class Tracer:
 
     def write(self, blocks: bytes) -> None:
         """To the kernel: from here on a kill cannot lose it."""
+        self.check_names()
         if self._lost is not None:
             self._write_after_a_gap(self._lost, blocks)
             return
@@ -185,7 +187,7 @@ class Tracer:
         except OSError as fault:
             self._fail(fault, _ends(blocks)[0].index).note_all(blocks)
             return
-        if self._size > self._limit:
+        if self._size > self._limit and self.ended.done():  # no faster than the disk is
             self._rotate(blocks)
 
     def go_to(self, index: int, life: int) -> None:
@@ -195,16 +197,21 @@ class Tracer:
             self.index = index
 
     def close(self) -> None:
-        """The segment is complete and gets its name; ``ended`` says when older ones are gone."""
-        try:
-            if self._lost is not None:
-                self._write_after_a_gap(self._lost, b"", is_last=True)
-            if self._file >= 0:
-                self._close_segment()
-        except OSError as fault:
-            self._fail(fault, self.index)
-        finally:
-            self._keeper.close()
+        """The segment is complete; it has its name once this has ``ended``."""
+        if self._lost is not None:
+            self._write_after_a_gap(self._lost, b"", is_last=True)
+        self._close_segment()
+        self._keeper.close()
+
+    def check_names(self) -> None:
+        """A segment that could not get its name looks like that of a killed member."""
+        fault, self._keeper.unnamed = self._keeper.unnamed, None
+        if fault is None:
+            return
+        if self._stops:
+            raise EnvironmentMissing(f"{fault.filename}: {fault.strerror}")
+        reason = f"{fault.strerror}; the next life of the member will close it"
+        self._logger.warning("the trace cannot be written", file=fault.filename, reason=reason)
 
     @property
     def ended(self) -> Future[None]:
@@ -257,18 +264,22 @@ class Tracer:
 
     def _rotate(self, blocks: bytes) -> None:
         end = _ends(blocks)[1].end
+        path, file, size, begin = self._path, self._file, self._size, self._begin
+        self._file = -1
         try:
-            self._close_segment()
             self._begin_segment(end)
         except OSError as fault:
+            self._drop_segment()
+            self._path, self._file, self._size, self._begin = path, file, size, begin
             self._fail(fault, end)
         else:
+            self._keeper.name(path, file)
             self._keeper.sweep()
 
     def _close_segment(self) -> None:
-        os.close(self._file)
-        self._file = -1
-        opened(self._path).rename(self._path)
+        if self._file >= 0:
+            self._keeper.name(self._path, self._file)
+            self._file = -1
 
     def _look_whether_it_is_there(self) -> None:
         """What is written to a file that was deleted or moved away, nobody will read here."""
@@ -467,6 +478,7 @@ def _close_what_was_left(folder: Path, member: str) -> Block | None:
                 path.unlink()  # opened, and then nothing
             elif reader.is_open:
                 os.truncate(path, reader.whole)
+                sync(path)
                 path.rename(path.with_name(path.name.removesuffix(".open")))
         if last is None and end:
             last = end[0]
