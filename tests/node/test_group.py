@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -329,6 +330,25 @@ def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path
     async def _say_all(group: Group) -> None:
         for number in range(100):
             await group.broadcast(b"%d" % number * 500)
+
+    go(scenario())
+
+
+def test_a_tick_takes_texts_no_longer_than_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 1, "durable = false", "limits.batch_messages = 10")
+    clock = count(step=3600.0)
+
+    async def scenario() -> None:
+        async with joined(config) as one:
+            p1 = one["p1"]
+            await (await p1.broadcast(b"")).delivered()
+            monkeypatch.setattr("tidings.node.engine.thread_time", lambda: next(clock))
+            before = p1._joined().ticks
+            receipts = [await p1.broadcast(b"") for _ in range(100)]
+            await receipts[-1].delivered()
+            assert p1._joined().ticks - before >= 10
 
     go(scenario())
 
