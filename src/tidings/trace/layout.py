@@ -7,6 +7,7 @@ A trace is a folder (or a single file beside its manifest):
     *.parquet           rows for the pipeline
     *.segment           rows in blocks, as a node writes them
     *.segment.open      one that a node is writing, or was when it was killed
+    *.segment.damaged   one that a node found damaged and set aside: not read
     *.open              any other file that is not complete: not read
 
 Nothing is half-written: a file appears under its name only when it is complete.
