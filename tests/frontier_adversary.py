@@ -57,10 +57,10 @@ class WatchedWorld(CheckedWorld):
         most = self.dice.choice([1, 2, 10])
         rereading = Rereading(dict(replay.after), replay.upto, most, self.dice.choice([1, 100]))
         while not rereading.is_over:
-            wanted, share = rereading.wanted(), self.dice.random()
+            (wanted, _), share = rereading.wanted(), self.dice.random()
             read = [one for one in disk if wanted in _ids_in(one) or self.dice.random() < share]
             rereading.add(wanted, self.processes[process].messages_in(read))
-            assert rereading.in_memory <= most + 1
+            assert rereading.in_memory <= max(most, len(self.processes))
             again += rereading.take()
         return again
 

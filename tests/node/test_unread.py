@@ -37,7 +37,7 @@ class Program:
         unread.begin(delivered)
         return unread
 
-    async def recall(self, first: MessageId, last: int) -> Iterable[Found]:
+    async def recall(self, first: MessageId, last: int, after: Any) -> Iterable[Found]:
         """Some of what stands around it, not at once; what it asks for is kept until then."""
         assert first.seq > self.processed.get(first.origin, 0), f"{first} may be gone"
         for _ in range(self.dice.randint(0, 2)):
@@ -90,7 +90,9 @@ class Program:
                     await self.read()
                 case "give up":
                     await self.give_up_reading()
-            assert self.unread._rereading.in_memory <= self.limits.unread_messages + 1
+            assert self.unread._rereading.in_memory <= max(
+                self.limits.unread_messages, len(MEMBERS)
+            )
             assert len(self.unread) + len(self.got) == len(self.disk)
             if self.dice.random() < 0.02:
                 self.restart()

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tidings.core.effects import Effect
@@ -62,8 +63,13 @@ class Process(ABC):
         """How to begin a new log; None if there is no shorter way than all records."""
         return None
 
-    def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
-        """The messages whose texts stand in these records, each with its causes."""
+    def messages_in(
+        self, records: Iterable[Any], after: Mapping[str, int] = MappingProxyType({})
+    ) -> Iterator[Found]:
+        """The messages whose texts stand in these records, each with its causes.
+
+        Of each origin only those after so many: the causes of these are among those left out.
+        """
         return iter(())
 
     def check(self, group: Mapping[str, "Process"]) -> None:  # noqa: B027 - many have nothing to say

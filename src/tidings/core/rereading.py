@@ -6,8 +6,9 @@ they caused, and such an order follows from the messages themselves. So all that
 two numbers for each origin: up to where everything was handed over, and up to where to go.
 
 There is always a next one. Of all that is left take the message that was delivered first: what
-caused it was delivered before it, so nothing of that is left. Origins whose next message is not in
-memory are read in turn; sooner or later it is the turn of this one.
+caused it was delivered before it, so nothing of that is left. Each origin has its share of the
+memory, for its next messages. So when the next message of every origin has been read, one of them
+is due.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,64 +24,59 @@ _CAUSE_BYTES = 64
 
 
 class Rereading:
-    """From ``handed``, which it moves, to ``upto``; not much more than so much is in memory."""
+    """From ``handed``, which it moves, to ``upto``.
+
+    At most ``most`` messages and about ``most_bytes`` are in memory, but always one of each origin.
+    """
 
     def __init__(
         self, handed: dict[str, int], upto: Mapping[str, int], most: int, most_bytes: int
     ) -> None:
         self.handed = handed
         self.upto = dict(upto)
-        self.in_memory = 0
-        """How many messages were read and are not due."""
-        self._bytes = 0
-        self._most, self._most_bytes = most, most_bytes
-        self._found: dict[str, dict[int, Found]] = {origin: {} for origin in upto}
-        self._turns = list(upto)
+        self._share = max(1, most // len(self.upto))
+        self._share_bytes = most_bytes // len(self.upto)
+        self._found: dict[str, dict[int, Found]] = {origin: {} for origin in self.upto}
+        self._bytes = dict.fromkeys(self.upto, 0)
 
     @property
     def is_over(self) -> bool:
         return all(self.handed[origin] >= last for origin, last in self.upto.items())
 
-    def wanted(self) -> MessageId:
-        """Which message to read next; those that follow it will be wanted soon."""
-        for origin in self._turns:
-            seq = self.handed[origin] + 1
-            if seq <= self.upto[origin] and seq not in self._found[origin]:
-                self._turns.remove(origin)
-                self._turns.append(origin)
-                return MessageId(origin, seq)
+    @property
+    def in_memory(self) -> int:
+        """How many messages were read and are not due."""
+        return sum(map(len, self._found.values()))
+
+    def wanted(self) -> tuple[MessageId, int]:
+        """Which message to read next, and the last of those after it that there is room for."""
+        for origin, last in self.upto.items():
+            following = self.handed[origin] + 1
+            if following <= last and following not in self._found[origin]:
+                return MessageId(origin, following), min(last, self.handed[origin] + self._share)
         raise AssertionError(f"what is left after {self.handed} waits for itself")
 
     def add(self, wanted: MessageId, found: Iterable[Found]) -> None:
         """This was read: the wanted message, and whatever stood near it."""
-        if self._is_full:
-            # None of it is due. What is in hand may be, and then there is room again.
-            self._forget()
-        has_wanted = False
+        origin, seq = wanted
         for message, causes in found:
-            is_wanted = message.id == wanted
-            if is_wanted or not self._is_full:
-                self._keep(message, causes)
-                has_wanted |= is_wanted
-            elif has_wanted:
+            self._keep(message, causes)
+            if seq in self._found[origin] and not self._has_room(origin):
                 break
-        assert has_wanted, f"{wanted} is not processed, and not kept"
+        assert seq in self._found[origin], f"{wanted} is not processed, and not kept"
 
-    @property
-    def _is_full(self) -> bool:
-        return self.in_memory >= self._most or self._bytes >= self._most_bytes
+    def _has_room(self, origin: str) -> bool:
+        is_full = len(self._found[origin]) >= self._share
+        return not is_full and self._bytes[origin] < self._share_bytes
 
     def _keep(self, message: Message, causes: Causes) -> None:
         origin, seq = message.id
-        if self.handed[origin] < seq <= self.upto[origin] and seq not in self._found[origin]:
+        ahead = seq - self.handed[origin]
+        is_wanted = ahead > 0 and seq <= self.upto[origin] and ahead <= self._share
+        has_room = ahead == 1 or self._has_room(origin)
+        if is_wanted and has_room and seq not in self._found[origin]:
             self._found[origin][seq] = (message, causes)
-            self.in_memory += 1
-            self._bytes += _size(message, causes)
-
-    def _forget(self) -> None:
-        for found in self._found.values():
-            found.clear()
-        self.in_memory = self._bytes = 0
+            self._bytes[origin] += _size(message, causes)
 
     def take(self) -> list[Message]:
         """What can be handed over now; it counts as handed over."""
@@ -103,8 +99,7 @@ class Rereading:
             taken.append(message)
 
     def _drop(self, origin: str, seq: int) -> None:
-        self._bytes -= _size(*self._found[origin].pop(seq))
-        self.in_memory -= 1
+        self._bytes[origin] -= _size(*self._found[origin].pop(seq))
 
     def skip(self, processed: Mapping[str, int]) -> None:
         """Nobody waits for these any more, and they may be kept no longer."""

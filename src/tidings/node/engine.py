@@ -344,10 +344,15 @@ class Engine:
         finally:
             del self._wanted[peer]
 
-    async def recall(self, first: MessageId, last: int) -> Iterator[Found]:
-        """Messages of one origin from the log, or the first if they are many; others among them."""
+    async def recall(
+        self, first: MessageId, last: int, after: Mapping[str, int]
+    ) -> Iterator[Found]:
+        """Messages of one origin from the log, or the first if they are many; others among them.
+
+        Of each origin only those after so many.
+        """
         assert self.disk is not None, "there is no disk to read from"
-        return self.process.messages_in(await self.disk.recall(*first, last))
+        return self.process.messages_in(await self.disk.recall(*first, last), after)
 
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to

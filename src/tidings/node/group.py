@@ -423,8 +423,10 @@ class Group:
             self._news = self._news or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._news)
 
-    async def _recall(self, first: MessageId, last: int) -> Iterator[Found]:
-        return await self._joined().recall(first, last)
+    async def _recall(
+        self, first: MessageId, last: int, after: Mapping[str, int]
+    ) -> Iterator[Found]:
+        return await self._joined().recall(first, last, after)
 
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
@@ -455,7 +457,7 @@ class Group:
         while seq <= last:
             if self._error is not None:
                 raise self._error
-            read = await engine.recall(MessageId(origin, seq), last)
+            read = await engine.recall(MessageId(origin, seq), last, {origin: seq - 1})
             found = {one.id.seq: one for one, _ in read if one.id.origin == origin}
             if seq not in found:
                 raise self._not_kept(MessageId(origin, seq), engine.disk.log)

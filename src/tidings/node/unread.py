@@ -14,8 +14,10 @@ from tidings.core import Found, Members, Message, MessageId, Rereading
 from tidings.node.config import Limits
 from tidings.node.tracing import Stretch
 
-Recall = Callable[[MessageId, int], Awaitable[Iterable[Found]]]
-"""Reads messages of one origin back, from this one on, or the first of them if they are many."""
+Recall = Callable[[MessageId, int, Mapping[str, int]], Awaitable[Iterable[Found]]]
+"""Reads messages of one origin back, from the first to the last of these, or the first of them if
+they are many. Of other origins, too, what stands near; and of each only what comes after so many.
+"""
 
 
 class Replayed(Message, frozen=True, array_like=True):
@@ -127,8 +129,8 @@ class Unread:
         self._take(processed)
         rereading = self._rereading
         if not self.ready and not rereading.is_over:
-            wanted = rereading.wanted()
-            rereading.add(wanted, await self._recall(wanted, rereading.upto[wanted.origin]))
+            wanted, last = rereading.wanted()
+            rereading.add(wanted, await self._recall(wanted, last, rereading.handed))
             self._take(processed)
 
     def _take(self, processed: Mapping[str, int]) -> None:

@@ -7,6 +7,7 @@ need is on disk; when there is too much of it, everything below ``spilled`` is t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tidings.core import (
@@ -318,11 +319,17 @@ class Log(Process):
         begun = {one: mark.count for one, mark in marks.items()}
         return Checkpoint((*cursors, *pins), begun)
 
-    def messages_in(self, records: Iterable[Any]) -> Iterator[Found]:
+    def messages_in(
+        self, records: Iterable[Any], after: Mapping[str, int] = MappingProxyType({})
+    ) -> Iterator[Found]:
         for record in records:
-            if isinstance(record, Stored):
-                causes = tuple(MessageId(*one) for one in record.batch.causes.of(self.members))
-                for one, text in zip(record.batch.ids(), record.batch.texts, strict=True):
+            if not isinstance(record, Stored):
+                continue
+            done = after.get(record.batch.id.origin, 0)
+            if record.batch.last > done:
+                batch = record.batch.since(done + 1)
+                causes = tuple(MessageId(*one) for one in batch.causes.of(self.members))
+                for one, text in zip(batch.ids(), batch.texts, strict=True):
                     yield Message(one, text), causes
                     causes = ()
 

@@ -15,7 +15,7 @@ from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges,
 from tidings.node.log.files import LOCK, Kept, gone, locked, sync_folder, told, write_all
 from tidings.node.log.framing import FIRST_LINE, FORMAT, packed
 from tidings.node.log.reader import Reader
-from tidings.node.log.segments import Decoders, Recovered, Segment
+from tidings.node.log.segments import Decoders, Page, Recovered, Segment
 
 USUAL = Limits()
 
@@ -50,6 +50,8 @@ class Log:
         self._kept_lock = Kept(lock, folder / LOCK)
         self._file = -1
         self._kept_file: Kept | None = None
+        self._in_hand: dict[tuple[Path, int, int], list[Any]] = {}
+        """The pages that were read back last; ``recall_bytes`` of them, and at least one."""
         self._changed_ns = -1
         """When the folder had last changed, as we last looked."""
 
@@ -165,9 +167,29 @@ class Log:
             if lacks_first and size >= self._limits.recall_bytes:
                 break
             size += page.end - page.start
-            for entry in self._decode.entries(segment.path, page.start, page.end):
-                records += self._decode.records(entry.records)
+            records += self._read_back(segment.path, page)
         return tuple(records)
+
+    def _read_back(self, path: Path, page: Page) -> list[Any]:
+        """The records of a page; the pages that were read last are in hand.
+
+        Whoever reads on, a few messages at a time, would read each of them many times.
+        """
+        place = (path, page.start, page.end)
+        records = self._in_hand.pop(place, None)
+        if records is None:
+            records = [
+                record
+                for entry in self._decode.entries(*place)
+                for record in self._decode.records(entry.records)
+            ]
+        self._in_hand[place] = records
+        size = sum(end - start for _, start, end in self._in_hand)
+        while size > self._limits.recall_bytes and len(self._in_hand) > 1:
+            oldest = next(iter(self._in_hand))
+            del self._in_hand[oldest]
+            size -= oldest[2] - oldest[1]
+        return records
 
     def can_forget(self, forgotten: Mapping[str, int]) -> bool:
         """Whether nobody needs the oldest segment."""
