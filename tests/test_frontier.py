@@ -833,7 +833,7 @@ def test_what_waits_for_its_causes_is_kept_for_ourselves() -> None:
     p1 = process("p1", 3, log_limit=1)
     p1.step(Receive("p2", data("p2#1", "x", causes=some("p3#1"))))
     p1.step(Receive("p3", Holding(some("p2#1"))))
-    reason = "the log of p1 is full: it keeps 1 messages for p1, which cannot deliver them yet"
+    reason = "the log of p1 is full: it keeps 1 message for p1, which cannot deliver them yet"
     assert p1.why_not() == reason
 
 
