@@ -54,13 +54,12 @@ class WatchedWorld(CheckedWorld):
     def _read_again(self, process: str, replay: Replay) -> list[Message]:
         """As a holder does that has little memory: in pieces, of which any may come."""
         disk, again = self.disks[process], list[Message]()
-        most = self.dice.choice([1, 2, 10])
-        rereading = Rereading(dict(replay.after), replay.upto, most, self.dice.choice([1, 100]))
+        rereading = Rereading(dict(replay.after), replay.upto, self.dice.choice([1, 1_000, 5_000]))
         while not rereading.is_over:
-            (wanted, _), share = rereading.wanted(), self.dice.random()
+            wanted, share = rereading.wanted(), self.dice.random()
             read = [one for one in disk if wanted in _ids_in(one) or self.dice.random() < share]
             rereading.add(wanted, self.processes[process].messages_in(read))
-            assert rereading.in_memory <= max(most, len(self.processes))
+            assert rereading.in_memory <= len(self.processes) * (2 + rereading.share // 200)
             again += rereading.take()
         return again
 

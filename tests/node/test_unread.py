@@ -25,7 +25,9 @@ class Program:
         self.dice = dice = random.Random(seed)
         self.disk: list[Found] = []
         self.limits = Limits(
-            unread_messages=dice.choice([1, 3, 10]), unread_bytes=dice.choice([1, 20, 10_000])
+            unread_messages=dice.choice([1, 3, 10]),
+            unread_bytes=dice.choice([1, 20, 10_000]),
+            recall_bytes=dice.choice([1, 2_000, 100_000]),
         )
         self.last = dict.fromkeys(MEMBERS, 0)
         self.unread = self.begun(self.last)
@@ -37,7 +39,9 @@ class Program:
         unread.begin(delivered)
         return unread
 
-    async def recall(self, first: MessageId, last: int, after: Any) -> Iterable[Found]:
+    async def recall(
+        self, first: MessageId, last: int, most_bytes: int, after: Any
+    ) -> Iterable[Found]:
         """Some of what stands around it, not at once; what it asks for is kept until then."""
         assert first.seq > self.processed.get(first.origin, 0), f"{first} may be gone"
         for _ in range(self.dice.randint(0, 2)):
@@ -90,9 +94,8 @@ class Program:
                     await self.read()
                 case "give up":
                     await self.give_up_reading()
-            assert self.unread._rereading.in_memory <= max(
-                self.limits.unread_messages, len(MEMBERS)
-            )
+            share = self.unread._rereading.share
+            assert self.unread._rereading.in_memory <= len(MEMBERS) * (2 + share // 200)
             assert len(self.unread) + len(self.got) == len(self.disk)
             if self.dice.random() < 0.02:
                 self.restart()

@@ -19,23 +19,21 @@ Causes = tuple[MessageId, ...]
 """What must be handed over before a message, beside its origin's message before it."""
 Found = tuple[Message, Causes]
 
-_CAUSE_BYTES = 64
-"""What a cause takes in memory, about."""
+_MESSAGE_BYTES, _CAUSE_BYTES = 200, 64
+"""What a message takes in memory beside its text, and each of its causes, about."""
 
 
 class Rereading:
     """From ``handed``, which it moves, to ``upto``.
 
-    At most ``most`` messages and about ``most_bytes`` are in memory, but always one of each origin.
+    About ``most_bytes`` are in memory, but at least one message of each origin.
     """
 
-    def __init__(
-        self, handed: dict[str, int], upto: Mapping[str, int], most: int, most_bytes: int
-    ) -> None:
+    def __init__(self, handed: dict[str, int], upto: Mapping[str, int], most_bytes: int) -> None:
         self.handed = handed
         self.upto = dict(upto)
-        self._share = max(1, most // len(self.upto))
-        self._share_bytes = most_bytes // len(self.upto)
+        self.share = most_bytes // len(self.upto)
+        """How many bytes each origin may take."""
         self._found: dict[str, dict[int, Found]] = {origin: {} for origin in self.upto}
         self._bytes = dict.fromkeys(self.upto, 0)
 
@@ -48,12 +46,12 @@ class Rereading:
         """How many messages were read and are not due."""
         return sum(map(len, self._found.values()))
 
-    def wanted(self) -> tuple[MessageId, int]:
-        """Which message to read next, and the last of those after it that there is room for."""
+    def wanted(self) -> MessageId:
+        """Which message to read next; those that follow it will be wanted soon."""
         for origin, last in self.upto.items():
             following = self.handed[origin] + 1
             if following <= last and following not in self._found[origin]:
-                return MessageId(origin, following), min(last, self.handed[origin] + self._share)
+                return MessageId(origin, following)
         raise AssertionError(f"what is left after {self.handed} waits for itself")
 
     def add(self, wanted: MessageId, found: Iterable[Found]) -> None:
@@ -61,19 +59,15 @@ class Rereading:
         origin, seq = wanted
         for message, causes in found:
             self._keep(message, causes)
-            if seq in self._found[origin] and not self._has_room(origin):
+            if seq in self._found[origin] and self._bytes[origin] >= self.share:
                 break
         assert seq in self._found[origin], f"{wanted} is not processed, and not kept"
 
-    def _has_room(self, origin: str) -> bool:
-        is_full = len(self._found[origin]) >= self._share
-        return not is_full and self._bytes[origin] < self._share_bytes
-
     def _keep(self, message: Message, causes: Causes) -> None:
         origin, seq = message.id
-        ahead = seq - self.handed[origin]
-        is_wanted = ahead > 0 and seq <= self.upto[origin] and ahead <= self._share
-        has_room = ahead == 1 or self._has_room(origin)
+        following = self.handed[origin] + 1
+        has_room = seq == following or self._bytes[origin] < self.share
+        is_wanted = following <= seq <= self.upto[origin]
         if is_wanted and has_room and seq not in self._found[origin]:
             self._found[origin][seq] = (message, causes)
             self._bytes[origin] += _size(message, causes)
@@ -111,4 +105,4 @@ class Rereading:
 
 
 def _size(message: Message, causes: Causes) -> int:
-    return len(message.text) + _CAUSE_BYTES * len(causes)
+    return len(message.text) + _MESSAGE_BYTES + _CAUSE_BYTES * len(causes)

@@ -113,7 +113,8 @@ class Limits(_Section, frozen=True):
     """A member remembers which messages stand in each so many bytes of its log: what it reads back,
     it reads in whole pages."""
     recall_bytes: Positive = MIB
-    """About how much of the log is read back at a time."""
+    """About how much of the log is read back at a time, and how much of that waits in memory to be
+    handed over."""
 
 
 class Retention(_Section, frozen=True):

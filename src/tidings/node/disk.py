@@ -158,10 +158,12 @@ class Disk:
                     self._fail(error)
                     return
 
-    async def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
+    async def recall(self, origin: str, first: int, last: int, most_bytes: int) -> tuple[Any, ...]:
         """Records that were written, after what has yet to be."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self.log.recall, origin, first, last)
+        return await loop.run_in_executor(
+            self._thread, self.log.recall, origin, first, last, most_bytes
+        )
 
     def close(self) -> None:
         """The thread ends when it has done what it was asked, and gives the folder back last."""

@@ -337,7 +337,8 @@ class Engine:
         try:
             while wanted:
                 one = wanted.pop(next(iter(wanted)))
-                records = await self.disk.recall(*one.first, one.last)
+                most = self.config.limits.recall_bytes
+                records = await self.disk.recall(*one.first, one.last, most)
                 self.post(Recalled(peer, one.first, one.last, records))
         except Exception as error:
             self.fail(error)
@@ -345,14 +346,15 @@ class Engine:
             del self._wanted[peer]
 
     async def recall(
-        self, first: MessageId, last: int, after: Mapping[str, int]
+        self, first: MessageId, last: int, most_bytes: int, after: Mapping[str, int]
     ) -> Iterator[Found]:
         """Messages of one origin from the log, or the first if they are many; others among them.
 
         Of each origin only those after so many.
         """
         assert self.disk is not None, "there is no disk to read from"
-        return self.process.messages_in(await self.disk.recall(*first, last), after)
+        records = await self.disk.recall(*first, last, most_bytes)
+        return self.process.messages_in(records, after)
 
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to

@@ -424,9 +424,9 @@ class Group:
             await asyncio.shield(self._news)
 
     async def _recall(
-        self, first: MessageId, last: int, after: Mapping[str, int]
+        self, first: MessageId, last: int, most_bytes: int, after: Mapping[str, int]
     ) -> Iterator[Found]:
-        return await self._joined().recall(first, last, after)
+        return await self._joined().recall(first, last, most_bytes, after)
 
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
@@ -457,7 +457,8 @@ class Group:
         while seq <= last:
             if self._error is not None:
                 raise self._error
-            read = await engine.recall(MessageId(origin, seq), last, {origin: seq - 1})
+            most = self.config.limits.recall_bytes
+            read = await engine.recall(MessageId(origin, seq), last, most, {origin: seq - 1})
             found = {one.id.seq: one for one, _ in read if one.id.origin == origin}
             if seq not in found:
                 raise self._not_kept(MessageId(origin, seq), engine.disk.log)

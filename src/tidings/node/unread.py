@@ -14,10 +14,10 @@ from tidings.core import Found, Members, Message, MessageId, Rereading
 from tidings.node.config import Limits
 from tidings.node.tracing import Stretch
 
-Recall = Callable[[MessageId, int, Mapping[str, int]], Awaitable[Iterable[Found]]]
-"""Reads messages of one origin back, from the first to the last of these, or the first of them if
-they are many. Of other origins, too, what stands near; and of each only what comes after so many.
-"""
+Recall = Callable[[MessageId, int, int, Mapping[str, int]], Awaitable[Iterable[Found]]]
+"""``recall(first, last, most_bytes, after)`` reads messages of one origin back, or the first of
+them if they are many; of other origins, too, what stands near, and of each only what comes after
+so many."""
 
 
 class Replayed(Message, frozen=True, array_like=True):
@@ -43,8 +43,7 @@ class Unread:
 
     def _reread(self) -> Rereading:
         """What is delivered by now; what comes next follows when that is done."""
-        limits = self._limits
-        return Rereading(self._handed, self._delivered, limits.unread_messages, limits.unread_bytes)
+        return Rereading(self._handed, self._delivered, self._limits.recall_bytes)
 
     def begin(self, delivered: Mapping[str, int]) -> None:
         """So much was delivered in earlier lives; of that only what is replayed comes again."""
@@ -129,8 +128,10 @@ class Unread:
         self._take(processed)
         rereading = self._rereading
         if not self.ready and not rereading.is_over:
-            wanted, last = rereading.wanted()
-            rereading.add(wanted, await self._recall(wanted, last, rereading.handed))
+            wanted = rereading.wanted()
+            last = rereading.upto[wanted.origin]
+            found = await self._recall(wanted, last, rereading.share, rereading.handed)
+            rereading.add(wanted, found)
             self._take(processed)
 
     def _take(self, processed: Mapping[str, int]) -> None:

@@ -148,7 +148,9 @@ class Log:
             (one.held[origin][0] for one in self._segments if origin in one.held), default=None
         )
 
-    def recall(self, origin: str, first: int, last: int) -> tuple[Any, ...]:
+    def recall(
+        self, origin: str, first: int, last: int, most_bytes: int | None = None
+    ) -> tuple[Any, ...]:
         """The records about these messages, or the first of them if they are many.
 
         What overtook its predecessors stands before them; so whatever may hold the first one is
@@ -161,10 +163,11 @@ class Log:
             if page.has(origin, first, last)
         ]
         pages.sort(key=lambda one: one[:3])
+        most = self._limits.recall_bytes if most_bytes is None else most_bytes
         records: list[Any] = []
         size = 0
         for lacks_first, _, _, page, segment in pages:
-            if lacks_first and size >= self._limits.recall_bytes:
+            if lacks_first and size >= most:
                 break
             size += page.end - page.start
             records += self._read_back(segment.path, page)
