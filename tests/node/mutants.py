@@ -143,7 +143,8 @@ def read_again_for_every_question(patch: Patch) -> None:
 
     async def read(engine: Engine, wanted: Recall) -> None:
         assert engine.disk is not None
-        records = await engine.disk.recall(*wanted.first, wanted.last)
+        most = engine.config.limits.recall_bytes
+        records = await engine.disk.recall(*wanted.first, wanted.last, most)
         engine.post(Recalled(wanted.peer, wanted.first, wanted.last, records))
 
     def want(engine: Engine, wanted: Recall) -> None:

@@ -120,6 +120,25 @@ def test_a_log_that_fills_up_is_told_at_three_levels_with_the_member_it_is_kept_
     go(scenario())
 
 
+@pytest.mark.parametrize("size", range(300, 400, 10))
+def test_a_log_that_nobody_needs_is_not_full(size: int, tmp_path: Path) -> None:
+    """Also if it became too long with the last thing that happened: the next makes it shorter."""
+    lines = ("limits.log_bytes = 20_000", "limits.segment_bytes = 4_000", "trace.on = false")
+    config = group_file(tmp_path, 3, *lines)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", founding=True, listen=False) as two:
+            p1 = two["p1"]
+            while p1.status().log_bytes < 19_000:
+                await (await p1.broadcast(bytes(size))).delivered()
+            async with joined(config, "p3", founding=True, listen=False) as three:
+                await linked(two | three)
+                while p1.status().log_bytes > 12_000:
+                    await (await p1.broadcast(bytes(size))).stable()
+
+    go(scenario())
+
+
 def test_a_log_that_fills_up_is_told_with_the_program_that_does_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,12 +111,19 @@ class Disk:
 
         What is kept although nobody needs it does not count: it makes room.
         """
-        checkpoint = process.checkpoint()
-        needed = self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
-        percent = 100 * needed / self._log_bytes
+        percent = 100 * self._needed(process) / self._log_bytes
         reached = max((one for one in WARN_PERCENT if one <= percent), default=0)
         before, self._warned = self._warned, reached
         return reached if reached > before else 0
+
+    def is_full(self, process: Process) -> bool:
+        """Whether the log is too long, and the next tick cannot make it shorter."""
+        return self.log.size > self._log_bytes and self._needed(process) > self._log_bytes
+
+    def _needed(self, process: Process) -> int:
+        """How many bytes of the log somebody needs."""
+        checkpoint = process.checkpoint()
+        return self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
 
     @property
     def waiting(self) -> int:

@@ -323,7 +323,7 @@ class Group:
             raise self._error or Closed(f"{self.name} has not joined")
         if type(text) is not bytes or len(text) > self.config.limits.text_bytes:
             raise self._bad_text(text)
-        if engine.disk is not None and engine.disk.log.size > self.config.limits.log_bytes:
+        if engine.disk is not None and engine.disk.is_full(engine.process):
             raise self._full_log(engine.disk.log)
         engine.texts.append(text)
         engine.wake()
@@ -586,8 +586,10 @@ class Group:
 
     @property
     def _is_log_full(self) -> bool:
-        disk = self._engine.disk if self._engine is not None else None
-        return disk is not None and disk.log.size > self.config.limits.log_bytes
+        engine = self._engine
+        if engine is None or engine.disk is None:
+            return False
+        return engine.disk.is_full(engine.process)
 
     def accepted(self, ids: Sequence[MessageId]) -> None:
         self._own.accept(ids)
