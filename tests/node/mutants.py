@@ -311,7 +311,7 @@ CAUGHT: dict[Mutant, Caught] = {
         GROUP + "who_does_not_read_loses_nothing[False]", "assert 2000 < 1000"
     ),
     read_again_for_every_question: Caught(
-        HOSTILE + "for_who_asks_again_and_again_the_disk_is_read_once", "99 more items"
+        HOSTILE + "for_who_asks_again_and_again_the_disk_is_read_once", "more item"
     ),
     cut_off_when_leaving: Caught(GROUP + "leaving_leaves_nothing_unsent", HANGS),
     receipt_too_early: Caught(
