@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tidings.lab.explore import ALL, Reduction, Scope, explore
+from tidings.explore import ALL, Reduction, Scope, explore
 from tidings.report import plain_table
 
 SCOPE = Scope(processes=3, broadcasts=2, crashes=1)

@@ -25,7 +25,7 @@ from tidings.core import (
     Timeout,
     take_first,
 )
-from tidings.lab.explore import Scope
+from tidings.explore import Scope
 
 STATES = 4
 KINDS = ("red", "green", "blue")

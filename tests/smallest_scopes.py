@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from tidings.core import quorum
-from tidings.lab.explore import Scope
-from tidings.lab.gallery import SCOPES
+from tidings.explore import Scope
+from tidings.explore.gallery import SCOPES
 from tidings.protocols import PROTOCOLS
 from tidings.simulator.script import protocol_of
 

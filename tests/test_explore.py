@@ -18,11 +18,11 @@ from smallest_scopes import SMALL, SMALLEST, mended_scope_of, smaller_scopes_tha
 from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Process, Send, UsageError
 from tidings.core.renaming import renamed, renamed_state
 from tidings.core.state import fingerprint
-from tidings.lab.explore import ALL, Pace, Reduction, Scope, explore, reductions_without, search
-from tidings.lab.explore.branch import Branch
-from tidings.lab.explore.expand import Explorer
-from tidings.lab.explore.search import ENOUGH_FOR_SEVERAL
-from tidings.lab.gallery import scope_of
+from tidings.explore import ALL, Pace, Reduction, Scope, explore, reductions_without, search
+from tidings.explore.branch import Branch
+from tidings.explore.expand import Explorer
+from tidings.explore.gallery import scope_of
+from tidings.explore.search import ENOUGH_FOR_SEVERAL
 from tidings.protocols import PROTOCOLS, factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice
@@ -420,7 +420,7 @@ def test_a_packet_that_matters_after_all_is_not_taken_for_inert() -> None:
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_states_and_finds_do_not_depend_on_the_hash_seed(seed: str, tmp_path: Path) -> None:
     script = (
-        "from tidings.lab.explore import Scope, explore\n"
+        "from tidings.explore import Scope, explore\n"
         "from tidings.protocols import PROTOCOLS\n"
         "e = explore(Scope(protocol='flawed/unordered', processes=3, broadcasts=2), workers=1)\n"
         "(run,) = e.found.values()\n"

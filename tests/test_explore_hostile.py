@@ -26,10 +26,10 @@ from tidings.core import (
     Timeout,
     UsageError,
 )
-from tidings.lab.explore import ALL, Explored, Scope, crew, expand, explore, search
-from tidings.lab.explore.branch import Branch
-from tidings.lab.explore.expand import Explorer
-from tidings.lab.explore.reactions import NotInertError
+from tidings.explore import ALL, Explored, Scope, crew, expand, explore, search
+from tidings.explore.branch import Branch
+from tidings.explore.expand import Explorer
+from tidings.explore.reactions import NotInertError
 from tidings.simulator import choices
 from tidings.simulator.choices import Link, PacketId
 from tidings.spec import Guarantee, Value

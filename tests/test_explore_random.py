@@ -5,10 +5,10 @@ from itertools import permutations
 import pytest
 
 from random_protocols import RandomProtocol, random_protocol
-from tidings.lab.explore import ALL, Reduction, Scope, expand
-from tidings.lab.explore.branch import Branch
-from tidings.lab.explore.expand import Explorer
-from tidings.lab.explore.reactions import NotInertError
+from tidings.explore import ALL, Reduction, Scope, expand
+from tidings.explore.branch import Branch
+from tidings.explore.expand import Explorer
+from tidings.explore.reactions import NotInertError
 
 SEEDS = range(90)
 MOST_STATES = 3_000

@@ -22,7 +22,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.core.state import copied, fingerprint
-from tidings.lab.explore import Scope, explore
+from tidings.explore import Scope, explore
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_chain import (

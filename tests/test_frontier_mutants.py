@@ -12,8 +12,8 @@ import pytest
 from frontier_runs import adversarial_plan
 from test_gallery import SCENARIOS
 from test_gallery import SCOPES as RANDOM_SCOPES
-from tidings.lab.explore import Scope, explore
-from tidings.lab.gallery import AT_ONCE, ONE_CRASH, SCOPES, scope_of
+from tidings.explore import Scope, explore
+from tidings.explore.gallery import AT_ONCE, ONE_CRASH, SCOPES, scope_of
 from tidings.protocols import PROTOCOLS
 from tidings.simulator import Plan, walk
 from tidings.spec import Value

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import app
-from tidings.lab import gallery
+from tidings.explore import gallery
 from tidings.protocols import PROTOCOLS
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script, protocol_of

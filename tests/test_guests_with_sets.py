@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidings.core import Effect, Event, Members, MessageId, Packet, Process, Send, Timeout
-from tidings.lab.explore import Scope, explore
+from tidings.explore import Scope, explore
 from tidings.simulator import Plan, walk
 from tidings.simulator.diagnosis import ProcessFault, answer
 from tidings.spec import Value, judge

@@ -11,7 +11,7 @@ import pytest
 
 from smallest_scopes import SMALLEST, mended_scope_of
 from tidings.core import Exit
-from tidings.lab.explore import Explored, Pace, Scope, explore
+from tidings.explore import Explored, Pace, Scope, explore
 from tidings.protocols import PROTOCOLS
 from tidings.simulator.script import protocol_of
 from tidings.spec import Value

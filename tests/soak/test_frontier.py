@@ -13,7 +13,7 @@ from chunks import CHUNK, on_all_cores
 from frontier_adversary import report_every_divergence, survive
 from frontier_links import survive_broken_links
 from frontier_runs import hold_all_guarantees
-from tidings.lab.explore import Scope, explore
+from tidings.explore import Scope, explore
 from tidings.spec import Value
 
 RUNS = int(os.environ.get("TIDINGS_SOAK_RUNS", 300_000))

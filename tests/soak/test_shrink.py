@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from smallest_scopes import SMALLEST
-from tidings.lab.explore import Scope, explore
+from tidings.explore import Scope, explore
 from tidings.lab.shrink import Charge, shrink
 from tidings.protocols import PROTOCOLS
 from tidings.simulator import Plan, Replay, schedule_of, walk

@@ -20,10 +20,10 @@ from tidings.cli.common import (
 )
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import UsageError
+from tidings.explore.gallery import how_to_see
 from tidings.lab.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
 from tidings.lab.compare import bounds as packet_bounds
 from tidings.lab.compare import compare as compare_all
-from tidings.lab.gallery import how_to_see
 from tidings.protocols import PROTOCOLS
 from tidings.report import plain_table
 

@@ -12,7 +12,7 @@ import typer
 from tidings.cli.common import AsJson, app, err, named_protocol, out, print_json, say
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, TidingsError, UsageError
-from tidings.lab.explore import ALL, Explored, Pace, Scope, explore, reductions_without
+from tidings.explore import ALL, Explored, Pace, Scope, explore, reductions_without
 from tidings.report import explain, property_table, write_story
 from tidings.report.words import many
 from tidings.spec import Extra, Guarantee, Value, broken

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
-from tidings.lab.explore.branch import Property, Way
-from tidings.lab.explore.reactions import Expectation
-from tidings.lab.explore.worker import Worker
+from tidings.explore.branch import Property, Way
+from tidings.explore.reactions import Expectation
+from tidings.explore.worker import Worker
 
 TICK_SECONDS = 0.2
 UNEVEN = 1.3

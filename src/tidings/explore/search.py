@@ -9,13 +9,13 @@ from contextlib import contextmanager
 import msgspec
 
 from tidings.core import UsageError
-from tidings.lab.explore.branch import Property, Way
-from tidings.lab.explore.crew import Alone, Crew
-from tidings.lab.explore.expand import Explorer
-from tidings.lab.explore.reactions import NotInertError
-from tidings.lab.explore.scope import ALL, Reduction, Scope
-from tidings.lab.explore.seen import Seen
-from tidings.lab.explore.worker import Worker
+from tidings.explore.branch import Property, Way
+from tidings.explore.crew import Alone, Crew
+from tidings.explore.expand import Explorer
+from tidings.explore.reactions import NotInertError
+from tidings.explore.scope import ALL, Reduction, Scope
+from tidings.explore.seen import Seen
+from tidings.explore.worker import Worker
 from tidings.simulator.diagnosis import ProcessFault
 from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run

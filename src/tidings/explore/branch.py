@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from tidings.core import Event, Members, MessageId, Packet, Receive, UsageError, take_first
-from tidings.lab.explore.reactions import Reactions
-from tidings.lab.explore.scope import Scope
-from tidings.lab.explore.signatures import Signatures
+from tidings.explore.reactions import Reactions
+from tidings.explore.scope import Scope
+from tidings.explore.signatures import Signatures
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, PacketId, Schedule, Step

@@ -8,10 +8,10 @@ import msgspec
 
 from tidings.core import Members, Receive, UsageError, take_first
 from tidings.core.renaming import Names
-from tidings.lab.explore.branch import Arrivals, Branch, Property, Way
-from tidings.lab.explore.reactions import Reactions
-from tidings.lab.explore.scope import Reduction, Scope
-from tidings.lab.explore.signatures import Signatures
+from tidings.explore.branch import Arrivals, Branch, Property, Way
+from tidings.explore.reactions import Reactions
+from tidings.explore.scope import Reduction, Scope
+from tidings.explore.signatures import Signatures
 from tidings.protocols import Factory, factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, Schedule

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidings.lab.explore.branch import Branch, Property, Way
-from tidings.lab.explore.expand import Explorer, RestlessError
-from tidings.lab.explore.reactions import Expectation
-from tidings.lab.explore.seen import Seen
+from tidings.explore.branch import Branch, Property, Way
+from tidings.explore.expand import Explorer, RestlessError
+from tidings.explore.reactions import Expectation
+from tidings.explore.seen import Seen
 
 
 class Worker:

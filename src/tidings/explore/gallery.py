@@ -3,7 +3,7 @@
 import shlex
 from typing import Any
 
-from tidings.lab.explore import Scope
+from tidings.explore import Scope
 from tidings.simulator import Plan
 
 ONE_CRASH = {"processes": 3, "broadcasts": 1, "crashes": 1}

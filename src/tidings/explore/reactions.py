@@ -22,7 +22,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.core.state import fingerprint
-from tidings.lab.explore.signatures import Signatures
+from tidings.explore.signatures import Signatures
 from tidings.simulator.choices import Link
 from tidings.simulator.diagnosis import ProcessFault, answer
 
