@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tidings.compare import SIZES, Contender, Cost, measure, named_bounds
 from tidings.core import quorum
-from tidings.lab.compare import SIZES, Contender, Cost, measure, named_bounds
 
 PAGE = Path(__file__).parents[1] / "docs" / "frontier.md"
 

@@ -4,8 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
+from tidings.compare import Contender
 from tidings.core import quorum
-from tidings.lab.compare import Contender
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
 from tidings.trace import Row, Run

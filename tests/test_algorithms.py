@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from random_runs import hold_all_guarantees
-from tidings.lab.compare import CONTENDERS, Contender, measure
+from tidings.compare import CONTENDERS, Contender, measure
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidings.compare import CONTENDERS, Contender
 from tidings.core import (
     Accept,
     Broadcast,
@@ -30,7 +31,6 @@ from tidings.core import (
     UsageError,
     take_first,
 )
-from tidings.lab.compare import CONTENDERS, Contender
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.anysystem.guest import fields_of, kinds_of, module_for
 from tidings.simulator import Plan, walk

@@ -9,8 +9,8 @@ from itertools import combinations
 
 import pytest
 
+from tidings.compare import BOUNDS, BOUNDS_UNTIL_STABLE
 from tidings.core import quorum
-from tidings.lab.compare import BOUNDS, BOUNDS_UNTIL_STABLE
 
 Round = list[tuple[int, int]]
 Plan = list[Round]

@@ -12,6 +12,7 @@ import pytest
 
 from bad_processes import BAD
 from tidings import __version__
+from tidings.compare import CONTENDERS
 from tidings.core import DataError, Exit, UsageError
 from tidings.lab.campaign import counterexamples, numbers
 from tidings.lab.campaign.baseline import compare
@@ -28,7 +29,6 @@ from tidings.lab.campaign.plan import (
 )
 from tidings.lab.campaign.runs import Outcome, perform, resident_bytes, simulated
 from tidings.lab.campaign.tables import read_table, write_table
-from tidings.lab.compare import CONTENDERS
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page import render
 from tidings.report.page.model import Fact

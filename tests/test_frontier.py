@@ -13,6 +13,8 @@ import pytest
 from frontier_adversary import survive
 from frontier_links import survive_broken_links
 from frontier_runs import CheckedWorld, adversarial_plan, hold_all_guarantees
+from tidings.compare import SIZES as SIZES_TOLD
+from tidings.compare import Contender, measure, named_bounds
 from tidings.core import (
     Accept,
     Broadcast,
@@ -43,8 +45,6 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.lab.compare import SIZES as SIZES_TOLD
-from tidings.lab.compare import Contender, measure, named_bounds
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
 from tidings.protocols.frontier_chain import BLOCK, Chain

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from tidings.compare import contender_of, measure
 from tidings.core import Choose, Event, Members, MessageId, take_first
-from tidings.lab.compare import contender_of, measure
 from tidings.protocols import PROTOCOLS
 from tidings.protocols.stage_gossip import ABSENT, DELIVERED, FORMS, HOLDS, StageGossip
 from tidings.simulator import Plan, choices, schedule_of, walk

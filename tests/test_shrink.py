@@ -12,12 +12,12 @@ import pytest
 
 from test_gallery import SCENARIOS, played
 from tidings.core import DataError, UsageError, quorum
-from tidings.lab.shrink import Charge, charge_against, shrink
-from tidings.lab.shrink.play import Play, Stage
-from tidings.lab.shrink.reduce import _plain_crashes, reduced
-from tidings.lab.shrink.sketch import Sketch, sketch_of
-from tidings.lab.shrink.trials import Trials
 from tidings.protocols import factory
+from tidings.shrink import Charge, charge_against, shrink
+from tidings.shrink.play import Play, Stage
+from tidings.shrink.reduce import _plain_crashes, reduced
+from tidings.shrink.sketch import Sketch, sketch_of
+from tidings.shrink.trials import Trials
 from tidings.simulator import Plan, Replay, choices, schedule_of, walk
 from tidings.simulator.choices import Link, PacketId
 from tidings.simulator.script import Script
@@ -126,7 +126,7 @@ def test_texts_that_must_be_equal_stay_equal() -> None:
 
 SHRINK = """
 import msgspec
-from tidings.lab.shrink import shrink
+from tidings.shrink import shrink
 from tidings.simulator import Plan, walk
 plan = Plan(protocol="flawed/careless", crashes=2, duplicated=0.05, partitions=1)
 run = shrink(walk(plan, 0))

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from measured_by_hand import Table, Tables, measured_by_hand, overview_by_hand
 from random_runs import plan_for
+from tidings.compare import CONTENDERS
 from tidings.core import DataError, EnvironmentMissing, UsageError
-from tidings.lab.compare import CONTENDERS
 from tidings.pipeline import measures
 from tidings.simulator import Plan, walk
 from tidings.trace import Manifest, Row, Run, digest, read_runs, write_runs

@@ -3,7 +3,7 @@
 import pytest
 
 from random_runs import hold_all_guarantees
-from tidings.lab.compare import CONTENDERS, Contender
+from tidings.compare import CONTENDERS, Contender
 
 SEEDS = range(1_000_000, 1_020_000)
 

@@ -10,8 +10,8 @@ import pytest
 
 from smallest_scopes import SMALLEST
 from tidings.explore import Scope, explore
-from tidings.lab.shrink import Charge, shrink
 from tidings.protocols import PROTOCOLS
+from tidings.shrink import Charge, shrink
 from tidings.simulator import Plan, Replay, schedule_of, walk
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Run

@@ -19,11 +19,11 @@ from tidings.cli.common import (
     say,
 )
 from tidings.cli.own import checked_own, faults_are_stored
+from tidings.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
+from tidings.compare import bounds as packet_bounds
+from tidings.compare import compare as compare_all
 from tidings.core import UsageError
 from tidings.explore.gallery import how_to_see
-from tidings.lab.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
-from tidings.lab.compare import bounds as packet_bounds
-from tidings.lab.compare import compare as compare_all
 from tidings.protocols import PROTOCOLS
 from tidings.report import plain_table
 

@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 
 from tidings.core import UsageError, ordered
-from tidings.lab.shrink import planned_packets
 from tidings.report import can_be_replayed, explain, is_long, plain_table, verdict_table
 from tidings.report.words import listed
 from tidings.report.words import many as many
+from tidings.shrink import planned_packets
 from tidings.simulator.script import protocol_of
 from tidings.spec import Extra, Verdict, Violation, broken
 from tidings.trace import Manifest, Run, read_runs

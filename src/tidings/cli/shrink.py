@@ -22,9 +22,9 @@ from tidings.cli.common import (
 from tidings.cli.own import Anew, named_anew
 from tidings.cli.replay import Player
 from tidings.core import Exit, UsageError
-from tidings.lab.shrink import Pace, Property, charge_against, shrink
 from tidings.report import write_story
 from tidings.report.words import many
+from tidings.shrink import Pace, Property, charge_against, shrink
 from tidings.simulator import schedule_of
 from tidings.spec import Extra, Guarantee, judge
 from tidings.trace import Run, refuse_to_overwrite, write_runs

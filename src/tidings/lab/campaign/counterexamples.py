@@ -15,11 +15,11 @@ from tidings.lab.campaign.folder import Folder
 from tidings.lab.campaign.numbers import column_of
 from tidings.lab.campaign.runs import simulated
 from tidings.lab.campaign.tables import read_table, write_table
-from tidings.lab.shrink import Charge, Pace, shrink
 from tidings.pipeline.arrays.perform import Perform
 from tidings.report import write_story
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.report.words import many
+from tidings.shrink import Charge, Pace, shrink
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs, write_runs
 

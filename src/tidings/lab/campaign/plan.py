@@ -26,9 +26,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from tidings.compare import Contender, contender_of
 from tidings.core import DataError, UsageError, quorum
 from tidings.core.toml_file import TomlFile, line_of
-from tidings.lab.compare import Contender, contender_of
 from tidings.protocols import PROTOCOLS
 from tidings.protocols.own import is_file
 from tidings.simulator import Links, Plan

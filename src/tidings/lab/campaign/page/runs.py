@@ -7,12 +7,12 @@ import msgspec
 
 from tidings.lab.campaign import counterexamples
 from tidings.lab.campaign.page.found import Found
-from tidings.lab.shrink import Charge
 from tidings.report.causality import Causality
 from tidings.report.explain import replay_command
 from tidings.report.page import picture_of
 from tidings.report.page.model import MOST_PICTURES, Picture
 from tidings.report.page.pictures import can_be_drawn
+from tidings.shrink import Charge
 from tidings.spec import Guarantee
 
 

@@ -8,12 +8,13 @@ there if it still breaks the same guarantee (reduce.py); then look into smaller 
 import msgspec
 
 from tidings.core import UsageError
-from tidings.lab.shrink.chance import smallest_by_chance
-from tidings.lab.shrink.play import Play, Size, Stage
-from tidings.lab.shrink.reduce import reduced
-from tidings.lab.shrink.sketch import sketch_of
-from tidings.lab.shrink.tidy import tidied
-from tidings.lab.shrink.trials import (
+from tidings.protocols import Factory
+from tidings.shrink.chance import smallest_by_chance
+from tidings.shrink.play import Play, Size, Stage
+from tidings.shrink.reduce import reduced
+from tidings.shrink.sketch import sketch_of
+from tidings.shrink.tidy import tidied
+from tidings.shrink.trials import (
     Charge,
     Pace,
     Progress,
@@ -21,7 +22,6 @@ from tidings.lab.shrink.trials import (
     Trials,
     planned_packets,
 )
-from tidings.protocols import Factory
 from tidings.simulator import Replay, World, recorded, replay
 from tidings.simulator.play import world_of
 from tidings.spec import Extra, Guarantee

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidings.core import TidingsError, quorum
-from tidings.lab.shrink.play import Play, Stage, weightless
-from tidings.lab.shrink.reduce import reduced
-from tidings.lab.shrink.sketch import Sketch, sketch_of
-from tidings.lab.shrink.trials import Trials
+from tidings.shrink.play import Play, Stage, weightless
+from tidings.shrink.reduce import reduced
+from tidings.shrink.sketch import Sketch, sketch_of
+from tidings.shrink.trials import Trials
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice
 

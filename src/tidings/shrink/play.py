@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidings.core import MessageId, Packet
-from tidings.lab.shrink.sketch import Alarm, Move, Parcel, Sketch
 from tidings.protocols import Factory
+from tidings.shrink.sketch import Alarm, Move, Parcel, Sketch
 from tidings.simulator import World, choices, until_quiet
 from tidings.simulator.choices import Choice, Link, PacketId
 from tidings.simulator.world import Links, draw_first

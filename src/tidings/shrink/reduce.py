@@ -7,9 +7,9 @@ one, until nothing more can go.
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations
 
-from tidings.lab.shrink.play import FAULTS, Play
-from tidings.lab.shrink.sketch import Move, Sketch
-from tidings.lab.shrink.trials import Trials
+from tidings.shrink.play import FAULTS, Play
+from tidings.shrink.sketch import Move, Sketch
+from tidings.shrink.trials import Trials
 from tidings.simulator import choices
 
 MOST_PARTS = 8

@@ -5,9 +5,9 @@ from itertools import permutations
 import msgspec
 
 from tidings.core.group import natural
-from tidings.lab.shrink.play import Play
-from tidings.lab.shrink.sketch import Move, Sketch
-from tidings.lab.shrink.trials import Trials
+from tidings.shrink.play import Play
+from tidings.shrink.sketch import Move, Sketch
+from tidings.shrink.trials import Trials
 from tidings.simulator import choices
 
 MOST_RENAMED = 5

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidings.core import TidingsError, quorum
-from tidings.lab.shrink.play import Play, Size, Stage
-from tidings.lab.shrink.sketch import Sketch
+from tidings.shrink.play import Play, Size, Stage
+from tidings.shrink.sketch import Sketch
 from tidings.spec import GUARANTEES, Extra, Guarantee, Violation, cost, reach
 from tidings.spec.evidence import Evidence
 from tidings.trace import Manifest, Run
