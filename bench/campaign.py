@@ -23,11 +23,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from tidings import pipeline
-from tidings.lab.campaign.cells import mixed
-from tidings.lab.campaign.conduct import simulate
-from tidings.lab.campaign.folder import Folder, begun
-from tidings.lab.campaign.plan import default_plan, read_plan
-from tidings.lab.campaign.runs import perform
+from tidings.campaign.cells import mixed
+from tidings.campaign.conduct import simulate
+from tidings.campaign.folder import Folder, begun
+from tidings.campaign.plan import default_plan, read_plan
+from tidings.campaign.runs import perform
 
 MOST = 1.5
 """Times the CPU time of plain processes: more would mean that Spark does not pay."""

@@ -56,8 +56,8 @@ def finished(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def example(finished: Path) -> Any:
     """The page of that campaign: every section has something."""
-    from tidings.lab.campaign.folder import opened
-    from tidings.lab.campaign.page import page_of
+    from tidings.campaign.folder import opened
+    from tidings.campaign.page import page_of
 
     return page_of(opened(finished), "tidings report out")
 

@@ -30,9 +30,9 @@ RUNS = 60
 
 def finish(spark: Any, place: Path) -> Path:
     """Run it into ``place/out``."""
-    from tidings.lab.campaign import conduct
-    from tidings.lab.campaign.folder import begun
-    from tidings.lab.campaign.plan import read_plan
+    from tidings.campaign import conduct
+    from tidings.campaign.folder import begun
+    from tidings.campaign.plan import read_plan
     from tidings.pipeline import Progress
 
     (place / "plan.toml").write_text(PLAN)

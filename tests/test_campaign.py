@@ -12,14 +12,12 @@ import pytest
 
 from bad_processes import BAD
 from tidings import __version__
-from tidings.compare import CONTENDERS
-from tidings.core import DataError, Exit, UsageError
-from tidings.lab.campaign import counterexamples, numbers
-from tidings.lab.campaign.baseline import compare
-from tidings.lab.campaign.cells import TASK_COST, cells_of, mixed, tasks_of
-from tidings.lab.campaign.folder import Folder, begun, lines, opened
-from tidings.lab.campaign.page import page_of, status_of
-from tidings.lab.campaign.plan import (
+from tidings.campaign import counterexamples, numbers
+from tidings.campaign.baseline import compare
+from tidings.campaign.cells import TASK_COST, cells_of, mixed, tasks_of
+from tidings.campaign.folder import Folder, begun, lines, opened
+from tidings.campaign.page import page_of, status_of
+from tidings.campaign.plan import (
     Budget,
     Campaign,
     Faults,
@@ -27,8 +25,10 @@ from tidings.lab.campaign.plan import (
     default_plan,
     read_plan,
 )
-from tidings.lab.campaign.runs import Outcome, perform, resident_bytes, simulated
-from tidings.lab.campaign.tables import read_table, write_table
+from tidings.campaign.runs import Outcome, perform, resident_bytes, simulated
+from tidings.campaign.tables import read_table, write_table
+from tidings.compare import CONTENDERS
+from tidings.core import DataError, Exit, UsageError
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page import render
 from tidings.report.page.model import Fact

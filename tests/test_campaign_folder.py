@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidings.campaign import cells, conduct, counterexamples, numbers
+from tidings.campaign import folder as module
+from tidings.campaign.folder import Folder, begun, held, opened
+from tidings.campaign.plan import Budget, read_plan
+from tidings.campaign.runs import is_done, outcomes_of, perform
+from tidings.campaign.tables import read_table, write_table
 from tidings.core import DataError, EnvironmentMissing, UsageError
-from tidings.lab.campaign import cells, conduct, counterexamples, numbers
-from tidings.lab.campaign import folder as module
-from tidings.lab.campaign.folder import Folder, begun, held, opened
-from tidings.lab.campaign.plan import Budget, read_plan
-from tidings.lab.campaign.runs import is_done, outcomes_of, perform
-from tidings.lab.campaign.tables import read_table, write_table
 from tidings.pipeline import Progress
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN

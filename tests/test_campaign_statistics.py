@@ -11,13 +11,12 @@ import pytest
 from scipy import stats
 
 from finished_campaign import PLAN
-from tidings.core import DataError, UsageError
-from tidings.lab.campaign import numbers
-from tidings.lab.campaign.baseline import ALPHA, NOT_ENDED, apart, compare, regressions
-from tidings.lab.campaign.folder import Folder, begun, opened
-from tidings.lab.campaign.page import page_of
-from tidings.lab.campaign.plan import read_plan
-from tidings.lab.campaign.statistics import (
+from tidings.campaign import numbers
+from tidings.campaign.baseline import ALPHA, NOT_ENDED, apart, compare, regressions
+from tidings.campaign.folder import Folder, begun, opened
+from tidings.campaign.page import page_of
+from tidings.campaign.plan import read_plan
+from tidings.campaign.statistics import (
     RUNS_FOR_P99,
     exact_interval,
     holm,
@@ -25,7 +24,8 @@ from tidings.lab.campaign.statistics import (
     shift,
     summary,
 )
-from tidings.lab.campaign.tables import read_table, write_table
+from tidings.campaign.tables import read_table, write_table
+from tidings.core import DataError, UsageError
 from tidings.report.page import render
 from tidings.spec import Value
 

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from bad_processes import BAD
 from finished_campaign import PLAN, RUNS
 from measured_by_hand import measured_by_hand
-from tidings.lab.campaign import conduct, numbers
-from tidings.lab.campaign.folder import begun, opened
-from tidings.lab.campaign.runs import simulated
-from tidings.lab.campaign.tables import read_table, write_table
+from tidings.campaign import conduct, numbers
+from tidings.campaign.folder import begun, opened
+from tidings.campaign.runs import simulated
+from tidings.campaign.tables import read_table, write_table
 from tidings.pipeline import Progress
 from tidings.pipeline.arrays.perform import plainly
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from spark_cluster import connect_server, standalone
-from tidings.lab.campaign.folder import opened
-from tidings.lab.campaign.tables import read_table
+from tidings.campaign.folder import opened
+from tidings.campaign.tables import read_table
 
 SEEDS = int(os.environ.get("TIDINGS_SEEDS", "5"))
 WITHIN_S = 15 * 60

@@ -34,9 +34,9 @@ from tidings.spec import judge as judged
 from tidings.trace import write_runs
 
 if TYPE_CHECKING:
-    from tidings.lab.campaign.baseline import Apart
-    from tidings.lab.campaign.conduct import Done
-    from tidings.lab.campaign.folder import Folder
+    from tidings.campaign.baseline import Apart
+    from tidings.campaign.conduct import Done
+    from tidings.campaign.folder import Folder
 
 MOST_TOLD = 5
 """Of runs that failed, and of regressions; the tables have them all."""
@@ -87,7 +87,7 @@ def campaign(
     other = _comparable(baseline, wanted) if baseline is not None else None
     options = {"--jobs": jobs, "--master": master, "--remote": remote, "--baseline": baseline}
     with _interruptions_told(folder, options, as_json):
-        from tidings.lab.campaign.folder import begun, held
+        from tidings.campaign.folder import begun, held
 
         with held(folder):
             chosen = begun(folder, wanted.campaign, text)
@@ -131,8 +131,8 @@ def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Folder
     """The campaign that is asked for: by the plan, by what the folder holds, or the usual one; and
     the text of its plan, if it was read from a file. Nothing is written yet.
     """
-    from tidings.lab.campaign.folder import Folder, is_campaign, plan_of
-    from tidings.lab.campaign.plan import default_plan, read_plan, with_seeds
+    from tidings.campaign.folder import Folder, is_campaign, plan_of
+    from tidings.campaign.plan import default_plan, read_plan, with_seeds
 
     if plan is None and is_campaign(folder):
         return Folder(folder, with_seeds(plan_of(folder), seeds)), ""
@@ -142,11 +142,11 @@ def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Folder
 
 def _comparable(baseline: Path, wanted: "Folder") -> "Folder":
     """A campaign that can be compared with the one that is wanted, before that is run."""
+    from tidings.campaign.baseline import apart
+    from tidings.campaign.folder import opened
+    from tidings.campaign.numbers import RUNS
+    from tidings.campaign.tables import read_table
     from tidings.core import DataError
-    from tidings.lab.campaign.baseline import apart
-    from tidings.lab.campaign.folder import opened
-    from tidings.lab.campaign.numbers import RUNS
-    from tidings.lab.campaign.tables import read_table
 
     other = opened(baseline)
     if not other.table("runs").exists():
@@ -159,7 +159,7 @@ def _comparable(baseline: Path, wanted: "Folder") -> "Folder":
 
 def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Done":
     with on_spark(master, remote) as (spark, progress):
-        from tidings.lab.campaign.conduct import conduct
+        from tidings.campaign.conduct import conduct
 
         return conduct(spark, folder, progress)
 
@@ -168,11 +168,11 @@ def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Don
 
 
 def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
-    from tidings.lab.campaign.baseline import Apart, apart, compare, regressions
-    from tidings.lab.campaign.numbers import not_ended
-    from tidings.lab.campaign.page import page_of, status_of
-    from tidings.lab.campaign.statistics import CONFIDENCE
-    from tidings.lab.campaign.tables import read_table, remove_table
+    from tidings.campaign.baseline import Apart, apart, compare, regressions
+    from tidings.campaign.numbers import not_ended
+    from tidings.campaign.page import page_of, status_of
+    from tidings.campaign.statistics import CONFIDENCE
+    from tidings.campaign.tables import read_table, remove_table
 
     remove_table(folder.table("comparison"))  # with whatever it was compared before
     compared = compare(folder, other) if other is not None else []
@@ -247,7 +247,7 @@ def _in_a_word(verdict: Mapping[str, Any]) -> str:
 
 
 def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None:
-    from tidings.lab.campaign.baseline import told_first
+    from tidings.campaign.baseline import told_first
 
     for verdict in ("worse", "better"):
         changed = [row for row in told_first(compared) if row["verdict"] == verdict]
@@ -275,8 +275,8 @@ def _tell_apart(apart: "Apart", folder: "Folder", other: "Folder") -> None:
 
 def _once_more(folder: Path, name: str, as_json: bool) -> Exit:
     """Simulate one run again and store it with its schedule, so that it can be replayed."""
-    from tidings.lab.campaign.folder import opened, other_code
-    from tidings.lab.campaign.runs import simulated
+    from tidings.campaign.folder import opened, other_code
+    from tidings.campaign.runs import simulated
 
     campaign = opened(folder)
     cell, seed = campaign.cell_of(name)

@@ -38,7 +38,7 @@ def report(
 
     The page opens offline. Exits as audit does, with the verdict.
     """
-    from tidings.lab.campaign.folder import is_campaign
+    from tidings.campaign.folder import is_campaign
 
     refuse_both(master, remote)
     if out is not None and (out.suffix not in (".html", ".htm") or out.is_dir()):
@@ -81,8 +81,8 @@ class Told(NamedTuple):
 
 def campaign_told(path: Path, how: str) -> Told:
     """Of a campaign that is complete: all numbers are there, and nothing is run or judged again."""
-    from tidings.lab.campaign.folder import opened
-    from tidings.lab.campaign.page import page_of, status_of
+    from tidings.campaign.folder import opened
+    from tidings.campaign.page import page_of, status_of
 
     folder = opened(path)
     return Told(page_of(folder, how), status_of(folder))

@@ -31,9 +31,9 @@ import msgspec
 
 import tidings
 from tidings import __version__
+from tidings.campaign.cells import Cell, Task, cells_of, table_of, tasks_of
+from tidings.campaign.plan import Campaign
 from tidings.core import DataError, UsageError
-from tidings.lab.campaign.cells import Cell, Task, cells_of, table_of, tasks_of
-from tidings.lab.campaign.plan import Campaign
 from tidings.node.log.files import locked
 from tidings.trace import refuse_to_overwrite
 from tidings.trace.layout import whole_file
@@ -170,7 +170,7 @@ def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
 def _complete(folder: Folder, text: str) -> None:
     """What follows from campaign.json comes after it: whoever is killed in between goes on."""
     # Late: whether a folder is that of a campaign can be asked where there is no Parquet.
-    from tidings.lab.campaign.tables import write_table
+    from tidings.campaign.tables import write_table
 
     if text and not folder.plan_file.exists():
         with whole_file(folder.plan_file) as draft:

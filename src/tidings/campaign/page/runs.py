@@ -5,8 +5,8 @@ from itertools import islice
 
 import msgspec
 
-from tidings.lab.campaign import counterexamples
-from tidings.lab.campaign.page.found import Found
+from tidings.campaign import counterexamples
+from tidings.campaign.page.found import Found
 from tidings.report.causality import Causality
 from tidings.report.explain import replay_command
 from tidings.report.page import picture_of

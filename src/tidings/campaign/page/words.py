@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from tidings import __version__
+from tidings.campaign.numbers import again, column_of
+from tidings.campaign.page.found import Found, status_of
 from tidings.core import Exit
-from tidings.lab.campaign.numbers import again, column_of
-from tidings.lab.campaign.page.found import Found, status_of
 from tidings.report.page.model import Fact
 from tidings.report.words import listed, many
 from tidings.spec import Guarantee, Value

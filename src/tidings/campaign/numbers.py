@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tidings.lab.campaign import statistics
-from tidings.lab.campaign.cells import Cell
-from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.runs import outcomes_of
-from tidings.lab.campaign.tables import read_table, write_table
+from tidings.campaign import statistics
+from tidings.campaign.cells import Cell
+from tidings.campaign.folder import Folder
+from tidings.campaign.runs import outcomes_of
+from tidings.campaign.tables import read_table, write_table
 from tidings.spec import Guarantee, Value
 
 _MS = 1_000_000

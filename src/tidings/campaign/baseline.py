@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from tidings.campaign import statistics
+from tidings.campaign.cells import Cell
+from tidings.campaign.folder import Folder
+from tidings.campaign.numbers import MEASURES, RUNS, column_of, grouped, values_of
+from tidings.campaign.tables import read_table, write_table
 from tidings.core import UsageError
-from tidings.lab.campaign import statistics
-from tidings.lab.campaign.cells import Cell
-from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import MEASURES, RUNS, column_of, grouped, values_of
-from tidings.lab.campaign.tables import read_table, write_table
 from tidings.spec import Guarantee, Value
 
 ALPHA = 0.05

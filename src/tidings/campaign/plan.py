@@ -181,7 +181,7 @@ def is_relative(words: str) -> bool:
 
 def default_plan() -> Path:
     """The plan that comes with the package."""
-    return Path(str(files("tidings.lab.campaign") / "default.toml"))
+    return Path(str(files("tidings.campaign") / "default.toml"))
 
 
 def read_plan(path: Path, seeds: int | None = None) -> Campaign:

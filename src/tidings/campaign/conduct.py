@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings import pipeline
+from tidings.campaign import counterexamples, numbers, runs
+from tidings.campaign.cells import mixed
+from tidings.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.core import EnvironmentMissing, UsageError
-from tidings.lab.campaign import counterexamples, numbers, runs
-from tidings.lab.campaign.cells import mixed
-from tidings.lab.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.pipeline.progress import Progress, Told
 from tidings.pipeline.workers import performing
 from tidings.report.words import many

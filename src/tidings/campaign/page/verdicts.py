@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidings.lab.campaign.baseline import told_first
-from tidings.lab.campaign.page.found import Found, Rows
-from tidings.lab.campaign.statistics import CONFIDENCE
+from tidings.campaign.baseline import told_first
+from tidings.campaign.page.found import Found, Rows
+from tidings.campaign.statistics import CONFIDENCE
 from tidings.report.page.model import Cell, Change, Comparison, Entry, Matrix
 from tidings.report.words import many
 from tidings.spec import Guarantee, Value

@@ -3,9 +3,9 @@
 ``found`` has the tables and what is chosen of them to be shown; each other file tells one part.
 """
 
-from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.page import prices, runs, verdicts, words
-from tidings.lab.campaign.page.found import Found, status_of
+from tidings.campaign.folder import Folder
+from tidings.campaign.page import prices, runs, verdicts, words
+from tidings.campaign.page.found import Found, status_of
 from tidings.report.page import Page
 from tidings.report.words import many
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tidings.campaign.plan import LARGEST_FLAWED, MOST_CELLS, MOST_RUNS, Campaign
 from tidings.core import UsageError
-from tidings.lab.campaign.plan import LARGEST_FLAWED, MOST_CELLS, MOST_RUNS, Campaign
 from tidings.simulator import Plan
 
 TASK_COST = 60_000.0

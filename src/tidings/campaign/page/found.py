@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tidings.campaign import counterexamples
+from tidings.campaign.baseline import COMPARISON, regressions
+from tidings.campaign.cells import Cell
+from tidings.campaign.folder import Folder
+from tidings.campaign.numbers import RUNS, STATISTICS, VERDICTS, not_ended
+from tidings.campaign.tables import read_table
 from tidings.core import Exit
-from tidings.lab.campaign import counterexamples
-from tidings.lab.campaign.baseline import COMPARISON, regressions
-from tidings.lab.campaign.cells import Cell
-from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import RUNS, STATISTICS, VERDICTS, not_ended
-from tidings.lab.campaign.tables import read_table
 from tidings.report.words import many
 
 USUAL_SIZE = 5

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
+from tidings.campaign.page.found import Found
+from tidings.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
+from tidings.campaign.tables import read_table
 from tidings.compare import BOUNDS
 from tidings.core import quorum
-from tidings.lab.campaign.page.found import Found
-from tidings.lab.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
-from tidings.lab.campaign.tables import read_table
 from tidings.report.page.measure import growth_of, spread
 from tidings.report.page.model import (
     Axis,

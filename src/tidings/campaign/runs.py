@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from tidings.campaign.cells import Cell, Task
+from tidings.campaign.folder import lines
+from tidings.campaign.plan import Budget
 from tidings.core import DataError
-from tidings.lab.campaign.cells import Cell, Task
-from tidings.lab.campaign.folder import lines
-from tidings.lab.campaign.plan import Budget
 from tidings.simulator import World, walk
 from tidings.simulator.choices import Choice
 from tidings.trace import Row, Run, parquet

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidings.campaign.folder import Folder
+from tidings.campaign.numbers import column_of
+from tidings.campaign.runs import simulated
+from tidings.campaign.tables import read_table, write_table
 from tidings.core import EnvironmentMissing, TidingsError
-from tidings.lab.campaign.folder import Folder
-from tidings.lab.campaign.numbers import column_of
-from tidings.lab.campaign.runs import simulated
-from tidings.lab.campaign.tables import read_table, write_table
 from tidings.pipeline.arrays.perform import Perform
 from tidings.report import write_story
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
