@@ -31,12 +31,12 @@ from storm import (
     Tell,
 )
 from tidings.core import Exit
-from tidings.lab.fleet import Fleet, FleetFault, Member, free_ports
 from tidings.node.config import MIB
 from tidings.node.log.framing import FIRST_PLACE, BadEntryError, SegmentFile, packed
 from tidings.node.log.sectors import SECTOR
-from tidings.node.proxy import Proxy
 from tidings.spec import Value, Verdict
+from tidings.testkit.fleet import Fleet, FleetFault, Member, free_ports
+from tidings.testkit.proxy import Proxy
 
 LOOK_AGAIN_S = 0.05
 AT_ONCE = 1e6

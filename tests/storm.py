@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from node.real_groups import free_ports
 from tidings.core import quorum
-from tidings.lab.fleet import Fleet, Member
-from tidings.node.proxy import Proxy
 from tidings.spec import Guarantee, Value, Verdict
+from tidings.testkit.fleet import Fleet, Member
+from tidings.testkit.proxy import Proxy
 
 SIZE = 5
 PER_S = 2_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.lab.fleet import free_ports
+from tidings.testkit.fleet import free_ports
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

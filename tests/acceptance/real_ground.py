@@ -10,9 +10,9 @@ import pytest
 from ground import CALM, Group, Weather
 
 from tidings.core import Members
-from tidings.lab.fleet import Fleet, FleetFault, free_ports
-from tidings.node.faulty_links import Link
-from tidings.node.proxy import Proxy
+from tidings.testkit.faulty_links import Link
+from tidings.testkit.fleet import Fleet, FleetFault, free_ports
+from tidings.testkit.proxy import Proxy
 from tidings.trace import Run, read_runs
 
 DEADLINE_S = 120.0

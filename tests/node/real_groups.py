@@ -9,10 +9,10 @@ from typing import Any
 
 import tidings
 from tidings.core import Message
-from tidings.lab.fleet import free_ports as free_ports
 from tidings.node.config import Config, read_config
 from tidings.node.group import Group
 from tidings.spec import Value, judge
+from tidings.testkit.fleet import free_ports as free_ports
 from tidings.trace import Run, read_runs
 from tidings.trace.segments import settle
 

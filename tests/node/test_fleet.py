@@ -7,8 +7,8 @@ import pytest
 from real_groups import assert_all_hold, group_file
 
 from tidings.core import Exit
-from tidings.lab.fleet import Fleet, FleetFault, percentile_s
 from tidings.spec import Value, judge
+from tidings.testkit.fleet import Fleet, FleetFault, percentile_s
 from tidings.trace import Run, read_runs
 
 FILE = "group.toml"

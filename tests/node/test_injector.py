@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tidings.core import MessageId, UsageError
-from tidings.node.injector import Fate, Injector
 from tidings.protocols.frontier_packets import Batch, Data, Holding, Upto
+from tidings.testkit.injector import Fate, Injector
 
 P1_P2 = ("p1", "p2")
 P2_P1 = ("p2", "p1")

@@ -21,7 +21,6 @@ from real_groups import (
 
 from requirements_met import require
 from tidings.core import Packet
-from tidings.lab.fleet import Fleet, Member
 from tidings.node.group import Group
 from tidings.node.log import Log
 from tidings.node.tracing import Tracer
@@ -29,6 +28,7 @@ from tidings.node.transport import Transport
 from tidings.node.wire import packet_types
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_packets import Data, Holding, State
+from tidings.testkit.fleet import Fleet, Member
 from tidings.trace import read_runs
 from tidings.trace.segments import Packets, blocks_in
 
@@ -158,7 +158,7 @@ def test_killed_again_and_again_while_it_starts_for_the_first_time_it_starts_at_
 ) -> None:
     """A little later each time: its manifest, its trace, and its log, which makes it somebody."""
     group_file(tmp_path)
-    first_start = (sys.executable, "-m", "tidings.node.member", "p1", tmp_path / "group.toml")
+    first_start = (sys.executable, "-m", "tidings.testkit.member", "p1", tmp_path / "group.toml")
     for call, when in (("write", 1), ("write", 2), ("write", 3), ("write", 4), ("fsync", 1)):
         deadly = f"inject={call}:signal=KILL:when={when}"
         strace = ("strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", deadly)

@@ -24,11 +24,11 @@ from real_groups import (
 
 from tidings import join
 from tidings.core import DataError, UsageError
-from tidings.node import faulty_links
 from tidings.node.config import Address, parse_config
-from tidings.node.faulty_links import Link
-from tidings.node.proxy import Proxy, in_background
 from tidings.node.wire import Kind, framed
+from tidings.testkit import faulty_links
+from tidings.testkit.faulty_links import Link
+from tidings.testkit.proxy import Proxy, in_background
 
 NEVER_S = 1000
 """Longer than any test may take."""

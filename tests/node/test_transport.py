@@ -28,7 +28,6 @@ from tidings.core import Message, Packet
 from tidings.node import transport as links
 from tidings.node.config import Address, Config, parse_config
 from tidings.node.group import Group
-from tidings.node.injector import Fate, Injector
 from tidings.node.transport import Transport
 from tidings.node.wire import (
     GREETING,
@@ -47,6 +46,7 @@ from tidings.node.wire import (
 )
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_packets import Commit, Known
+from tidings.testkit.injector import Fate, Injector
 
 OF_NOBODY = Commit((Known("p9", 1, 1),))
 MEMORY = ("durable = false", "trace.on = false")

@@ -22,10 +22,10 @@ from node.real_groups import go, group_file, linked, traced, until
 from tidings.core import TidingsError
 from tidings.node.config import FRAME_ROOM, Config, Limits, Links, Tracing
 from tidings.node.group import Closed, Group, Replayed
-from tidings.node.injector import Injector
 from tidings.node.ledger import Receipt
 from tidings.node.wire import Came
 from tidings.spec import Value, judge
+from tidings.testkit.injector import Injector
 
 TEXT_BYTES = 200
 """The least with which a text can say what its author had read."""

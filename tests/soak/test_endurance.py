@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from backlog import leave_unread, restart
-from tidings.lab.fleet import Fleet, Latencies, Member, free_ports, percentile_s
 from tidings.node.config import GIB, MIB, Limits
+from tidings.testkit.fleet import Fleet, Latencies, Member, free_ports, percentile_s
 
 AT_FULL_SPEED = 1e9
 """More per second than anybody can offer: back-pressure decides."""

@@ -13,8 +13,8 @@ import typer
 from tidings.cli.common import app, err, many, say
 from tidings.core import DataError, Exit, UsageError
 from tidings.node.config import Address, parse_config, read_config
-from tidings.node.faulty_links import Flow, Link
-from tidings.node.proxy import Do, Proxy, in_background
+from tidings.testkit.faulty_links import Flow, Link
+from tidings.testkit.proxy import Do, Proxy, in_background
 
 MARK = "# Made by tidings proxy: "
 DAY_MS = 24 * 60 * 60 * 1000

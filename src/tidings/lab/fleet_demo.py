@@ -18,8 +18,8 @@ from msgspec import UNSET
 
 from tidings.core import Members, MessageId
 from tidings.lab.demo import BREAKS, Break
-from tidings.lab.fleet import Fleet, Member, free_ports
-from tidings.node.proxy import Proxy
+from tidings.testkit.fleet import Fleet, Member, free_ports
+from tidings.testkit.proxy import Proxy
 from tidings.trace import Run, read_runs
 
 NAMES = ("p1", "p2", "p3", "p4", "p5")

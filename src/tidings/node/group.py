@@ -41,15 +41,14 @@ from tidings.node import tracing
 from tidings.node.config import NO_LIMIT, Config, read_config
 from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
-from tidings.node.injector import Injector
 from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
 from tidings.node.tracing import Standing, Stretch, Tracer
-from tidings.node.transport import Transport
+from tidings.node.transport import Injecting, Transport
 from tidings.node.unread import Replayed as Replayed
 from tidings.node.unread import Unread
-from tidings.node.wire import Came, Codec, Hello
+from tidings.node.wire import Codec, Hello
 
 if TYPE_CHECKING:
     from tidings.node.metrics import Metrics
@@ -113,7 +112,7 @@ class Group:
         acknowledge: Acknowledge,
         listen: bool,
         founding: bool,
-        injector: Injector[Came] | None,
+        injector: Injecting | None,
     ) -> None:
         self.name = name
         self.config = config
@@ -646,7 +645,7 @@ def join(
     acknowledge: Acknowledge = "next",
     listen: bool = True,
     founding: bool = False,
-    injector: Injector[Came] | None = None,
+    injector: Injecting | None = None,
 ) -> Group:
     """Take part in a group as this member: ``async with tidings.join("p1") as group``.
 

@@ -31,7 +31,6 @@ import msgspec
 
 from tidings.core import EnvironmentMissing
 from tidings.node.config import Address, Config
-from tidings.node.injector import Injector
 from tidings.node.logs import get_logger
 from tidings.node.wire import (
     CAST_OUT,
@@ -74,6 +73,17 @@ class Holder(Protocol):
         """The packets are decoded as they are taken; what a frame costs is up to its taker."""
 
     def cast_out(self, reason: str) -> None: ...
+
+
+class Injecting(Protocol):
+    """Decides in experiments which packets a link, (sender, receiver), brings, and in which order.
+
+    ``testkit.injector`` explains the calls.
+    """
+
+    def pass_on(self, link: tuple[str, str], packets: Sequence[Came]) -> list[Came]: ...
+    def release(self) -> dict[tuple[str, str], list[Came]]: ...
+    def forget(self, link: tuple[str, str]) -> None: ...
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -221,7 +231,7 @@ class Transport:
         holder: Holder,
         *,
         resends: bool,
-        injector: Injector[Came] | None = None,
+        injector: Injecting | None = None,
     ) -> None:
         self.me = hello.name
         self.config = config
@@ -606,7 +616,7 @@ class Transport:
         connection.waiting -= len(frame.body) + FRAME_COST
         self._read_on(connection)
 
-    async def _release(self, injector: Injector[Came]) -> None:
+    async def _release(self, injector: Injecting) -> None:
         """For tests: what is held back does not stay so for ever."""
         while True:
             await asyncio.sleep(RELEASE_S)

@@ -43,8 +43,8 @@ import msgspec
 from tidings.core import DataError, UsageError, ordered
 from tidings.core.toml_file import line_of
 from tidings.node.config import MIB, Address, Config, parse_config
-from tidings.node.faulty_links import Door, Link, bound
-from tidings.node.injector import LinkName
+from tidings.testkit.faulty_links import Door, Link, bound
+from tidings.testkit.injector import LinkName
 
 T = TypeVar("T")
 

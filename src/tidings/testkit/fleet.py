@@ -6,7 +6,7 @@
         fleet["p3"].start()
         fleet.settle()
 
-Each member is a ``python -m tidings.node.member``, told what to do over its standard input; its
+Each member is a ``python -m tidings.testkit.member``, told what to do over its standard input; its
 reports are gathered by a thread and can be asked for at any time. What the members log on standard
 error stands beside the group file, in ``p1.log`` and so on. Whoever lives when the block ends is
 killed, by its process id; a fleet that dies itself takes the members with it, since their input
@@ -34,8 +34,8 @@ import msgspec
 
 from tidings.core import Exit, IntervalSet, TidingsError
 from tidings.node.config import Config, read_config
-from tidings.node.member import Command, Heal, Hush, Publish, Range, Report, Rest, Say, bucket_s
-from tidings.node.proxy import Do, Proxy, in_background
+from tidings.testkit.member import Command, Heal, Hush, Publish, Range, Report, Rest, Say, bucket_s
+from tidings.testkit.proxy import Do, Proxy, in_background
 from tidings.trace import Manifest
 from tidings.trace.layout import whole_file
 from tidings.trace.manifest import Fate
@@ -144,7 +144,7 @@ class Member:
         TCP and the protocol: ``seed=7 lost=0.1 duplicated=0.05 reordered=0.1``.
         """
         assert not self.is_up, f"{self.name} is up already"
-        program = (sys.executable, "-m", "tidings.node.member", self.name, str(self.group_file))
+        program = (sys.executable, "-m", "tidings.testkit.member", self.name, str(self.group_file))
         options = (f"--report-ms={report_ms}", f"--injector={injector}")
         self.lives += 1
         self.status, self.is_stopped, self.report = None, False, Report()

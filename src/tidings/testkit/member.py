@@ -1,11 +1,11 @@
 """One member as a program that another program drives.
 
-    python -m tidings.node.member p1 group.toml
+    python -m tidings.testkit.member p1 group.toml
 
 Commands come on standard input, reports go to standard output, a line of JSON each. Reports say
 what is new since the last one, and are gathered for a moment: what a member is handed at full
 speed is a few ranges of numbers, not a line for each message. At the end of its input the member
-leaves. lab/fleet.py is the other side.
+leaves. fleet.py is the other side.
 """
 
 import argparse
@@ -24,10 +24,10 @@ import msgspec
 
 from tidings.core import Message, TidingsError
 from tidings.node.group import Group, LogFull, Replayed, join
-from tidings.node.injector import Injector
 from tidings.node.ledger import Receipt
 from tidings.node.logs import configure
 from tidings.node.wire import Came
+from tidings.testkit.injector import Injector
 
 WATCH_S = 0.05
 """How often to look for what nobody tells: links, refusals, what the injector has done."""
@@ -355,7 +355,7 @@ async def run(asked: argparse.Namespace) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tidings.node.member", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tidings.testkit.member", description=__doc__)
     parser.add_argument("name")
     parser.add_argument("group", help="the group file")
     parser.add_argument("--injector", default="", help='such as "seed=7 lost=0.1 reordered=0.2"')
