@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tidings.core import EnvironmentMissing, MessageId
-from tidings.lab import fleet_demo
-from tidings.lab.demo import BREAKS
-from tidings.lab.fleet_demo import Death, Play, perform
+from tidings.demo import on_nodes
+from tidings.demo.on_nodes import Death, Play, perform
+from tidings.demo.simulated import BREAKS
 from tidings.pipeline import java
 from tidings.spec import Guarantee, Value, judge
 
@@ -89,8 +89,8 @@ def test_who_delivered_its_last_words_from_its_disk_is_told_so() -> None:
 def test_a_taken_port_is_one_line(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ports = [port, *fleet_demo.free_ports(4)]
-        monkeypatch.setattr(fleet_demo, "free_ports", lambda count: ports)
+        ports = [port, *on_nodes.free_ports(4)]
+        monkeypatch.setattr(on_nodes, "free_ports", lambda count: ports)
         answer = tidings("demo")
     assert answer.status == 69
     told = f"tidings: p1 cannot listen on 127.0.0.1:{port}: Address already in use\n"

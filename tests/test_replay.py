@@ -10,7 +10,7 @@ import pytest
 
 from tidings.cli.common import print_verdicts
 from tidings.core import Accept, Broadcast, DataError, Deliver, Message, MessageId, Process, Start
-from tidings.lab.demo import demo_run
+from tidings.demo.simulated import demo_run
 from tidings.report import story
 from tidings.simulator import Plan, Replay, choices, schedule_of, walk
 from tidings.simulator.choices import Schedule, Step

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 
 from tidings.core import MessageId
-from tidings.lab.demo import BREAKS
+from tidings.demo.simulated import BREAKS
 from tidings.report import explain
 from tidings.simulator import Plan, walk
 from tidings.spec import (

@@ -21,7 +21,7 @@ from storm import (
     rage,
 )
 from test_demo import assert_nodes_break
-from tidings.lab.demo import BREAKS
+from tidings.demo.simulated import BREAKS
 from tidings.pipeline import audit
 
 SECONDS = float(os.environ.get("TIDINGS_SOAK_S", 1_800))

@@ -15,7 +15,7 @@ import typer
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
 from tidings.cli.report import PAGE, judged_and_measured, open_page, write_page
 from tidings.core import Exit, TidingsError
-from tidings.lab.demo import Break, demo_run, last_words
+from tidings.demo.simulated import Break, demo_run, last_words
 from tidings.report.page import page_of_trace
 from tidings.report.words import listed
 from tidings.spec import exit_status
@@ -82,7 +82,7 @@ class _InterruptedError(TidingsError):
 
 def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
     # Imported late: the other commands need neither a network nor Spark.
-    from tidings.lab.fleet_demo import Play, perform
+    from tidings.demo.on_nodes import Play, perform
     from tidings.pipeline.java import find_java
 
     find_java()  # what is missing is said before anything begins

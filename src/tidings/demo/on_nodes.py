@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from tidings.core import Members, MessageId
-from tidings.lab.demo import BREAKS, Break
+from tidings.demo.simulated import BREAKS, Break
 from tidings.testkit.fleet import Fleet, Member, free_ports
 from tidings.testkit.proxy import Proxy
 from tidings.trace import Run, read_runs

@@ -1,1 +1,0 @@
-"""Both sides together: those who run and those who judge, in one experiment."""
