@@ -18,11 +18,11 @@ from pathlib import Path
 import msgspec
 
 from tidings.core.state import measured
+from tidings.guests.diagnosis import trusted
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
 from tidings.report import line_chart
 from tidings.simulator import Plan, walk
-from tidings.simulator.diagnosis import trusted
 
 PICTURE = Path(__file__).parents[1] / "docs" / "ranges.svg"
 

@@ -31,10 +31,11 @@ from tidings.core import (
     UsageError,
     take_first,
 )
-from tidings.protocols import PROTOCOLS, factory
-from tidings.protocols.anysystem.guest import fields_of, kinds_of, module_for
+from tidings.guests import factory
+from tidings.guests.anysystem.guest import fields_of, kinds_of, module_for
+from tidings.guests.diagnosis import ProcessFault
+from tidings.protocols import PROTOCOLS
 from tidings.simulator import Plan, walk
-from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.scenario import play_scenario
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run
@@ -244,7 +245,7 @@ def test_an_import_in_a_handler_finds_the_framework_too(here: Here) -> None:
 
 
 def test_messages_have_what_every_version_of_theirs_had() -> None:
-    from tidings.protocols.anysystem.api import Message
+    from tidings.guests.anysystem.api import Message
 
     message = Message.from_json("KIND", '{"a": 1, "b": [2]}')
     message["c"] = 3

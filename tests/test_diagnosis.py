@@ -33,10 +33,10 @@ from tidings.core import (
     Start,
     UsageError,
 )
+from tidings.guests.diagnosis import ProcessFault, answer
 from tidings.protocols import factory
 from tidings.simulator import Plan, Replay, World, schedule_of, walk
 from tidings.simulator import choices as may
-from tidings.simulator.diagnosis import ProcessFault, answer
 from tidings.simulator.failure import ANOTHER_TIME, failed_run
 from tidings.trace import read_runs, write_runs
 

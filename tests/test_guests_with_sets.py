@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from tidings.core import Effect, Event, Members, MessageId, Packet, Process, Send, Timeout
 from tidings.explore import Scope, explore
+from tidings.guests.diagnosis import ProcessFault, answer
 from tidings.simulator import Plan, walk
-from tidings.simulator.diagnosis import ProcessFault, answer
 from tidings.spec import Value, judge
 
 

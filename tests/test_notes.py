@@ -14,10 +14,10 @@ import pytest
 
 from tidings.compare import contender_of, measure
 from tidings.core import Choose, Event, Members, MessageId, take_first
+from tidings.guests.diagnosis import trusted
 from tidings.protocols import PROTOCOLS
 from tidings.protocols.stage_gossip import ABSENT, DELIVERED, FORMS, HOLDS, StageGossip
 from tidings.simulator import Plan, choices, schedule_of, walk
-from tidings.simulator.diagnosis import trusted
 from tidings.spec import Value, judge
 from tidings.trace import Run
 

@@ -29,7 +29,7 @@ from tidings.core import (
 )
 from tidings.core.anything import deep_fingerprint
 from tidings.core.state import copied, fingerprint, measured, shown
-from tidings.protocols import factory
+from tidings.guests import factory
 from tidings.simulator import Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.simulator.script import protocol_of

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tidings.core import Packet, quorum
-from tidings.protocols import factory
+from tidings.guests import factory
 from tidings.report import line_chart
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import protocol_of

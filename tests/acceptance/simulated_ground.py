@@ -16,10 +16,10 @@ import msgspec
 from ground import CALM, Group, Weather
 
 from tidings.core import Effect, Event, Members, Process, Start
+from tidings.guests.diagnosis import trusted
 from tidings.protocols.frontier import Frontier
 from tidings.simulator import World, choices, recorded, until_quiet
 from tidings.simulator.choices import Choice, Link, PacketId
-from tidings.simulator.diagnosis import trusted
 from tidings.trace import Row, Run
 
 _MS = 1_000_000

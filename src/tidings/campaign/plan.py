@@ -29,8 +29,8 @@ import msgspec
 from tidings.compare import Contender, contender_of
 from tidings.core import DataError, UsageError, quorum
 from tidings.core.toml_file import TomlFile, line_of
+from tidings.guests import is_file
 from tidings.protocols import PROTOCOLS
-from tidings.protocols.own import is_file
 from tidings.simulator import Links, Plan
 from tidings.simulator.script import protocol_of
 

@@ -8,7 +8,7 @@ import typer
 
 from tidings.cli.common import app, named_protocol, say
 from tidings.core import UsageError
-from tidings.protocols.anysystem.guest import module_for
+from tidings.guests.anysystem.guest import module_for
 
 
 @app.command(epilog="Example: tidings adapt majority-relay --option notice=yes --out solution.py")

@@ -10,9 +10,9 @@ import typer
 
 from tidings.cli.common import many, named_protocol
 from tidings.core import UsageError
-from tidings.protocols.own import is_file
+from tidings.guests import is_file
+from tidings.guests.diagnosis import ProcessFault
 from tidings.simulator import Plan
-from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.failure import failed_run
 from tidings.trace import Format, Run, write_runs
 

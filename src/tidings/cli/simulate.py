@@ -21,7 +21,7 @@ from tidings.cli.common import (
 )
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, UsageError
-from tidings.protocols import factory
+from tidings.guests import factory
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario

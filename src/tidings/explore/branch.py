@@ -17,10 +17,10 @@ from tidings.core import Event, Members, MessageId, Packet, Receive, UsageError,
 from tidings.explore.reactions import Reactions
 from tidings.explore.scope import Scope
 from tidings.explore.signatures import Signatures
+from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, PacketId, Schedule, Step
-from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.world import InFlight, World
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Kind

@@ -12,10 +12,11 @@ from tidings.explore.branch import Arrivals, Branch, Property, Way
 from tidings.explore.reactions import Reactions
 from tidings.explore.scope import Reduction, Scope
 from tidings.explore.signatures import Signatures
-from tidings.protocols import Factory, factory
+from tidings.guests import factory
+from tidings.guests.diagnosis import ProcessFault
+from tidings.protocols import Factory
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, Schedule
-from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
 from tidings.spec import Value, broken, judge

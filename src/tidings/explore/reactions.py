@@ -23,8 +23,8 @@ from tidings.core import (
 )
 from tidings.core.state import fingerprint
 from tidings.explore.signatures import Signatures
+from tidings.guests.diagnosis import ProcessFault, answer
 from tidings.simulator.choices import Link
-from tidings.simulator.diagnosis import ProcessFault, answer
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -16,7 +16,7 @@ from tidings.explore.reactions import NotInertError
 from tidings.explore.scope import ALL, Reduction, Scope
 from tidings.explore.seen import Seen
 from tidings.explore.worker import Worker
-from tidings.simulator.diagnosis import ProcessFault
+from tidings.guests.diagnosis import ProcessFault
 from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run
 

@@ -33,7 +33,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.core.toml_file import TomlFile
-from tidings.protocols import factory
+from tidings.guests import factory
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]

@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from tidings.core import Choose, Members, Process, UsageError
-from tidings.protocols import flawed, flawed_frontier, own
+from tidings.protocols import flawed, flawed_frontier
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
@@ -131,9 +131,12 @@ PROTOCOLS: dict[str, Algorithm] = {
 
 
 def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
-    """How to make a process of this protocol, or of this class in a file, with these options."""
-    kind = own.load(name) if own.is_file(name) else _known(name)
-    options = options or {}
+    """How to make a process of this protocol with these options."""
+    return with_options(name, _known(name), options or {})
+
+
+def with_options(name: str, kind: Callable[..., Process], options: Mapping[str, Any]) -> Factory:
+    """Makes processes of this kind; options that it does not have are refused."""
     possible = dict(list(signature(kind).parameters.items())[3:])
     for option, value in options.items():
         if option not in possible:

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from tidings.core import TidingsError
+from tidings.guests.diagnosis import ProcessFault
+from tidings.guests.loading import Own
 from tidings.protocols import Factory
-from tidings.protocols.own import Own
-from tidings.simulator.diagnosis import ProcessFault
 from tidings.simulator.play import recorded, replay, world_of
 from tidings.trace import Row, Run
 

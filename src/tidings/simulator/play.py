@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings import protocols
+from tidings import guests
 from tidings.core import DataError, UsageError, ordered
+from tidings.guests import is_file
 from tidings.protocols import Factory
-from tidings.protocols.own import is_file
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Schedule, Step
 from tidings.simulator.world import Links, OnTimer, World, ignore_timer
@@ -124,7 +124,7 @@ def world_of(
     """The world in which a stored run began. ``factory`` stands in for the manifest's protocol."""
     schedule = schedule_of(manifest)
     try:
-        make = factory or protocols.factory(manifest.protocol or "unnamed", manifest.options)
+        make = factory or guests.factory(manifest.protocol or "unnamed", manifest.options)
         return World(
             run=manifest.run,
             members=manifest.views[0],

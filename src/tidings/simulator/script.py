@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidings.core import Members, MessageId, UsageError, is_name, ordered
-from tidings.protocols import factory
+from tidings.guests import factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
 from tidings.simulator.conversation import Conversation, told

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tidings import protocols
+from tidings import guests
 from tidings.core import Members, MessageId, UsageError, quorum
 from tidings.protocols import Factory
 from tidings.simulator import choices
@@ -146,7 +146,7 @@ def walk(
     if seed < 0:
         raise UsageError("a seed is 0 or more")
     plan = _plainly(plan)
-    make = factory or protocols.factory(plan.protocol, plan.options)
+    make = factory or guests.factory(plan.protocol, plan.options)
     name = plan.protocol if factory is None else getattr(factory, "__name__", "unnamed")
     return _Walk(plan, name, seed, make, weigh, world).run()
 

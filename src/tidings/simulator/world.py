@@ -44,10 +44,10 @@ from tidings.core import (
     take_first,
 )
 from tidings.core.state import fingerprint
+from tidings.guests.diagnosis import ProcessFault, answer
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId, Schedule, Step
-from tidings.simulator.diagnosis import ProcessFault, answer
 from tidings.trace import Kind, Row, digest
 
 Links = Literal["retrying", "lossy"]

@@ -52,7 +52,7 @@ from tidings.core import (
 )
 from tidings.core.anything import deep_fingerprint
 from tidings.core.state import measured, shown
-from tidings.protocols.anysystem import api, chance
+from tidings.guests.anysystem import api, chance
 
 Texts = Literal["marked", "plain"]
 Ids = Literal["numbers", "names"]

@@ -30,7 +30,7 @@ from tidings.core import (
     ordered,
     take_first,
 )
-from tidings.protocols.registry import factory
+from tidings.guests.loading import factory
 
 
 class Host(NamedTuple):
@@ -131,7 +131,7 @@ try:
 except ImportError:
     from dslabmp import Context, Message, Process
 
-from tidings.protocols.anysystem.guest import Guest, Host
+from tidings.guests.anysystem.guest import Guest, Host
 
 
 def choose(label, weights):

@@ -49,13 +49,13 @@ from tidings.core import (
     UsageError,
 )
 from tidings.core.state import copied, fingerprint
+from tidings.guests.anysystem.foreign import Foreign
+from tidings.guests.twice import NOT_THE_SAME, Twin
 from tidings.protocols import PROTOCOLS
-from tidings.protocols.anysystem.foreign import Foreign
-from tidings.simulator.choices import Schedule
-from tidings.simulator.twice import NOT_THE_SAME, Twin
 from tidings.trace import Row
 
 if TYPE_CHECKING:
+    from tidings.simulator.choices import Schedule
     from tidings.simulator.world import World
 
 _OURS: set[type[Process]] = {algorithm.kind for algorithm in PROTOCOLS.values()}

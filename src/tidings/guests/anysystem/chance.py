@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-from tidings.protocols.anysystem.api import checked_time
+from tidings.guests.anysystem.api import checked_time
 
 Item = TypeVar("Item")
 

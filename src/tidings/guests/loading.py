@@ -24,9 +24,12 @@ from typing import Any
 
 import msgspec
 
+from tidings import protocols
 from tidings.core import Choose, DataError, Members, Process, TidingsError, UsageError
-from tidings.protocols.anysystem import api, chance
-from tidings.protocols.anysystem.foreign import Foreign
+from tidings.guests.anysystem import api, chance
+from tidings.guests.anysystem.foreign import Foreign
+from tidings.protocols import Factory
+from tidings.protocols.registry import with_options
 
 _NAME = re.compile(r"(?P<file>.+\.py)(:(?P<kind>\w*))?")
 
@@ -131,6 +134,13 @@ def _speaks_of_time(kind: type, folder: Path) -> bool:
     files = {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
     beside = [file for file in files if file.resolve().parent == folder.resolve()]
     return any(re.search(rb"\btime\b", file.read_bytes()) for file in beside)
+
+
+def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
+    """How to make a process of this protocol, or of this class in a file, with these options."""
+    if is_file(name):
+        return with_options(name, load(name), options or {})
+    return protocols.factory(name, options)
 
 
 # --- modules
