@@ -41,13 +41,13 @@ from rivals import generate
 from tidings import pipeline
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED
-from tidings.pipeline.grouped import judge_grouped
-from tidings.pipeline.ingest import fill
-from tidings.pipeline.manifests import manifests_of
-from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
-from tidings.pipeline.told import told
+from tidings.pipeline.arrays.told import told
+from tidings.pipeline.queries.ingest import fill
+from tidings.pipeline.spark.grouped import judge_grouped
+from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
 from tidings.spec import Value
 from tidings.trace import layout
+from tidings.trace.manifests import manifests_of
 
 TICK = os.sysconf("SC_CLK_TCK")
 

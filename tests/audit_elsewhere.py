@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tidings import pipeline
-from tidings.pipeline.plan import Limits
+from tidings.pipeline.spark.plan import Limits
 
 WAYS: dict[str, Any] = {
     "pieces": {"limits": Limits(batch_rows=20)},

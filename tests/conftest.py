@@ -41,7 +41,7 @@ def _programs_hear_signals() -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One session for all tests that need one: a JVM takes seconds to start."""
-    from tidings.pipeline.session import session
+    from tidings.pipeline.spark.session import session
 
     with session() as started:
         yield started

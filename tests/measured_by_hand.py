@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from tidings.core import majority
-from tidings.pipeline import measures
-from tidings.pipeline.measures.overview import SHARES, Overview, Quantiles, Sample, Sent
+from tidings.pipeline.queries import measures
+from tidings.pipeline.queries.measures.overview import SHARES, Overview, Quantiles, Sample, Sent
 from tidings.spec.evidence import Evidence
 from tidings.trace import Run
 

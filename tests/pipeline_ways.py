@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from tidings.pipeline.arrays.perform import plainly
-from tidings.pipeline.ingest import fill
-from tidings.pipeline.manifests import manifests_of
-from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
-from tidings.pipeline.told import told
+from tidings.pipeline.arrays.told import told
+from tidings.pipeline.queries.ingest import fill
+from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
 from tidings.spec import Verdict, judge
 from tidings.trace import layout, read_runs
+from tidings.trace.manifests import manifests_of
 
 Verdicts = dict[str, tuple[Verdict, ...]]
 

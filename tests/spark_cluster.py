@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyspark
 
-from tidings.pipeline.java import find_java, launcher_home
+from tidings.pipeline.spark.java import find_java, launcher_home
 
 HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 240

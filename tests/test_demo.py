@@ -15,7 +15,7 @@ from tidings.core import EnvironmentMissing, MessageId
 from tidings.demo import on_nodes
 from tidings.demo.on_nodes import Death, Play, perform
 from tidings.demo.simulated import BREAKS
-from tidings.pipeline import java
+from tidings.pipeline.spark import java
 from tidings.spec import Guarantee, Value, judge
 
 COMMAND = Path(sys.executable).with_name("tidings")

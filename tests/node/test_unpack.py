@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tidings.core import DataError
-from tidings.pipeline.ingest import fill
+from tidings.pipeline.queries.ingest import fill
 from tidings.trace import Cut, Manifest, digest, layout, read_runs, unpack
 from tidings.trace.segments import Block, Gap, Mark, Owner, Packets, Span, beginning, encoded
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from pipeline_ways import Verdicts, by_arrays, specified_by
 from tidings import pipeline
-from tidings.pipeline import plan
-from tidings.pipeline.plan import Limits
+from tidings.pipeline.spark import plan
+from tidings.pipeline.spark.plan import Limits
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
 from tidings.trace import parquet
 from traces import Draft, random_cut_runs, random_runs, write_drafts

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from tidings.pipeline.checks import (
+from tidings.pipeline.queries.checks import (
     CHECKS,
     causal_order,
     no_creation,
@@ -14,8 +14,8 @@ from tidings.pipeline.checks import (
     uniform_agreement,
     validity,
 )
-from tidings.pipeline.checks.schema import VIOLATIONS
-from tidings.pipeline.evidence import BELOW, with_messages, with_pasts
+from tidings.pipeline.queries.checks.schema import VIOLATIONS
+from tidings.pipeline.queries.evidence import BELOW, with_messages, with_pasts
 
 EVENTS = (
     "run int, process smallint, index bigint, kind string, origin smallint, seq bigint, "

@@ -14,10 +14,10 @@ from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, UnreadableError, read, source_of
-from tidings.pipeline.faults import PROCESS, in_sequence
-from tidings.pipeline.ingest import placed, runs_table
-from tidings.pipeline.plan import Limits, judge_by_arrays, plan_of
-from tidings.pipeline.spool import STORED
+from tidings.pipeline.queries.faults import PROCESS, in_sequence
+from tidings.pipeline.queries.ingest import placed, runs_table
+from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.spark.spool import STORED
 from tidings.trace import Cut, Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
 from traces import write_trace

@@ -19,7 +19,7 @@ from measured_by_hand import Table, Tables, measured_by_hand, overview_by_hand
 from random_runs import plan_for
 from tidings.compare import CONTENDERS
 from tidings.core import DataError, EnvironmentMissing, UsageError
-from tidings.pipeline import measures
+from tidings.pipeline.queries import measures
 from tidings.simulator import Plan, walk
 from tidings.trace import Manifest, Row, Run, digest, read_runs, write_runs
 from tidings.trace.segments import Block, Mark, Owner, Span, beginning, encoded
@@ -301,6 +301,6 @@ def test_a_full_disk_is_told_in_one_line(
             "[TASK_WRITE_FAILED] ... java.io.IOException: No space left on device"
         )
 
-    monkeypatch.setattr("tidings.pipeline.measures.tables._write", full)
+    monkeypatch.setattr("tidings.pipeline.queries.measures.tables._write", full)
     with pytest.raises(EnvironmentMissing, match=r"tables: no space left on the disk$"):
         measures.write_tables(spark, folder, tmp_path / "tables")

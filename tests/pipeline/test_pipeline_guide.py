@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidings import pipeline
-from tidings.pipeline import measures
+from tidings.pipeline.queries import measures
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidings.pipeline.progress import Pace, Progress
+from tidings.pipeline.spark.progress import Pace, Progress
 
 
 class Clock:

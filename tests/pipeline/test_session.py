@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from tidings import pipeline
 from tidings.core import EnvironmentMissing
-from tidings.pipeline import java
 from tidings.pipeline.arrays.rows import read
-from tidings.pipeline.session import _reached
-from tidings.pipeline.spool import stored_rows
-from tidings.pipeline.workers import UnseenError, performing
+from tidings.pipeline.spark import java
+from tidings.pipeline.spark.session import _reached
+from tidings.pipeline.spark.spool import stored_rows
+from tidings.pipeline.spark.workers import UnseenError, performing
 from traces import known_violations
 
 TOOLS = ("bash", "sh", "env", "dirname", "cat", "ps", "rm", "nice", "uname", "head")
@@ -116,7 +116,7 @@ def test_without_grpc_a_remote_session_says_how_to_get_it(monkeypatch: pytest.Mo
 def test_a_place_without_spark_is_named_in_one_line_and_soon(
     monkeypatch: pytest.MonkeyPatch, place: dict[str, str], complaint: str
 ) -> None:
-    monkeypatch.setattr(sys.modules["tidings.pipeline.session"], "REACHED_WITHIN_S", 0.1)
+    monkeypatch.setattr(sys.modules["tidings.pipeline.spark.session"], "REACHED_WITHIN_S", 0.1)
     with pytest.raises(EnvironmentMissing, match=re.escape(complaint)) as refused:
         pipeline.session(**place)
     assert "\n" not in str(refused.value)
@@ -185,7 +185,7 @@ def test_a_task_that_kills_every_worker_is_told_in_one_line(spark: SparkSession)
 def test_a_worker_with_another_version_says_so(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidings.pipeline.workers.__version__", "9.9")
+    monkeypatch.setattr("tidings.pipeline.spark.workers.__version__", "9.9")
     with pytest.raises(EnvironmentMissing, match=r"has tidings 0.* and not 9\.9"):
         performing(spark)(str, [1])
 

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from pipeline_ways import by_arrays, specified_by
 from tidings import pipeline
-from tidings.pipeline import plan
-from tidings.pipeline.plan import Limits
+from tidings.pipeline.spark import plan
+from tidings.pipeline.spark.plan import Limits
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import parquet, read_runs
 from traces import random_runs, write_drafts

@@ -83,7 +83,7 @@ class _InterruptedError(TidingsError):
 def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
     # Imported late: the other commands need neither a network nor Spark.
     from tidings.demo.on_nodes import Play, perform
-    from tidings.pipeline.java import find_java
+    from tidings.pipeline.spark.java import find_java
 
     find_java()  # what is missing is said before anything begins
     name = f"demo-{secrets.token_hex(4)}"

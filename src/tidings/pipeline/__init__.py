@@ -1,11 +1,9 @@
 """Whether it did what it should: the five guarantees on Spark, from a laptop to a cluster.
 
 The only package in the project that imports pyspark. It answers to ``spec``: the same verdicts,
-the same counts, the same witnesses, for traces of any size. There are two judges. The fast one:
-read ``plan`` (which way a trace is judged), ``arrays`` (the judgement, without any Spark),
-``workers`` (Spark does it) and ``told`` (the verdicts). Its oracle: read ``ingest`` (rows become
-tables), ``evidence`` (what is known about each event) and ``checks`` (one guarantee per file).
-``audit`` has both. What it cost and how long it took is in ``measures``.
+the same counts, the same witnesses, for traces of any size. There are two judges that know
+nothing of each other: the fast one is ``arrays``, without any Spark, and its oracle is
+``queries``. ``spark`` is what both run on, and ``audit`` states the verdicts of either.
 """
 
 from tidings.core import EnvironmentMissing
@@ -18,10 +16,11 @@ except ImportError as missing:
     ) from missing
 
 from tidings.pipeline.audit import Audit, audit, judge, verdict_table, verdicts
-from tidings.pipeline.case import Case, examine, violations
-from tidings.pipeline.measures import Overview, overview, write_tables
-from tidings.pipeline.progress import Progress
-from tidings.pipeline.session import abandon, session
+from tidings.pipeline.queries import measures
+from tidings.pipeline.queries.case import Case, examine, violations
+from tidings.pipeline.queries.measures import Overview, overview, write_tables
+from tidings.pipeline.spark.progress import Progress
+from tidings.pipeline.spark.session import abandon, session
 
 __all__ = [
     "Audit",
@@ -32,6 +31,7 @@ __all__ = [
     "audit",
     "examine",
     "judge",
+    "measures",
     "overview",
     "session",
     "verdict_table",

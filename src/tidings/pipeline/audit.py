@@ -1,8 +1,8 @@
 """The verdicts on a whole trace: counted on Spark, stated by the specification's own words.
 
-There are two judges. The fast one works by arrays (``plan``, ``arrays``). The other, in queries
-(``checks``), is the oracle for the first, judges the rare trace that does not suit arrays, and
-knows which row it is when any row is bad.
+There are two judges. The fast one works by arrays (``spark.plan``, ``arrays``). The other, in
+queries (``queries.checks``), is the oracle for the first, judges the rare trace that does not suit
+arrays, and knows which row it is when any row is bad.
 """
 
 from collections.abc import Mapping
@@ -11,28 +11,30 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.campaign import Judged, TooLongError
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.case import Case, breaches, examine
-from tidings.pipeline.case import violations as every_violation
-from tidings.pipeline.checks import CHECKS, no_creation
-from tidings.pipeline.facts import Ending
-from tidings.pipeline.grouped import judge_grouped
-from tidings.pipeline.ingest import corrupt, corrupt_files_named, fill, ingest
-from tidings.pipeline.manifests import manifests_of
-from tidings.pipeline.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
-from tidings.pipeline.progress import Progress, Telling, silent
-from tidings.pipeline.session import parallelism
-from tidings.pipeline.spool import spool_for, unseen
-from tidings.pipeline.told import told, violations_table, write_table
-from tidings.pipeline.workers import UnseenError, performing
+from tidings.pipeline.arrays.told import told, violations_table
+from tidings.pipeline.queries.case import Case, breaches, examine
+from tidings.pipeline.queries.case import violations as every_violation
+from tidings.pipeline.queries.checks import CHECKS, no_creation
+from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
+from tidings.pipeline.spark.grouped import judge_grouped
+from tidings.pipeline.spark.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
+from tidings.pipeline.spark.progress import Progress, Telling, silent
+from tidings.pipeline.spark.session import parallelism
+from tidings.pipeline.spark.spool import spool_for, unseen
+from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
+from tidings.spec.endings import Ending
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest, layout
+from tidings.trace.layout import whole_file
+from tidings.trace.manifests import manifests_of
 
 Key = tuple[int, Guarantee]
 """A run and a guarantee."""
@@ -119,6 +121,11 @@ def _audit_by_arrays(
         manifests=manifests,
         verdicts=told(judged, manifests, plan.directory, examples),
     )
+
+
+def write_table(table: Any, path: Path) -> None:
+    with whole_file(path) as draft:
+        pq.write_table(table, draft, compression="zstd")
 
 
 def judge_plan(

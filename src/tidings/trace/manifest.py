@@ -77,6 +77,12 @@ class Manifest(
         return ordered(member for view in self.views for member in view)
 
 
+def begins_of(manifest: Manifest) -> list[int]:
+    """Where the history of each process begins, in the order that a person expects."""
+    cuts = manifest.cuts
+    return [cuts[name].index if name in cuts else 0 for name in ordered(manifest.names)]
+
+
 def merge(parts: Sequence[Manifest]) -> Manifest:
     """All parts of one run as one manifest; two parts may not contradict each other."""
     merged: dict[str, Any] = {}

@@ -39,9 +39,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 DIGEST = "xxh64-42"
 """XXH64 with seed 42: fast, and the very function that Spark calls ``xxhash64``."""
 
+LONGEST_WORD = 255
 Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD)]
 Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 
 
@@ -82,6 +83,10 @@ class Row(
 
 
 COLUMNS = Row.__struct_fields__
+REQUIRED = ("process", "index", "kind", "time_ns")
+"""What a stored row of any kind cannot do without, beside its run."""
+COUNTS = ("index", "incarnation", "seq", "packet", "bytes", "view")
+WORDS = ("packet_kind", "name")
 
 NEEDED: dict[Kind, tuple[str, ...]] = {
     "broadcast": ("origin", "seq", "digest", "view"),

@@ -1,7 +1,7 @@
 """What is known about runs before a single message is looked at, as arrays.
 
 The specification draws these conclusions from the manifest and from the last row of each history
-(``facts.Ending``). Most runs of a campaign are alike in both, so it is asked once for each kind of
+(``spec.endings``). Most runs of a campaign are alike in both, so it is asked once for each kind of
 ending, not once for each run.
 """
 
@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from tidings.core import Members, ordered
-from tidings.pipeline.facts import Ending, cut_off, ending_of
-from tidings.pipeline.ingest import Life
+from tidings.spec.endings import Ending, Life, cut_off, ending_of
 from tidings.trace import KINDS, Manifest
 
 Array = Any

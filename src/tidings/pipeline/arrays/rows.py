@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from tidings.core import Members
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.known import ABSENT, Lives, Shape, shapes_of
-from tidings.pipeline.faults import COUNTS, LONGEST_WORD, REQUIRED, WORDS
-from tidings.pipeline.ingest import begins_of
 from tidings.trace import KINDS, NEEDED, Manifest
+from tidings.trace.manifest import begins_of
+from tidings.trace.schema import COUNTS, LONGEST_WORD, REQUIRED, WORDS
 
 Array = Any
 

@@ -34,7 +34,7 @@ from tidings.spec import Guarantee, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
 if TYPE_CHECKING:
-    from tidings.pipeline.measures.overview import Overview, Quantiles
+    from tidings.pipeline.queries.measures.overview import Overview, Quantiles
 
 _MS = 1_000_000
 MOST_ROWS = 250_000

@@ -9,7 +9,7 @@ The footers of its files say how many rows there are, the manifests how many run
 
 A campaign is judged in the belief that the rows of each run stand together, which the results
 confirm or not. If not, its rows have to be brought together first (``grouped``). Whatever cannot be
-judged by arrays is left to the queries of ``checks``: ``NotByArraysError`` says why.
+judged by arrays is left to the ``queries``: ``NotByArraysError`` says why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from tidings.pipeline.arrays.long import (
 )
 from tidings.pipeline.arrays.perform import Perform
 from tidings.pipeline.arrays.rows import Directory, Source, source_of
-from tidings.pipeline.progress import Progress
+from tidings.pipeline.spark.progress import Progress
 from tidings.trace import Manifest
 
 FEW_LONG_RUNS = 64

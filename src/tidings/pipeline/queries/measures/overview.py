@@ -7,12 +7,12 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidings.pipeline.measures.costs import costs, run_costs
-from tidings.pipeline.measures.latencies import MEASURES, latencies
-from tidings.pipeline.measures.ranks import percentiles
-from tidings.pipeline.measures.recording import Recording, record
-from tidings.pipeline.measures.states import states
-from tidings.pipeline.progress import Telling, silent
+from tidings.pipeline.queries.measures.costs import costs, run_costs
+from tidings.pipeline.queries.measures.latencies import MEASURES, latencies
+from tidings.pipeline.queries.measures.ranks import percentiles
+from tidings.pipeline.queries.measures.recording import Recording, record
+from tidings.pipeline.queries.measures.states import states
+from tidings.pipeline.spark.progress import Telling, silent
 
 SHARES = (25, 50, 75, 95, 99)
 MOST_SAMPLES = 200

@@ -8,7 +8,7 @@ shuffle, by process). Every check is then a rule about single rows of it.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from tidings.pipeline.facts import Facts
+from tidings.pipeline.queries.facts import Facts
 from tidings.spec import BELOW_THE_CUT
 
 NEVER = 2**63 - 1

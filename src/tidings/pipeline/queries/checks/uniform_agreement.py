@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.checks.schema import Counts, breaches, is_message, place
+from tidings.pipeline.queries.checks.schema import Counts, breaches, is_message, place
 from tidings.spec import Guarantee
 
 

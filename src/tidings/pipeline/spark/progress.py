@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from tidings.pipeline.session import is_remote
+from tidings.pipeline.spark.session import is_remote
 
 QUIET_S = 2.0
 """What takes no longer needs no figures; and nobody knows a pace sooner."""

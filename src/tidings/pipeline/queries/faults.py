@@ -7,11 +7,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidings.trace import KINDS, NEEDED
+from tidings.trace.schema import COUNTS, LONGEST_WORD, REQUIRED, WORDS
 
-REQUIRED = ("process", "index", "kind", "time_ns")
-COUNTS = ("index", "incarnation", "seq", "packet", "bytes", "view")
-WORDS = ("packet_kind", "name")
-LONGEST_WORD = 255
 PROCESS = "{process}"
 """Stands in a fault for the name of the process, which only the driver knows."""
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidings.core import EnvironmentMissing
-from tidings.pipeline.java import find_java, launcher_home
+from tidings.pipeline.spark.java import find_java, launcher_home
 
 _GIB = 1 << 30
 REACHED_WITHIN_S = 10
@@ -149,7 +149,7 @@ _FOR_QUERIES = {
 
 
 def _options(master: str, memory_gib: int) -> dict[str, str]:
-    log4j = Path(str(files("tidings.pipeline") / "log4j2.properties"))
+    log4j = Path(str(files("tidings.pipeline.spark") / "log4j2.properties"))
     options = _FOR_QUERIES | {
         "spark.driver.memory": f"{memory_gib}g",
         "spark.driver.extraJavaOptions": (

@@ -10,12 +10,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core import EnvironmentMissing
-from tidings.pipeline.measures.costs import costs, run_costs
-from tidings.pipeline.measures.hold_back import hold_back, hold_back_summary
-from tidings.pipeline.measures.latencies import latencies, latency_summary
-from tidings.pipeline.measures.recording import Recording, record
-from tidings.pipeline.measures.states import states, states_by_process, states_by_run
-from tidings.pipeline.progress import Telling, silent
+from tidings.pipeline.queries.measures.costs import costs, run_costs
+from tidings.pipeline.queries.measures.hold_back import hold_back, hold_back_summary
+from tidings.pipeline.queries.measures.latencies import latencies, latency_summary
+from tidings.pipeline.queries.measures.recording import Recording, record
+from tidings.pipeline.queries.measures.states import states, states_by_process, states_by_run
+from tidings.pipeline.spark.progress import Telling, silent
 from tidings.trace.layout import refuse_to_overwrite
 
 _MEASURED: dict[str, Callable[[Recording], DataFrame]] = {

@@ -5,14 +5,14 @@ the rows are sound; here they are taken as they are. What a trace does not tell 
 no row: nothing is ever zero because nobody wrote it down. docs/tables.md has every column.
 """
 
-from tidings.pipeline.measures.costs import costs, run_costs
-from tidings.pipeline.measures.hold_back import hold_back, hold_back_summary
-from tidings.pipeline.measures.latencies import latencies, latency_summary
-from tidings.pipeline.measures.overview import Overview, overview
-from tidings.pipeline.measures.ranks import percentiles
-from tidings.pipeline.measures.recording import Recording, record, recording_of
-from tidings.pipeline.measures.states import states, states_by_process, states_by_run
-from tidings.pipeline.measures.tables import TABLES, write_tables
+from tidings.pipeline.queries.measures.costs import costs, run_costs
+from tidings.pipeline.queries.measures.hold_back import hold_back, hold_back_summary
+from tidings.pipeline.queries.measures.latencies import latencies, latency_summary
+from tidings.pipeline.queries.measures.overview import Overview, overview
+from tidings.pipeline.queries.measures.ranks import percentiles
+from tidings.pipeline.queries.measures.recording import Recording, record, recording_of
+from tidings.pipeline.queries.measures.states import states, states_by_process, states_by_run
+from tidings.pipeline.queries.measures.tables import TABLES, write_tables
 
 __all__ = [
     "TABLES",

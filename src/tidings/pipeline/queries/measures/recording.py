@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidings.pipeline.ingest import corrupt_files_named, fill
-from tidings.pipeline.manifests import manifests_of
-from tidings.pipeline.spool import spool_for, stored_rows
+from tidings.pipeline.queries.ingest import corrupt_files_named, fill
+from tidings.pipeline.spark.spool import spool_for, stored_rows
 from tidings.trace import Manifest, layout
+from tidings.trace.manifests import manifests_of
 
 
 class Recording(NamedTuple):

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.measures.recording import Recording
+from tidings.pipeline.queries.measures.recording import Recording
 
 
 def costs(recording: Recording) -> DataFrame:

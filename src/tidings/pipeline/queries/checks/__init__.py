@@ -10,14 +10,14 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from tidings.pipeline.checks import (
+from tidings.pipeline.queries.checks import (
     causal_order,
     no_creation,
     no_duplication,
     uniform_agreement,
     validity,
 )
-from tidings.pipeline.checks.schema import Counts
+from tidings.pipeline.queries.checks.schema import Counts
 from tidings.spec import Guarantee
 
 

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tidings.core import Members, majority, ordered
-from tidings.pipeline.ingest import Life, Trace
-from tidings.spec.evidence import Evidence
-from tidings.trace import Cut, Manifest, Row, Run
+from tidings.pipeline.queries.ingest import Trace
+from tidings.spec.endings import Ending, cut_off, ending_of
 
 Forsaken = Mapping[tuple[int, int], int]
 """Where a process, given as (run, process), first meets a message for which nothing is owed."""
@@ -38,33 +36,6 @@ class Facts(NamedTuple):
     cuts: DataFrame | None
 
 
-class Ending(NamedTuple):
-    """What the specification can say of a run from the ends of its histories alone."""
-
-    run: int
-    evidence: Evidence
-    places: Mapping[str, int]
-
-    @property
-    def is_settled(self) -> bool:
-        """Nothing that is missing can still come."""
-        return not self.evidence.doubt_about_the_end
-
-    @property
-    def is_doomed(self) -> bool:
-        """Some list lost its majority. Before a run has settled nobody asks what is owed."""
-        return self.is_settled and any(map(self.is_forsaken, self.evidence.views))
-
-    def is_forsaken(self, view: Members) -> bool:
-        return len(self.survivors(view)) < majority(len(view))
-
-    def survivors(self, view: Members) -> Members:
-        return tuple(name for name in view if self.evidence.is_correct(name))
-
-    def numbers(self, names: Iterable[str]) -> list[int]:
-        return [self.places[name] for name in names]
-
-
 def endings(trace: Trace) -> list[Ending]:
     return [
         ending_of(
@@ -78,20 +49,6 @@ def endings(trace: Trace) -> list[Ending]:
         )
         for number in range(len(trace.manifests))
     ]
-
-
-def ending_of(run: int, manifest: Manifest, lives: Mapping[str, Life]) -> Ending:
-    """The end of one run, every history cut down to a stand-in for its last row."""
-    histories = {name: [_last_row(name, life.last_kind)] for name, life in lives.items()}
-    holed = frozenset(name for name, life in lives.items() if life.holed)
-    places = {name: place for place, name in enumerate(ordered(manifest.names))}
-    return Ending(run, Evidence(Run(manifest, histories, holed)), places)
-
-
-def _last_row(process: str, last_kind: str) -> Row:
-    # Only whether it is an ending matters; a message in it would be misread.
-    kind: Any = last_kind if last_kind in ("settle", "crash", "leave") else "state"
-    return Row(run="", process=process, index=0, kind=kind, time_ns=0)
 
 
 def facts_of(spark: SparkSession, ended: Sequence[Ending], forsaken: Forsaken) -> Facts:
@@ -186,20 +143,6 @@ def _cut_rows(ending: Ending) -> Iterator[dict[str, Any]]:
     for origin, broadcast in enumerate(sent):
         of_origin = [delivered[origin] for delivered in had]
         yield {"run": ending.run, "origin": origin, "broadcast": broadcast, "had": of_origin}
-
-
-def cut_off(ending: Ending) -> tuple[list[int], list[list[int]]]:
-    """What was cut off: how many each process had broadcast, how many of each it had delivered."""
-    evidence = ending.evidence
-    cuts = {name: evidence.cuts.get(name, _NO_CUT) for name in ending.places}
-    had = [
-        [cut.delivered.get(origin, 0) if name in evidence.processes else 0 for origin in cuts]
-        for name, cut in cuts.items()
-    ]
-    return [cut.broadcast for cut in cuts.values()], had
-
-
-_NO_CUT = Cut(index=0)
 
 
 def _table(spark: SparkSession, schema: pa.Schema, rows: Iterable[dict[str, Any]]) -> DataFrame:

@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.measures.ranks import percentiles
-from tidings.pipeline.measures.recording import Recording
+from tidings.pipeline.queries.measures.ranks import percentiles
+from tidings.pipeline.queries.measures.recording import Recording
 
 
 def hold_back(recording: Recording) -> DataFrame:

@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.checks.schema import Counts, breaches, is_delivery, place
-from tidings.pipeline.evidence import BELOW
+from tidings.pipeline.queries.checks.schema import Counts, breaches, is_delivery, place
+from tidings.pipeline.queries.evidence import BELOW
 from tidings.spec import Guarantee
 
 

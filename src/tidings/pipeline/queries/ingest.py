@@ -24,19 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidings.core import DataError, Members, ordered
-from tidings.pipeline.faults import PROCESS, fault_in_row, in_sequence
-from tidings.pipeline.spool import stored_rows, unseen
+from tidings.pipeline.queries.faults import PROCESS, fault_in_row, in_sequence
+from tidings.pipeline.spark.spool import stored_rows, unseen
+from tidings.spec.endings import Life
 from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests, unpack
 from tidings.trace.histories import Histories, refuse_cuts_beyond
 from tidings.trace.layout import Layout
-
-
-class Life(NamedTuple):
-    """What became of one process: how long its history is and how it ends."""
-
-    rows: int
-    last_kind: str
-    holed: bool
+from tidings.trace.manifest import begins_of
 
 
 class Trace(NamedTuple):
@@ -116,12 +110,6 @@ def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFr
         }
     )
     return spark.createDataFrame(pa.Table.from_pylist(runs, schema=schema))
-
-
-def begins_of(manifest: Manifest) -> list[int]:
-    """Where the history of each process begins, in the order that a person expects."""
-    cuts = manifest.cuts
-    return [cuts[name].index if name in cuts else 0 for name in ordered(manifest.names)]
 
 
 def numbered(stored: DataFrame, runs: DataFrame) -> DataFrame:

@@ -1,14 +1,12 @@
 """What the judge by arrays found, in the specification's own words: verdicts, and a table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.campaign import Judged
@@ -20,12 +18,11 @@ from tidings.spec import (
     Place,
     Verdict,
     Violation,
-    below_the_cuts,
     from_the_cut_on,
 )
+from tidings.spec.table import shown_by_cuts
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
-from tidings.trace.layout import whole_file
 
 Verdicts = dict[str, tuple[Verdict, ...]]
 Doubts = tuple[str, str, str]
@@ -172,42 +169,5 @@ def violations_table(
     return pa.concat_tables([found, shown_by_cuts(manifests.values()).cast(found.schema)])
 
 
-_PLACE = pa.struct({"process": pa.string(), "index": pa.int64()})
-_VIOLATIONS = pa.schema(
-    {
-        "run": pa.string(),
-        "guarantee": pa.string(),
-        "process": pa.string(),
-        "origin": pa.string(),
-        "seq": pa.int64(),
-        "cause_origin": pa.string(),
-        "cause_seq": pa.int64(),
-        "witness": pa.list_(_PLACE),
-    }
-)
-
-
-def shown_by_cuts(manifests: Iterable[Manifest]) -> Any:
-    """The violations that the manifests alone show, as rows of the same table."""
-    rows = [
-        {
-            "run": manifest.run,
-            "guarantee": str(one.guarantee),
-            "process": one.process,
-            "origin": one.message.origin,
-            "seq": one.message.seq,
-            "witness": [{"process": at.process, "index": at.index} for at in one.witness],
-        }
-        for manifest in manifests
-        for one in below_the_cuts(manifest.cuts)
-    ]
-    return pa.Table.from_pylist(rows, schema=_VIOLATIONS)
-
-
 def _columns(table: Any) -> Any:
     return zip(table.column_names, table.columns, strict=True)
-
-
-def write_table(table: Any, path: Path) -> None:
-    with whole_file(path) as draft:
-        pq.write_table(table, draft, compression="zstd")

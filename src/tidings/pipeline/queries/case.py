@@ -10,16 +10,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidings.pipeline.checks import CHECKS
-from tidings.pipeline.evidence import known_events, with_messages
-from tidings.pipeline.facts import Ending, Facts, endings, facts_of
-from tidings.pipeline.ingest import Trace, ingest
-from tidings.pipeline.owed import first_forsaken
-from tidings.pipeline.progress import Telling
-from tidings.pipeline.progress import silent as silent
-from tidings.pipeline.spool import spool_for
-from tidings.pipeline.told import shown_by_cuts
+from tidings.pipeline.queries.checks import CHECKS
+from tidings.pipeline.queries.evidence import known_events, with_messages
+from tidings.pipeline.queries.facts import Facts, endings, facts_of
+from tidings.pipeline.queries.ingest import Trace, ingest
+from tidings.pipeline.queries.owed import first_forsaken
+from tidings.pipeline.spark.progress import Telling
+from tidings.pipeline.spark.progress import silent as silent
+from tidings.pipeline.spark.spool import spool_for
 from tidings.spec import Guarantee
+from tidings.spec.endings import Ending
+from tidings.spec.table import shown_by_cuts
 
 Progress = Telling
 

@@ -17,8 +17,8 @@ from operator import add
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.measures.ranks import percentiles
-from tidings.pipeline.measures.recording import Recording, audiences
+from tidings.pipeline.queries.measures.ranks import percentiles
+from tidings.pipeline.queries.measures.recording import Recording, audiences
 
 MEASURES = ("own", "first", "majority", "last")
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core import EnvironmentMissing
-from tidings.pipeline.session import is_here
+from tidings.pipeline.spark.session import is_here
 
 STORED = (
     "run string, process smallint, index bigint, kind string, time_ns bigint, incarnation bigint, "

@@ -16,8 +16,8 @@ from m's delivery on.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from tidings.pipeline.checks.schema import Counts, breaches, is_message, place
-from tidings.pipeline.evidence import BELOW
+from tidings.pipeline.queries.checks.schema import Counts, breaches, is_message, place
+from tidings.pipeline.queries.evidence import BELOW
 from tidings.spec import Guarantee
 
 

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tidings.pipeline.measures.recording import Recording
+from tidings.pipeline.queries.measures.recording import Recording
 
 
 def states(recording: Recording) -> DataFrame:

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from tidings import __version__
 from tidings.pipeline.arrays.campaign import Judged, TooLongError, batches, judge_stored
 from tidings.pipeline.arrays.rows import Directory
-from tidings.pipeline.plan import Plan
-from tidings.pipeline.spool import stored_rows
-from tidings.pipeline.workers import RESULT, packed, results
+from tidings.pipeline.spark.plan import Plan
+from tidings.pipeline.spark.spool import stored_rows
+from tidings.pipeline.spark.workers import RESULT, packed, results
 
 
 def judge_grouped(spark: SparkSession, plan: Plan, spool: Path, most: int | None) -> Judged:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidings.pipeline.facts import Facts, Forsaken
+from tidings.pipeline.queries.facts import Facts, Forsaken
 
 _FIRST = pa.schema({"run": pa.int32(), "origin": pa.int16(), "since": pa.int64()})
 
