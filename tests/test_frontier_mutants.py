@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from flaw_scenes import SCENARIOS
+from flaw_scenes import SCOPES as RANDOM_SCOPES
 from frontier_runs import adversarial_plan
-from test_gallery import SCENARIOS
-from test_gallery import SCOPES as RANDOM_SCOPES
 from tidings.explore import Scope, explore
 from tidings.explore.gallery import AT_ONCE, ONE_CRASH, SCOPES, scope_of
 from tidings.protocols import PROTOCOLS

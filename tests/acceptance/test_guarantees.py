@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from ground import Group, Weather
 from happened import delivered, lives, lost, overtaken, repeated, unfinished
 from real_ground import Real
 from simulated_ground import Simulated
-
 from tidings.protocols.flawed_frontier import (
     NeverFetching,
     NotGreeting,

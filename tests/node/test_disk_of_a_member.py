@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from real_groups import go, group_file, joined, linked, take, until
 
+from real_groups import go, group_file, joined, linked, take, until
 from tidings.core import EnvironmentMissing, Exit, Start, take_first
 from tidings.node.disk import Disk, Tick
 from tidings.node.group import Group, join

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from programs import Program, running
 from real_groups import DEADLINE_S, free_ports, go, until
 

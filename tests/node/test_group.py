@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
+import tidings
 from real_groups import (
     assert_all_hold,
     everywhere_delivered,
@@ -21,8 +23,6 @@ from real_groups import (
     traced,
     until,
 )
-
-import tidings
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError
 from tidings.node.config import Address, Config
 from tidings.node.engine import Halted

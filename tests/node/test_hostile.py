@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from real_groups import go, group_file, joined, linked, until
-from test_transport import MEMORY, hello_of, say
 
+from real_groups import MEMORY, go, group_file, hello_of, joined, linked, until
+from test_transport import say
 from tidings.core import MessageId, Packet
 from tidings.node.config import Config
 from tidings.node.wire import GREETING, Kind, Why, body_of, bye_frame, framed, hello_frame

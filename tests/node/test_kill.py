@@ -8,6 +8,7 @@ from typing import Any, Union
 
 import msgspec
 import pytest
+
 from real_groups import (
     DEADLINE_S,
     assert_all_hold,
@@ -18,7 +19,6 @@ from real_groups import (
     take,
     until,
 )
-
 from requirements_met import require
 from tidings.core import Packet
 from tidings.node.group import Group

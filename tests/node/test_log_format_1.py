@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_groups import go, group_file, joined, take
 
+from real_groups import go, group_file, joined, take
 from tidings.core import MessageId
 from tidings.node.config import Retention
 from tidings.node.group import Replayed

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from subprocess import PIPE
 from typing import Any
 
-import namespaces
 import pytest
-from namespaces import DEADLINE_S, MOST_MEMBERS, Network, NoNetwork, unavailable
 
+import namespaces
+from namespaces import DEADLINE_S, MOST_MEMBERS, Network, NoNetwork, unavailable
 from requirements_met import require
 
 ECHO = """

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from programs import TIDINGS, Program, running
 from prometheus_client import generate_latest
-from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 
+from programs import TIDINGS, Program, running
+from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 from tidings.core import DataError
 from tidings.node.config import GIB, KIB, MIB, GroupFile, new_group_file, parse_config, read_config
 from tidings.node.group import Group, Status, join

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from programs import TIDINGS, WITH_SIGINT_IGNORED, running
 from real_groups import (
     assert_all_hold,
@@ -31,7 +32,6 @@ from real_groups import (
     traced,
     until,
 )
-
 from tidings.cli import chat
 from tidings.core import UsageError
 from tidings.node import logs

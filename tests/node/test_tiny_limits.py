@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from tiny_limits import drawn, limits, survive
 
 SEEDS = (5, 12, 17, 28)

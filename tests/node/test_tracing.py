@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from real_groups import (
     assert_all_hold,
     free_ports,
@@ -23,7 +24,6 @@ from real_groups import (
     traced,
     until,
 )
-
 from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
 from tidings.node.engine import Halted

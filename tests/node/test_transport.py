@@ -11,19 +11,21 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
+import tidings
 from real_groups import (
+    MEMORY,
     assert_all_hold,
     free_ports,
     go,
     group_file,
+    hello_of,
     joined,
     linked,
     take,
     traced,
     until,
 )
-
-import tidings
 from tidings.core import Message, Packet
 from tidings.node import transport as links
 from tidings.node.config import Address, Config, parse_config
@@ -34,7 +36,6 @@ from tidings.node.wire import (
     Came,
     Codec,
     FrameReader,
-    Hello,
     Kind,
     Why,
     body_of,
@@ -49,12 +50,6 @@ from tidings.protocols.frontier_packets import Commit, Known
 from tidings.testkit.injector import Fate, Injector
 
 OF_NOBODY = Commit((Known("p9", 1, 1),))
-MEMORY = ("durable = false", "trace.on = false")
-
-
-def hello_of(config: Config, name: str, to: str) -> Hello:
-    about = (config.name, config.members, config.protocol, config.options, config.alike())
-    return Hello(name, to, *about, incarnation=77, session=4711)
 
 
 async def say(config: Config, data: bytes, to: str = "p1") -> str:

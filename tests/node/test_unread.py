@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from real_groups import go, group_file, joined, until
 
 from backlog import restart, write_unread
+from real_groups import go, group_file, joined, until
 from tidings.core import Causes, Found, Message, MessageId
 from tidings.node.config import MIB, Limits
 from tidings.node.disk import Disk, Tick

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from real_groups import go, group_file, joined, linked, take, until
 
 import tidings
+from real_groups import go, group_file, joined, linked, take, until
 from tidings.core import MessageId
 from tidings.node.ledger import Ledger, Milestones
 

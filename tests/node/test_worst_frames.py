@@ -4,10 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from real_groups import go, group_file, joined, take, until
-from test_transport import MEMORY, hello_of
-from worst_frames import HOSTILE, LEGAL, absence, frame
 
+from real_groups import MEMORY, go, group_file, hello_of, joined, take, until
 from tidings.core import MessageId
 from tidings.node.disk import Tick
 from tidings.node.engine import TooLong
@@ -23,6 +21,7 @@ from tidings.node.wire import (
 )
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier_packets import Batch, Data, Holding, Upto
+from worst_frames import HOSTILE, LEGAL, absence, frame
 
 MOST_S = 0.15
 """Of the processor, while other tests have the other core and share its caches; without our limits

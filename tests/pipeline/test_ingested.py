@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from test_ingest_brokers import FIXTURES, MAPPING
+from broker_logs import FIXTURES, MAPPING
 from tidings import pipeline
 from tidings.spec import Value, Verdict, judge
 from tidings.trace import foreign, read_runs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from test_ingest_brokers import FIXTURES, expected, verdicts
+from broker_logs import FIXTURES, expected, verdicts
 
 from broker_runs import SETTINGS, Setting, program, record  # isort: skip - found by the line above
 

@@ -8,8 +8,8 @@ import os
 from typing import Any
 
 import pytest
-from chunks import CHUNK, on_all_cores
 
+from chunks import CHUNK, on_all_cores
 from frontier_adversary import report_every_divergence, survive
 from frontier_links import survive_broken_links
 from frontier_runs import hold_all_guarantees

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from broken_demo import assert_nodes_break
 from conftest import Tidings
-from node.tiny_limits import survive
 from storm import (
     assert_everything_happened,
     assert_nobody_was_held_up,
     assert_nothing_is_lost_or_repeated,
     rage,
 )
-from test_demo import assert_nodes_break
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline import audit
+from tiny_limits import survive
 
 SECONDS = float(os.environ.get("TIDINGS_SOAK_S", 1_800))
 PER_S = 2_500

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MUTANTS = Path(__file__).parents[1] / "node" / "mutants.py"
+MUTANTS = Path(__file__).parents[1] / "helpers" / "mutants.py"
 
 
 def test_every_mutant_is_caught_by_the_test_that_is_named_for_it() -> None:

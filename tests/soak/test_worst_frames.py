@@ -1,11 +1,8 @@
 """On an idle machine no frame, legal or hostile, keeps a member from its loop for 100 ms."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "node"))
 
 from real_groups import go, group_file
 from worst_frames import HOSTILE, LEGAL, absence

@@ -1,0 +1,131 @@
+"""``tidings settle``: how a group ended, as whoever ran it says."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from programs import TIDINGS, running
+from real_groups import assert_all_hold, everywhere_delivered, go, group_file, joined, until
+from tidings.spec import Value, judge
+from tidings.trace import Run, read_runs
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Of a group of three that has talked and left in good order."""
+    config = group_file(tmp_path, 3)
+
+    async def scenario() -> None:
+        async with joined(config, listen=False) as groups:
+            for group in groups.values():
+                await group.broadcast(b"hello")
+            await everywhere_delivered(groups, {"p1": 1, "p2": 1, "p3": 1})
+
+    go(scenario())
+    return config.trace_folder
+
+
+def the_run(trace: Path) -> Run:
+    (run,) = read_runs(trace)
+    return run
+
+
+def test_all_is_judged_once_it_is_said_how_it_ended(trace: Path, tidings: Any) -> None:
+    assert Value.UNKNOWN in {verdict.value for verdict in judge(the_run(trace))}
+    answer = tidings("settle", "trace")
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out == (
+        "settled  p1, p2 and p3 of chat, up to the end\nnext     tidings audit trace\n"
+    )
+    assert_all_hold(the_run(trace))
+    assert the_run(trace).manifest.fates == {"p1": "up", "p2": "up", "p3": "up"}
+
+
+def test_who_crashed_is_owed_nothing(trace: Path, tidings: Any) -> None:
+    (trace / "runner.manifest.jsonl").write_text('{"schema": 1, "run": "chat", "seed": 7}\n')
+    answer = tidings("settle", "trace", "--crashed", "p3")
+    assert answer.status == 0, answer.err
+    assert "crashed  p3\n" in answer.out
+    manifest = the_run(trace).manifest
+    assert manifest.fates == {"p1": "up", "p2": "up", "p3": "crashed"}
+    assert manifest.seed == 7, "what the runner had told is gone"
+    assert_all_hold(the_run(trace))
+
+
+def test_it_is_said_once(trace: Path, tidings: Any) -> None:
+    assert tidings("settle", "trace").status == 0
+    before = sorted(trace.iterdir())
+    answer = tidings("settle", "trace")
+    assert answer.status == 64
+    assert answer.err.startswith("tidings: trace is settled already")
+    assert sorted(trace.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "complaint"),
+    [
+        (["trace", "--crashed", "zed"], 64, "zed is not in run chat; its members: p1, p2, p3"),
+        (["nowhere"], 64, "nowhere: no such file or folder"),
+        (["trace/p1-1.segment"], 64, "not the trace folder of a group on a real network"),
+        (["data"], 65, "data: no trace here"),
+        (
+            ["trace", "--crashed", "p1", "--crashed", "p2", "--crashed", "p3"],
+            64,
+            "somebody has to be up at the end",
+        ),
+    ],
+)
+def test_what_cannot_be_settled_is_told(
+    words: list[str], status: int, complaint: str, trace: Path, tidings: Any
+) -> None:
+    before = sorted(trace.iterdir())
+    answer = tidings("settle", *words)
+    assert answer.status == status
+    assert complaint in answer.err
+    assert sorted(trace.iterdir()) == before
+
+
+def test_who_never_came_was_not_up(trace: Path, tidings: Any) -> None:
+    (trace / "p3-1.segment").unlink()
+    answer = tidings("settle", "trace")
+    assert answer.status == 64
+    assert answer.err == "tidings: p3 has never been here; say so with --crashed p3\n"
+
+
+def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
+    tmp_path: Path, tidings: Any
+) -> None:
+    group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        async with running(tmp_path, TIDINGS, "node", "p1") as p1:
+            p1.type("hello")
+            await p1.says("p1#1 hello")
+            answer = tidings("settle", "trace")
+            assert answer.status == 64
+            assert answer.err.startswith("tidings: p1 is still running")
+            p1.process.kill()
+            await p1.ends()
+        answer = tidings("settle", "trace")
+        assert answer.status == 64
+        assert answer.err.startswith("tidings: p1 was killed and has not come back: p1-1.segment.")
+        async with running(tmp_path, TIDINGS, "node", "p1") as p1:
+            await until(lambda: any("joined" in line for line in p1.err), every_s=0.01)
+            p1.process.send_signal(signal.SIGTERM)
+            assert await p1.ends() == 0
+        assert tidings("settle", "trace").status == 0
+
+    go(scenario())
+    assert_all_hold(the_run(tmp_path / "trace"))
+
+
+def test_the_audit_names_the_way_to_say_it(trace: Path, tidings: Any) -> None:
+    answer = tidings("audit", "trace")
+    assert answer.status == 2
+    assert answer.out.endswith("How it ended, whoever ran it says: tidings settle trace --help\n")
+    assert tidings("settle", "trace").status == 0
+    answer = tidings("audit", "trace")
+    assert answer.status == 0
+    assert "tidings settle" not in answer.out
