@@ -73,7 +73,7 @@ from tidings.simulator.script import Script
 from tidings.spec import Value, judge
 from tidings.trace import Run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "frontier.md").read_text(encoding="utf-8")
 
 
