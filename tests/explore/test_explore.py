@@ -166,9 +166,9 @@ def endings_by_hand(scope: Scope) -> set[Ending]:
 
 def everything(scope: Scope, world: World, schedule: Sequence[Choice]) -> Iterator[Choice]:
     yield from world.choices()
-    if sum(isinstance(choice, choices.Broadcast) for choice in schedule) < scope.broadcasts:
+    if sum(isinstance(choice, choices.UserBroadcast) for choice in schedule) < scope.broadcasts:
         for process in world.up:
-            yield choices.Broadcast(process, b"1")
+            yield choices.UserBroadcast(process, b"1")
     if len(world.crashed) < scope.crashes:
         for process in world.up:
             sent = [packet for packet in world.in_flight if packet.link.sender == process]
@@ -262,9 +262,9 @@ def test_a_branch_keeps_no_more_of_what_was_refused_than_its_last_move() -> None
     explorer = Explorer(Scope(protocol="frontier", processes=3, broadcasts=2), NONE)
     explorer.factory = factory("frontier", {"window": 1})
     (first,) = explorer.first()
-    (one,) = first.after(choices.Broadcast("p1", b"1"))
-    (refused,) = one.after(choices.Broadcast("p1", b"2"))
-    (other,) = refused.after(choices.Broadcast("p2", b"3"))
+    (one,) = first.after(choices.UserBroadcast("p1", b"1"))
+    (refused,) = one.after(choices.UserBroadcast("p1", b"2"))
+    (other,) = refused.after(choices.UserBroadcast("p2", b"3"))
     assert [len(branch.explained) for branch in (first, one, refused, other)] == [0, 0, 1, 0]
 
 
@@ -281,7 +281,7 @@ def test_states_that_differ_only_in_what_was_delivered_are_different_states() ->
     explorer = Explorer(Scope(processes=1, broadcasts=1), NONE)
     explorer.factory = Absent
     (before,) = explorer.first()
-    (after,) = before.after(choices.Broadcast("p1", b"1"))
+    (after,) = before.after(choices.UserBroadcast("p1", b"1"))
     assert before.processes["p1"] is after.processes["p1"]
     assert before.total() != after.total()
 

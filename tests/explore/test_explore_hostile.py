@@ -400,14 +400,14 @@ def test_an_assumption_of_another_is_checked_here() -> None:
         explorers.append(explorer)
     one, other = explorers
     (start,) = one.first()
-    (spoken,) = start.after(choices.Broadcast("p1", b"1"))
+    (spoken,) = start.after(choices.UserBroadcast("p1", b"1"))
     word = spoken.in_flight[PacketId(Link("p1", "p2"), 1)].content
     assert one.reactions.ignores(spoken.processes["p2"], "p1", word)
 
     (start,) = other.first()
-    (spoken,) = start.after(choices.Broadcast("p1", b"1"))
-    (again,) = spoken.after(choices.Broadcast("p1", b"2"))
-    (_,) = again.after(choices.Receive(PacketId(Link("p1", "p2"), 2)))
+    (spoken,) = start.after(choices.UserBroadcast("p1", b"1"))
+    (again,) = spoken.after(choices.UserBroadcast("p1", b"2"))
+    (_,) = again.after(choices.PacketArrival(PacketId(Link("p1", "p2"), 2)))
     with pytest.raises(NotInertError):
         other.reactions.learn(one.reactions.expectations)
 
@@ -494,12 +494,12 @@ def state_after(*moves: choices.Choice, **scope: Any) -> Branch:
     return branch
 
 
-def says(text: bytes, process: str = "p1") -> choices.Broadcast:
-    return choices.Broadcast(process, text)
+def says(text: bytes, process: str = "p1") -> choices.UserBroadcast:
+    return choices.UserBroadcast(process, text)
 
 
-def arrives(number: int, link: Link = Link("p1", "p2")) -> choices.Receive:  # noqa: B008
-    return choices.Receive(PacketId(link, number))
+def arrives(number: int, link: Link = Link("p1", "p2")) -> choices.PacketArrival:  # noqa: B008
+    return choices.PacketArrival(PacketId(link, number))
 
 
 @pytest.mark.parametrize("what", [b"timer", b"packet", b"record"])

@@ -149,7 +149,7 @@ def test_a_broadcast_wants_one_answer(effects: list[Effect], complaint: str) -> 
 
     world = World("run", ("p1",), Silent)
     with pytest.raises(ProcessFault) as caught:
-        world.apply(may.Broadcast("p1", b"hello"))
+        world.apply(may.UserBroadcast("p1", b"hello"))
     assert complaint in str(caught.value)
     assert str(caught.value).startswith("p1 fails when its user broadcasts 'hello': ")
 
@@ -328,7 +328,7 @@ def test_the_order_in_which_a_set_is_iterated_is_nobodys_fault() -> None:
 
     world = World("run", ("p1",), Unordered)
     for _ in range(3):
-        world.apply(may.Broadcast("p1", b"hello"))
+        world.apply(may.UserBroadcast("p1", b"hello"))
     heard = world.processes["p1"].heard
     assert list(heard) != list(heard.copy()), "this set is to show that a copy has another order"
 

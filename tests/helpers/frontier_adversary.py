@@ -171,7 +171,7 @@ class Adversary:
     def broadcast(self) -> None:
         if self.world.up:
             lines = [b"%d" % number for number in range(self.dice.choice([1, 1, 1, 2, 4]))]
-            self.do(choices.Broadcast(self.dice.choice(self.world.up), b"\n".join(lines)))
+            self.do(choices.UserBroadcast(self.dice.choice(self.world.up), b"\n".join(lines)))
 
     def arrive(self) -> None:
         deliverable = [one for one in self.world.in_flight if one.link not in self.world.cut]
@@ -183,11 +183,11 @@ class Adversary:
             elif luck < self.lost + self.duplicated:
                 self.do(choices.Duplicate(packet))
             else:
-                self.do(choices.Receive(packet))
+                self.do(choices.PacketArrival(packet))
 
     def time_out(self) -> None:
         if self.world.timers:
-            self.do(choices.Timeout(*self.dice.choice(list(self.world.timers))))
+            self.do(choices.TimerExpiry(*self.dice.choice(list(self.world.timers))))
 
     def slow_down(self) -> None:
         links = [Link(one, other) for one in self.members for other in self.members]
@@ -208,7 +208,9 @@ class Adversary:
         assert isinstance(process, Frontier)
         first, last = process.taken[origin] + 1, process.delivered[origin]
         if first <= last:
-            self.do(choices.Take(name, (MessageId(origin, self.dice.randint(first, last)),)))
+            self.do(
+                choices.UserProcessed(name, (MessageId(origin, self.dice.randint(first, last)),))
+            )
 
     def crash_or_recover(self) -> None:
         if self.world.crashed and self.dice.random() < 0.6:
@@ -308,7 +310,7 @@ class Rollbacks(Adversary):
         """No two texts are the same, so that no two histories are."""
         if self.world.up:
             text = b"%d" % len(self.rows)
-            self.do(choices.Broadcast(self.dice.choice(self.world.up), text))
+            self.do(choices.UserBroadcast(self.dice.choice(self.world.up), text))
 
     def backup(self) -> None:
         self.do(choices.Backup(self.dice.choice(self.members)))
@@ -337,13 +339,13 @@ class Rollbacks(Adversary):
                 and packet.link not in self.world.cut
             ]
             if packets:
-                self.do(choices.Receive(packets[0]))
+                self.do(choices.PacketArrival(packets[0]))
             elif rest:
                 heard.append(rest.pop(0))
             else:
                 return
         if name in self.world.up:
-            self.do(choices.Broadcast(name, b"%d" % len(self.rows)))
+            self.do(choices.UserBroadcast(name, b"%d" % len(self.rows)))
 
     def held_by(self, holder: str, origin: str) -> int:
         process = self.world.processes[holder]

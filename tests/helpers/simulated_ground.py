@@ -89,7 +89,7 @@ class Simulated(Group):
             self._say(member, b"%0*d" % (size, next(self._texts)))
 
     def _say(self, member: str, text: bytes) -> None:
-        rows = self._apply(choices.Broadcast(member, text))
+        rows = self._apply(choices.UserBroadcast(member, text))
         if not any(row.kind == "broadcast" for row in rows):
             self._in(1.0, partial(self._say_again, member, text, self._lives[member]))
 
@@ -238,7 +238,7 @@ class Simulated(Group):
         if process in self._stopped:
             self._held_up.append(partial(self._time_out, process, name, due_ns))
         else:
-            self._apply(choices.Timeout(process, name))
+            self._apply(choices.TimerExpiry(process, name))
 
     def _apply(self, choice: Choice) -> list[Row]:
         rows = self._world.apply(choice, self._now_ns)
@@ -268,14 +268,14 @@ class Simulated(Group):
         if self._dice.random() >= self.weather.reordered:
             arrival_ns = max(arrival_ns, self._last_arrival.get(link, 0))
             self._last_arrival[link] = arrival_ns
-        self._at(arrival_ns, partial(self._arrive, choices.Receive, packet))
+        self._at(arrival_ns, partial(self._arrive, choices.PacketArrival, packet))
 
     def _arrival_ns(self) -> int:
         return self._now_ns + round(self._dice.uniform(*self._delay_ms) * _MS)
 
     def _arrive(
         self,
-        how: type[choices.Receive | choices.Duplicate | choices.Drop],
+        how: type[choices.PacketArrival | choices.Duplicate | choices.Drop],
         packet: PacketId,
     ) -> None:
         if packet not in self._world.in_flight:

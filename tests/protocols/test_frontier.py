@@ -1125,7 +1125,7 @@ def test_a_dead_minority_does_not_slow_the_rest(mode: str) -> None:
     rows = []
     for _ in range(10):
         for _ in range(3):
-            rows += world.apply(choices.Broadcast("p1", b"x"))
+            rows += world.apply(choices.UserBroadcast("p1", b"x"))
         for choice in until_quiet(world):
             rows += world.apply(choice)
     assert sum(row.kind == "broadcast" for row in rows) == 30
@@ -1245,7 +1245,7 @@ def test_what_processes_believe_is_true_after_every_step() -> None:
 
 def test_a_belief_that_is_not_true_is_found() -> None:
     world = World("test", ("p1", "p2", "p3"), factory("frontier"))
-    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.UserBroadcast("p1", b"x"))
     p2 = world.processes["p2"]
     assert isinstance(p2, Frontier)
     p2.step(Receive("p3", Holding(some("p1#1"))))
@@ -1347,7 +1347,7 @@ def test_a_lost_disk_on_top_of_everything_else_breaks_nothing() -> None:
 
 def test_an_adversary_without_a_clock_breaks_nothing() -> None:
     happened = survive(range(150))
-    for what in ("Drop", "Duplicate", "Recover", "Crash", "Doom", "Take", "Cut"):
+    for what in ("Drop", "Duplicate", "Recover", "Crash", "Doom", "UserProcessed", "Cut"):
         assert happened[what] >= 100, f"{what}: {happened}"
 
 

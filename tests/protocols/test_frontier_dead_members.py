@@ -31,11 +31,11 @@ def step(world: World) -> bool:
     """Everything in flight arrives; if nothing is, the timer with the least delay runs out."""
     if world.in_flight:
         for packet in list(world.in_flight):
-            world.apply(choices.Receive(packet))
+            world.apply(choices.PacketArrival(packet))
         return True
     if world.timers:
         process, name = min(world.timers, key=lambda timer: world.timers[timer])
-        world.apply(choices.Timeout(process, name))
+        world.apply(choices.TimerExpiry(process, name))
         return True
     return False
 
@@ -43,7 +43,7 @@ def step(world: World) -> bool:
 def broadcast(world: World) -> tuple[int, int]:
     """How many packets until all that live have delivered it, and until nothing happens."""
     before = world.packets_sent
-    world.apply(choices.Broadcast("p01", b"x"))
+    world.apply(choices.UserBroadcast("p01", b"x"))
     seq = held(world, "p01")
     while any(frontier(world, member).delivered["p01"] < seq for member in world.up):
         assert step(world)
@@ -91,7 +91,7 @@ def test_dead_members_change_no_order_of_magnitude(size: int, dead: int) -> None
 
 def test_a_lone_message_waits_for_nobody_whose_link_is_down() -> None:
     world = group(5, "origin", 1, is_noticed=True)
-    world.apply(choices.Broadcast("p01", b"x"))
+    world.apply(choices.UserBroadcast("p01", b"x"))
     while frontier(world, "p04").delivered["p01"] < 1:
         assert world.in_flight, "it waits for a timer"
         step(world)
@@ -99,9 +99,9 @@ def test_a_lone_message_waits_for_nobody_whose_link_is_down() -> None:
 
 def test_holders_of_a_dead_origins_messages_inform_each_other_and_forget() -> None:
     world = group(5, "origin", 0)
-    world.apply(choices.Broadcast("p01", b"x"))
+    world.apply(choices.UserBroadcast("p01", b"x"))
     for packet in [one for one in world.in_flight if one.link.sender == "p01"]:
-        world.apply(choices.Receive(packet))
+        world.apply(choices.PacketArrival(packet))
     world.apply(choices.Crash("p01"))
     while step(world):
         pass
@@ -113,16 +113,16 @@ def test_holders_of_a_dead_origins_messages_inform_each_other_and_forget() -> No
 def test_a_member_that_was_lacking_is_asked_when_the_origin_is_dead() -> None:
     """p05 was slow; the others were told that all but p05 hold it, and the origin died."""
     world = group(5, "origin", 0)
-    world.apply(choices.Broadcast("p01", b"x"))
+    world.apply(choices.UserBroadcast("p01", b"x"))
     late = [one for one in world.in_flight if one.link.receiver == "p05"]
     for packet in [one for one in world.in_flight if one not in late]:
-        world.apply(choices.Receive(packet))
+        world.apply(choices.PacketArrival(packet))
     for packet in [one for one in world.in_flight if one.link.receiver == "p01"]:
-        world.apply(choices.Receive(packet))
-    world.apply(choices.Timeout("p01", "commit"))
+        world.apply(choices.PacketArrival(packet))
+    world.apply(choices.TimerExpiry("p01", "commit"))
     told = [one for one in world.in_flight if one.link.sender == "p01" and one not in late]
     for packet in [one for one in told if one.link.receiver != "p05"]:
-        world.apply(choices.Receive(packet))
+        world.apply(choices.PacketArrival(packet))
     lost = tuple(one for one in world.in_flight if one.link.sender == "p01")
     world.apply(choices.Crash("p01", lost))
     asked_by = 0
@@ -151,13 +151,13 @@ def test_a_debt_only_grows() -> None:
                 for one, flying in world.in_flight.items()
                 if one.link == (sender, receiver) and flying.content.kind == kind
             )
-            world.apply(choices.Receive(packet))
+            world.apply(choices.PacketArrival(packet))
 
     def lost(sender: str, receiver: str) -> tuple[PacketId, ...]:
         return tuple(one for one in world.in_flight if one.link == (sender, receiver))
 
     for text in (b"1", b"2", b"3"):
-        world.apply(choices.Broadcast("p1", text))
+        world.apply(choices.UserBroadcast("p1", text))
     receive("p1", "p2", "data", 3)
     world.apply(choices.Crash("p2", lost("p2", "p1")))
     world.apply(choices.Recover("p2"))
@@ -167,12 +167,12 @@ def test_a_debt_only_grows() -> None:
     for other, count in (("p4", 1), ("p5", 2)):
         receive("p1", other, "data", count)
         receive(other, "p1", "holding", count)
-        world.apply(choices.Timeout("p1", "commit"))
+        world.apply(choices.TimerExpiry("p1", "commit"))
         receive("p1", "p2", "commit")
     for other, count in (("p4", 1), ("p3", 2)):
         receive("p1", other, "data", count)
         receive(other, "p1", "holding", count)
-    world.apply(choices.Timeout("p1", "commit"))
+    world.apply(choices.TimerExpiry("p1", "commit"))
     receive("p1", "p2", "commit")
     assert frontier(world, "p2").stable["p1"] == 2
     for other in ("p3", "p4", "p5"):

@@ -335,7 +335,7 @@ class Group:
         ]
 
     def receive(self, sender: str, receiver: str, kind: str) -> None:
-        self.do(choices.Receive(self.under_way(sender, receiver, kind)[0]))
+        self.do(choices.PacketArrival(self.under_way(sender, receiver, kind)[0]))
 
     def drop(self, sender: str, receiver: str, kind: str = "") -> None:
         self.do(*map(choices.Drop, self.under_way(sender, receiver, kind)))
@@ -364,16 +364,16 @@ modes = pytest.mark.parametrize("mode", ["all", "origin"])
 def test_a_second_history_that_is_fetched_is_noticed(mode: str) -> None:
     """All that p1 said in its second life is lost; in its third, p3 asks it for what it lacks."""
     group = Group(mode=mode)
-    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))
     group.receive("p1", "p2", "data")
     group.crash("p1", "p3")
     group.do(choices.Recover("p1", disk_old=True))
     group.receive("p3", "p1", "state")
-    group.do(choices.Broadcast("p1", b"new"))
+    group.do(choices.UserBroadcast("p1", b"new"))
     group.crash("p1", "p2", "p3")
     group.do(choices.Recover("p1"))
     group.receive("p1", "p3", "state")
-    group.do(choices.Timeout("p3", "pull"))
+    group.do(choices.TimerExpiry("p3", "pull"))
     group.receive("p3", "p1", "pull")
     group.receive("p1", "p3", "push")
     group.crash("p1", "p2")
@@ -383,7 +383,7 @@ def test_a_second_history_that_is_fetched_is_noticed(mode: str) -> None:
 @modes
 def test_a_second_history_is_noticed_on_links_that_lose(mode: str) -> None:
     group = Group(links="lossy", mode=mode)
-    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))
     group.drop("p1", "p3")
     group.receive("p1", "p2", "data")
     group.crash("p1")
@@ -391,7 +391,7 @@ def test_a_second_history_is_noticed_on_links_that_lose(mode: str) -> None:
     group.drop("p1", "p2")
     group.drop("p2", "p1")
     group.receive("p3", "p1", "state")
-    group.do(choices.Broadcast("p1", b"new"))
+    group.do(choices.UserBroadcast("p1", b"new"))
     group.drop("p1", "p2")
     group.receive("p1", "p3", "data")
     group.drop("p3", "p2")
@@ -403,16 +403,16 @@ def test_a_second_history_is_noticed_on_links_that_lose(mode: str) -> None:
 def test_a_second_history_is_noticed_when_it_has_to_wait(mode: str) -> None:
     """p3 has no room for the first message of p1's second life when it comes."""
     group = Group(mode=mode, early=1, early_bytes=1)
-    group.do(choices.Broadcast("p1", b"one"))
+    group.do(choices.UserBroadcast("p1", b"one"))
     group.receive("p1", "p2", "data")
-    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))
     group.receive("p1", "p2", "data")
     group.crash("p1", "p3")
     group.do(choices.Recover("p1", disk_old=True))
     group.receive("p3", "p1", "state")
-    group.do(choices.Broadcast("p1", b"newer"))
+    group.do(choices.UserBroadcast("p1", b"newer"))
     group.receive("p1", "p3", "data")
-    group.do(choices.Timeout("p3", "pull"))
+    group.do(choices.TimerExpiry("p3", "pull"))
     group.receive("p3", "p1", "pull")
     group.receive("p1", "p3", "push")
     group.crash("p1", "p2")
@@ -423,11 +423,11 @@ def test_a_second_history_is_noticed_when_it_has_to_wait(mode: str) -> None:
 def test_an_origin_is_stopped_by_what_it_said_in_an_earlier_life(mode: str) -> None:
     """Its old message was under way all the time, and arrives before its new one."""
     group = Group(2, mode=mode)
-    group.do(choices.Backup("p1"), choices.Broadcast("p1", b"old"))
+    group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))
     group.crash("p1")
     group.do(choices.Recover("p1", disk_old=True))
     group.receive("p2", "p1", "state")
-    group.do(choices.Broadcast("p1", b"new"))
+    group.do(choices.UserBroadcast("p1", b"new"))
     for choice in until_quiet(group.world):
         group.do(choice)
     assert "p1" in group.world.crashed

@@ -323,7 +323,7 @@ def kept_after(messages: int) -> list[dict[str, int]]:
     world = World("test", FIVE, IntervalHistory)
     for _ in range(messages):
         for process in FIVE:
-            world.apply(choices.Broadcast(process, b"text"))
+            world.apply(choices.UserBroadcast(process, b"text"))
         while world.in_flight:
             world.apply(world.choices()[-1])
     return [world.processes[process].kept() for process in FIVE]

@@ -193,7 +193,7 @@ def test_a_postponed_relay_is_made_in_the_end() -> None:
     postponed = single_broadcasts("majority-relay", postpone=True)
     assert sent(postponed) == sent(plain)
     steps = (step.choice for run in postponed for step in schedule_of(run.manifest))
-    assert sum(isinstance(choice, choices.Timeout) for choice in steps) > 100
+    assert sum(isinstance(choice, choices.TimerExpiry) for choice in steps) > 100
     assert all(v.value is Value.HOLDS for run in postponed for v in judge(run))
     assert sent(single_broadcasts("flawed/gambling-relay")).total() < 0.7 * sent(plain).total()
 

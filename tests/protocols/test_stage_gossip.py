@@ -17,9 +17,9 @@ from tidings.core import (
 from tidings.protocols.holdback import Stamped
 from tidings.protocols.stage_gossip import Gossip, Notice, StageGossip
 from tidings.simulator import Plan, World, until_quiet, walk
-from tidings.simulator.choices import Broadcast as Speak
 from tidings.simulator.choices import Crash
-from tidings.simulator.choices import Receive as Arrive
+from tidings.simulator.choices import PacketArrival as Arrive
+from tidings.simulator.choices import UserBroadcast as Speak
 from tidings.spec import Value, judge
 
 FORMS = {"ring": StageGossip, "news": partial(StageGossip, form="news")}

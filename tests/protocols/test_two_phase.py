@@ -6,8 +6,8 @@ from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, quorum, t
 from tidings.protocols.holdback import Stamped
 from tidings.protocols.two_phase import Ack, Bcast, BcastDeliver, TwoPhase
 from tidings.simulator import Plan, World, walk
-from tidings.simulator.choices import Broadcast as Speak
-from tidings.simulator.choices import Receive as Arrive
+from tidings.simulator.choices import PacketArrival as Arrive
+from tidings.simulator.choices import UserBroadcast as Speak
 from tidings.spec import Value, judge
 
 

@@ -110,8 +110,8 @@ def test_the_smaller_run_is_told_in_plain_names_and_short_texts() -> None:
     small = shrunk("flawed/careless")
     assert small.manifest.names == ("p1", "p2", "p3")
     first, *_, last = [step.choice for step in schedule_of(small.manifest)]
-    assert first == choices.Broadcast("p1", b"1")
-    assert isinstance(last, choices.Receive), "it ends where causal order is violated"
+    assert first == choices.UserBroadcast("p1", b"1")
+    assert isinstance(last, choices.PacketArrival), "it ends where causal order is violated"
     assert [step.time_ns for step in schedule_of(small.manifest)] == [
         number * 1_000_000 for number in range(1, 5)
     ]
@@ -208,9 +208,9 @@ def test_what_is_left_keeps_its_meaning_when_messages_and_packets_are_renumbered
     first = Play(sketch(run), RELAYING)
     again = Play(first.sketch.without([1]), RELAYING)
     assert [step.choice for step in again.world.schedule] == [
-        choices.Broadcast("p1", b"two"),
-        choices.Receive(PacketId(Link("p1", "p2"), 1)),
-        choices.Receive(PacketId(Link("p2", "p1"), 1)),
+        choices.UserBroadcast("p1", b"two"),
+        choices.PacketArrival(PacketId(Link("p1", "p2"), 1)),
+        choices.PacketArrival(PacketId(Link("p2", "p1"), 1)),
         choices.Crash("p1", (PacketId(Link("p1", "p3"), 1),)),
     ]
 
@@ -231,8 +231,8 @@ def test_moves_that_are_no_longer_possible_are_passed_over() -> None:
     assert len(first.moves) == 7
     alone = Play(first.sketch.among(["p1", "p3"]), RELAYING)
     assert [type(move.choice).__name__ for move in alone.moves] == [
-        "Broadcast",
-        "Broadcast",
+        "UserBroadcast",
+        "UserBroadcast",
         "Crash",
     ]
     assert alone.world.views[0] == ("p1", "p3")
@@ -259,7 +259,7 @@ def test_a_crash_in_mid_sentence_becomes_a_plain_one_that_loses_the_rest() -> No
     plain = _plain_crashes(doomed, trials)
     lost = (PacketId(Link("p1", "p4"), 1),)
     assert [step.choice for step in plain.world.schedule[:2]] == [
-        choices.Broadcast("p1", b"hi"),
+        choices.UserBroadcast("p1", b"hi"),
         choices.Crash("p1", lost),
     ]
     assert plain.size.faults < doomed.size.faults

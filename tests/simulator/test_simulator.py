@@ -152,33 +152,33 @@ def world() -> World:
 
 def test_a_world_says_what_may_happen_next(world: World) -> None:
     assert world.choices() == []
-    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.UserBroadcast("p1", b"x"))
     assert world.choices() == [
-        choices.Receive(PacketId(Link("p1", receiver), 1)) for receiver in ("p2", "p3")
+        choices.PacketArrival(PacketId(Link("p1", receiver), 1)) for receiver in ("p2", "p3")
     ]
 
 
 def test_a_cut_link_holds_its_packets_back_until_it_is_healed(world: World) -> None:
-    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.UserBroadcast("p1", b"x"))
     world.apply(choices.Cut((Link("p1", "p2"),)))
-    assert world.choices() == [choices.Receive(PacketId(Link("p1", "p3"), 1))]
+    assert world.choices() == [choices.PacketArrival(PacketId(Link("p1", "p3"), 1))]
     with pytest.raises(UsageError, match="the link p1->p2 is cut"):
-        world.apply(choices.Receive(PacketId(Link("p1", "p2"), 1)))
+        world.apply(choices.PacketArrival(PacketId(Link("p1", "p2"), 1)))
     world.apply(choices.Heal())
     assert len(world.choices()) == 2
 
 
 def test_a_lossy_link_that_is_cut_loses_what_it_carried() -> None:
     world = World("test", ("p1", "p2", "p3"), factory("majority-relay"), links="lossy")
-    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.UserBroadcast("p1", b"x"))
     world.apply(choices.Cut((Link("p1", "p2"),)))
     world.apply(choices.Heal())
-    assert world.choices() == [choices.Receive(PacketId(Link("p1", "p3"), 1))]
+    assert world.choices() == [choices.PacketArrival(PacketId(Link("p1", "p3"), 1))]
 
 
 def test_a_doomed_process_dies_between_two_sends(world: World) -> None:
     world.apply(choices.Doom("p1", 1))
-    rows = world.apply(choices.Broadcast("p1", b"x"))
+    rows = world.apply(choices.UserBroadcast("p1", b"x"))
     assert [(row.kind, row.peer or None) for row in rows] == [
         ("broadcast", None),
         ("held", None),
@@ -189,17 +189,17 @@ def test_a_doomed_process_dies_between_two_sends(world: World) -> None:
 
 
 def test_a_crash_loses_packets_on_cut_links_too(world: World) -> None:
-    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.UserBroadcast("p1", b"x"))
     world.apply(choices.Cut((Link("p1", "p2"),)))
     world.apply(choices.Crash("p1", (PacketId(Link("p1", "p2"), 1),)))
     world.apply(choices.Heal())
-    assert world.choices() == [choices.Receive(PacketId(Link("p1", "p3"), 1))]
+    assert world.choices() == [choices.PacketArrival(PacketId(Link("p1", "p3"), 1))]
 
 
 def test_every_choice_that_changes_the_future_changes_the_fingerprint(world: World) -> None:
     seen = {world.fingerprint()}
     for choice in (
-        choices.Broadcast("p1", b"x"),
+        choices.UserBroadcast("p1", b"x"),
         choices.Cut((Link("p1", "p2"),)),
         choices.Doom("p2", 1),
         choices.Crash("p3"),
@@ -225,7 +225,7 @@ def test_a_process_of_ones_own_is_named_in_the_manifest() -> None:
 
 
 def test_a_crash_takes_only_its_own_packets(world: World) -> None:
-    world.apply(choices.Broadcast("p1", b"x"))
+    world.apply(choices.UserBroadcast("p1", b"x"))
     with pytest.raises(UsageError, match="p2 cannot lose p1->p3"):
         world.apply(choices.Crash("p2", (PacketId(Link("p1", "p3"), 1),)))
 
@@ -233,11 +233,11 @@ def test_a_crash_takes_only_its_own_packets(world: World) -> None:
 def test_impossible_choices_are_refused(world: World) -> None:
     world.apply(choices.Crash("p3"))
     for choice, complaint in [
-        (choices.Broadcast("p9", b""), "there is no p9"),
+        (choices.UserBroadcast("p9", b""), "there is no p9"),
         (choices.Crash("p3"), "p3 has crashed"),
         (choices.Recover("p1"), "p1 has not crashed"),
         (choices.Doom("p1", 0), "at least one send"),
-        (choices.Receive(PacketId(Link("p1", "p2"), 1)), "no packet number 1"),
+        (choices.PacketArrival(PacketId(Link("p1", "p2"), 1)), "no packet number 1"),
         (choices.Join("p1", "p2"), "p1 is a member already"),
     ]:
         with pytest.raises(UsageError, match=complaint):
@@ -249,4 +249,4 @@ def test_schedules_are_plain_data() -> None:
     again = msgspec.json.decode(msgspec.json.encode(schedule), type=list[choices.Step])
     assert again == schedule
     kinds = {type(step.choice) for step in schedule}
-    assert {choices.Broadcast, choices.Receive, choices.Settle} <= kinds
+    assert {choices.UserBroadcast, choices.PacketArrival, choices.Settle} <= kinds

@@ -183,7 +183,7 @@ class Branch(World):
     def go(self, choice: Choice, *, inert: bool = False) -> None:
         """Make the choice happen, and remember it."""
         self._make(choice)
-        if type(choice) is not choices.Receive:
+        if type(choice) is not choices.PacketArrival:
             self._spend(choice)
         move = Move(choice, tuple(self._draws), self.script, self.deaths, inert)
         self.path = (self.path, move)
@@ -193,7 +193,7 @@ class Branch(World):
 
     def _spend(self, choice: Choice) -> None:
         match choice:
-            case choices.Broadcast(process):
+            case choices.UserBroadcast(process):
                 self.spoken = self.spoken | {process: self.spoken[process] + 1}
                 self.judged += self.signatures.of_fact("spoken", process)
             case choices.Crash():
@@ -272,10 +272,10 @@ class Branch(World):
     def news(self) -> Iterator[Choice]:
         """Everything but arrivals: timers, users, newcomers, and those who crash or come back."""
         for timer in self.timers:
-            yield choices.Timeout(*timer)
+            yield choices.TimerExpiry(*timer)
         if sum(self.spoken.values()) < self.scope.broadcasts:
             for process in self.up:
-                yield choices.Broadcast(process, self.scope.text(self.spoken[process]))
+                yield choices.UserBroadcast(process, self.scope.text(self.spoken[process]))
         if len(self.processes) < len(self.everybody):
             newcomer = self.everybody[len(self.processes)]
             for contact in self.up:

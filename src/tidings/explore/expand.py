@@ -94,7 +94,7 @@ class Explorer:
         arrivals = branch.arrivals()
         speaker = self._speaker(branch, arrivals)
         if speaker is not None:
-            moves: Iterable[Choice] = map(choices.Receive, arrivals[speaker].values())
+            moves: Iterable[Choice] = map(choices.PacketArrival, arrivals[speaker].values())
         else:
             moves = self._everything(branch, arrivals)
         for choice in moves:
@@ -111,7 +111,7 @@ class Explorer:
 
     def _everything(self, branch: Branch, arrivals: Arrivals) -> Iterator[Choice]:
         for packets in arrivals.values():
-            yield from map(choices.Receive, packets.values())
+            yield from map(choices.PacketArrival, packets.values())
         if branch.duplicates < self.scope.duplicates:
             for packets in arrivals.values():
                 yield from map(choices.Duplicate, packets.values())
@@ -129,7 +129,7 @@ class Explorer:
                 and found.content.kind not in self.lively
                 and self.reactions.ignores(process, sender, found.content)
             ):
-                child.go(choices.Receive(packet), inert=True)
+                child.go(choices.PacketArrival(packet), inert=True)
 
     def _speaker(self, branch: Branch, arrivals: Arrivals) -> str | None:
         """The one process whose receipts need be tried now, if there is one.
@@ -206,10 +206,10 @@ class Explorer:
         while True:
             for timer in list(twin.timers):
                 if timer in twin.timers:
-                    twin.go(choices.Timeout(*timer))
+                    twin.go(choices.TimerExpiry(*timer))
             for packet in list(twin.in_flight):
                 if packet in twin.in_flight and twin.must_arrive(packet):
-                    twin.go(choices.Receive(packet))
+                    twin.go(choices.PacketArrival(packet))
             yield twin
 
     def broken_at_the_end(self, branch: Branch) -> tuple[Property, ...]:
@@ -293,9 +293,9 @@ class RestlessError(Exception):
 def _touched(choice: Choice, branch: Branch) -> Members:
     """To whom something happens by the choice."""
     match choice:
-        case choices.Receive(packet) | choices.Duplicate(packet):
+        case choices.PacketArrival(packet) | choices.Duplicate(packet):
             return (packet.link.receiver,)
-        case choices.Broadcast(process) | choices.Timeout(process) | choices.Join(process):
+        case choices.UserBroadcast(process) | choices.TimerExpiry(process) | choices.Join(process):
             return (process,)
         case choices.Recover():
             return branch.up  # their links to it come up

@@ -218,15 +218,24 @@ def _step(step: Step) -> Call:
     return Call("Step", (f"{step.time_ns:_}", _choice(*step.choice), *draws))
 
 
+_CLASSES = {
+    "broadcast": "UserBroadcast",
+    "receive": "PacketArrival",
+    "timeout": "TimerExpiry",
+    "take": "UserProcessed",
+}
+"""The classes of choices that are not called as they are tagged."""
+
+
 def _choice(kind: str, *fields: Any) -> Call:
-    """A choice as the class of its name: those of the simulator are called as they are tagged."""
+    name = _CLASSES.get(kind, kind.capitalize())
     told = list(fields)
     if kind == "broadcast":
         process, text = told
-        return Call("Broadcast", (_quoted(process), _quoted(b64decode(text))))
+        return Call(name, (_quoted(process), _quoted(b64decode(text))))
     while len(told) > 1 and not told[-1] and not isinstance(told[-1], str):
         told.pop()  # what is usual goes without saying
-    return Call(kind.capitalize(), tuple(map(_field, told)))
+    return Call(name, tuple(map(_field, told)))
 
 
 def _field(value: Any) -> Node:

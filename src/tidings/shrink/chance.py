@@ -74,7 +74,9 @@ def _scopes_up_to(play: Play, source: Play) -> Iterator[Scope]:
     def count(*kinds: type[Choice]) -> int:
         return sum(isinstance(choice, kinds) for choice in made)
 
-    texts = [move.choice.text for move in play.moves if isinstance(move.choice, choices.Broadcast)]
+    texts = [
+        move.choice.text for move in play.moves if isinstance(move.choice, choices.UserBroadcast)
+    ]
     for processes in range(1, play.size.processes + 1):
         for joiners in range(min(count(choices.Join), processes - 1) + 1):
             members = processes - joiners
@@ -125,13 +127,13 @@ class Chance:
 
     def _options(self) -> Iterator[Choice]:
         world, dice = self._world, self._dice
-        arriving = [one for one in world.choices() if isinstance(one, choices.Receive)]
+        arriving = [one for one in world.choices() if isinstance(one, choices.PacketArrival)]
         if not (arriving or self._texts or self._joiners) or not world.up:
             return
         yield from world.choices()
         somebody = dice.choice(world.up)
         if self._texts:
-            yield choices.Broadcast(somebody, self._texts[0])
+            yield choices.UserBroadcast(somebody, self._texts[0])
         if self._joiners:
             yield choices.Join(self._joiners[0], somebody)
         if self._crashes:
@@ -149,7 +151,7 @@ class Chance:
 
     def _make(self, choice: Choice) -> None:
         match choice:
-            case choices.Broadcast():
+            case choices.UserBroadcast():
                 self._texts.pop(0)
             case choices.Join():
                 self._joiners.pop(0)

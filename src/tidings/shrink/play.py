@@ -100,7 +100,7 @@ class Play:
         made = [step.choice for step in self.world.schedule]
         return Size(
             processes=len(self.world.processes),
-            broadcasts=sum(isinstance(choice, choices.Broadcast) for choice in made),
+            broadcasts=sum(isinstance(choice, choices.UserBroadcast) for choice in made),
             # A doomed process is two faults, so that a plain crash is the smaller one.
             faults=sum(isinstance(one, FAULTS) + isinstance(one, choices.Doom) for one in made),
             steps=len(made),
@@ -171,20 +171,21 @@ class Play:
         """The choice that the move means here, or None if it is not possible."""
         world = self.world
         match move.choice:
-            case choices.Receive() | choices.Duplicate() | choices.Drop():
+            case choices.PacketArrival() | choices.Duplicate() | choices.Drop():
                 found = self._find(move)
                 return type(move.choice)(found) if found is not None else None
-            case choices.Timeout(process, name):
+            case choices.TimerExpiry(process, name):
                 name = self._timers.get(move.alarm, name) if move.alarm else name
-                return choices.Timeout(process, name) if (process, name) in world.timers else None
+                is_set = (process, name) in world.timers
+                return choices.TimerExpiry(process, name) if is_set else None
             case choices.Crash(process):
                 return self._read_crash(move, process) if process in world.up else None
             case choices.Recover(process):
                 return move.choice if process in world.crashed else None
             case choices.Backup(process):
                 return move.choice if process in world.processes else None
-            case choices.Take(process, upto):
-                return self._read_take(move, process, upto) if process in world.up else None
+            case choices.UserProcessed(process, upto):
+                return self._read_processed(move, process, upto) if process in world.up else None
             case choices.Join(process, contact):
                 if process in world.processes or not world.up:
                     return None
@@ -196,11 +197,11 @@ class Play:
                 return move.choice if world.cut else None
             case choices.Sample() | choices.Settle():
                 return move.choice
-            case choices.Broadcast(process) | choices.Doom(process):
+            case choices.UserBroadcast(process) | choices.Doom(process):
                 return move.choice if process in world.up else None
 
     def _find(self, move: Move) -> PacketId | None:
-        assert isinstance(move.choice, choices.Receive | choices.Duplicate | choices.Drop)
+        assert isinstance(move.choice, choices.PacketArrival | choices.Duplicate | choices.Drop)
         found: PacketId | None = move.choice.packet
         if move.parcels is not None:
             found = self._packet(*move.parcels)
@@ -232,10 +233,12 @@ class Play:
             ),
         )
 
-    def _read_take(self, move: Move, process: str, upto: tuple[MessageId, ...]) -> Choice | None:
+    def _read_processed(
+        self, move: Move, process: str, upto: tuple[MessageId, ...]
+    ) -> Choice | None:
         named = [self._ids.get(one) for one in move.messages] if move.messages else list(upto)
-        taken = [one for one in named if one is not None and (process, one) in self._delivered]
-        return choices.Take(process, tuple(taken)) if taken else None
+        known = [one for one in named if one is not None and (process, one) in self._delivered]
+        return choices.UserProcessed(process, tuple(known)) if known else None
 
     def _in_flight_from(self, process: str) -> list[PacketId]:
         return [packet for packet in self.world.in_flight if packet.link.sender == process]
@@ -244,9 +247,9 @@ class Play:
 
     def _in_terms_of_this_run(self, move: Move, choice: Choice) -> Move:
         match choice:
-            case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+            case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
                 return move._replace(choice=choice, parcels=(self._parcels[packet],))
-            case choices.Timeout(process, name):
+            case choices.TimerExpiry(process, name):
                 return move._replace(choice=choice, alarm=self._alarms[process, name])
             case choices.Crash(process, lost):
                 sent = self._in_flight_from(process)
@@ -255,7 +258,7 @@ class Play:
                     parcels=tuple(self._parcels[packet] for packet in lost),
                     kept=tuple(self._parcels[packet] for packet in sent if packet not in lost),
                 )
-            case choices.Take(_, upto):
+            case choices.UserProcessed(_, upto):
                 spoken = tuple(self._spoken[one] for one in upto if one in self._spoken)
                 return move._replace(choice=choice, messages=spoken)
         return move._replace(choice=choice)

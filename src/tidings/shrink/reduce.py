@@ -75,7 +75,7 @@ def _merged_processes(play: Play, trials: Trials) -> Play:
 
 
 def _fewer_broadcasts(play: Play, trials: Trials) -> Play:
-    return _without_chunks(play, trials, (choices.Broadcast,))
+    return _without_chunks(play, trials, (choices.UserBroadcast,))
 
 
 def _fewer_faults(play: Play, trials: Trials) -> Play:

@@ -55,7 +55,7 @@ class Move(NamedTuple):
     def actor(self) -> str:
         """To whom it happens, or nobody."""
         match self.choice:
-            case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+            case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
                 return packet.link.receiver
             case choices.Cut() | choices.Heal() | choices.Sample() | choices.Settle():
                 return ""
@@ -65,7 +65,7 @@ class Move(NamedTuple):
     def concerns(self, process: str) -> bool:
         """Whether it has no meaning without the process."""
         match self.choice:
-            case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+            case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
                 return process in packet.link
         return self.actor == process
 
@@ -118,7 +118,7 @@ def _renamed(move: Move, names: Mapping[str, str]) -> Move:
 
     choice = move.choice
     match choice:
-        case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+        case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
             choice = type(choice)(packet._replace(link=link(packet.link)))
         case choices.Crash(process):
             choice = choices.Crash(names[process])

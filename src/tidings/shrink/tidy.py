@@ -30,10 +30,10 @@ def _with_short_texts(sketch: Sketch) -> Sketch:
     texts: dict[bytes, bytes] = {}
 
     def shortened(move: Move) -> Move:
-        if not isinstance(move.choice, choices.Broadcast):
+        if not isinstance(move.choice, choices.UserBroadcast):
             return move
         text = texts.setdefault(move.choice.text, b"%d" % (len(texts) + 1))
-        return move._replace(choice=choices.Broadcast(move.choice.process, text))
+        return move._replace(choice=choices.UserBroadcast(move.choice.process, text))
 
     return sketch.with_moves(*map(shortened, sketch.moves))
 

@@ -25,17 +25,20 @@ class PacketId(NamedTuple):
 
 
 class _Choice(msgspec.Struct, frozen=True, array_like=True):
-    pass
+    @property
+    def kind(self) -> str:
+        """Its name in schedules and scenarios."""
+        return str(self.__struct_config__.tag)
 
 
-class Broadcast(_Choice, frozen=True, tag="broadcast"):
+class UserBroadcast(_Choice, frozen=True, tag="broadcast"):
     """The user of a process broadcasts a text."""
 
     process: str
     text: bytes
 
 
-class Receive(_Choice, frozen=True, tag="receive"):
+class PacketArrival(_Choice, frozen=True, tag="receive"):
     """A packet in flight arrives."""
 
     packet: PacketId
@@ -53,7 +56,7 @@ class Drop(_Choice, frozen=True, tag="drop"):
     packet: PacketId
 
 
-class Timeout(_Choice, frozen=True, tag="timeout"):
+class TimerExpiry(_Choice, frozen=True, tag="timeout"):
     """A timer runs out."""
 
     process: str
@@ -96,8 +99,8 @@ class Backup(_Choice, frozen=True, tag="backup"):
     process: str
 
 
-class Take(_Choice, frozen=True, tag="take"):
-    """The user of a process has taken to heart what it was handed, up to these messages."""
+class UserProcessed(_Choice, frozen=True, tag="take"):
+    """The user of a process is done with what it was handed, up to these messages."""
 
     process: str
     upto: tuple[MessageId, ...]
@@ -129,16 +132,16 @@ class Settle(_Choice, frozen=True, tag="settle"):
 
 
 Choice = (
-    Broadcast
-    | Receive
+    UserBroadcast
+    | PacketArrival
     | Duplicate
     | Drop
-    | Timeout
+    | TimerExpiry
     | Crash
     | Doom
     | Recover
     | Backup
-    | Take
+    | UserProcessed
     | Join
     | Cut
     | Heal

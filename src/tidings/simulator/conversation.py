@@ -26,13 +26,13 @@ class Conversation:
         before: Mapping[PacketId, InFlight],
         world: World,
     ) -> list[str]:
-        if isinstance(choice, choices.Broadcast):
+        if isinstance(choice, choices.UserBroadcast):
             text = choice.text.decode("utf-8", "backslashreplace")
             self._texts[digest(choice.text)] = f'"{text}"'
         lines = [line for row in rows if (line := self._line(row))]
         lines += [_explanation(process, effect) for process, effect in world.explained]
         gone = [packet for packet in before if packet not in world.in_flight]
-        if not isinstance(choice, choices.Receive):
+        if not isinstance(choice, choices.PacketArrival):
             lines += [f"lost: {_arrow(packet)}  {told(before[packet].content)}" for packet in gone]
         lines += self._timers
         self._timers.clear()

@@ -162,7 +162,7 @@ def until_quiet(world: World) -> Iterator[Choice]:
         if len(world.schedule) > MOST_STEPS:
             raise UsageError(f"the run does not come to rest in {MOST_STEPS:,} steps")
         possible = world.choices()
-        arriving = [choice for choice in possible if isinstance(choice, choices.Receive)]
+        arriving = [choice for choice in possible if isinstance(choice, choices.PacketArrival)]
         if arriving:
             yield arriving[0]
             continue
@@ -171,7 +171,7 @@ def until_quiet(world: World) -> Iterator[Choice]:
             return
         before = state
         for choice in possible:
-            if isinstance(choice, choices.Timeout) and choice in world.choices():
+            if isinstance(choice, choices.TimerExpiry) and choice in world.choices():
                 yield choice
 
 

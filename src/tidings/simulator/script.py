@@ -114,14 +114,16 @@ class Script:
         process, _, text = rest.partition(" ")
         if not process:
             raise UsageError("write: broadcast p1 any text")
-        yield choices.Broadcast(process, text.encode())
+        yield choices.UserBroadcast(process, text.encode())
 
     def _receive(self, rest: str) -> Iterator[Choice]:
         if rest == "all":
-            while arriving := [c for c in self.world.choices() if isinstance(c, choices.Receive)]:
+            while arriving := [
+                c for c in self.world.choices() if isinstance(c, choices.PacketArrival)
+            ]:
                 yield arriving[0]
         else:
-            yield choices.Receive(self._packet(rest))
+            yield choices.PacketArrival(self._packet(rest))
 
     def _duplicate(self, rest: str) -> Iterator[Choice]:
         yield choices.Duplicate(self._packet(rest))
@@ -131,7 +133,7 @@ class Script:
 
     def _timeout(self, rest: str) -> Iterator[Choice]:
         process, _, name = rest.partition(" ")
-        yield choices.Timeout(process, name)
+        yield choices.TimerExpiry(process, name)
 
     def _choose(self, rest: str) -> Iterator[Choice]:
         try:
@@ -176,7 +178,7 @@ class Script:
         process, *messages = rest.replace(",", " ").split() or [""]
         if not messages:
             raise UsageError("write: take p1 p2#4, p3#1")
-        yield choices.Take(process, tuple(map(MessageId.parse, messages)))
+        yield choices.UserProcessed(process, tuple(map(MessageId.parse, messages)))
 
     def _join(self, rest: str) -> Iterator[Choice]:
         process, _, contact = rest.partition(" via ")
@@ -247,11 +249,11 @@ def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
         return ", ".join(f"{one.link} {told(in_flight[one].content)}" for one in which)
 
     match choice:
-        case choices.Broadcast(process, text):
+        case choices.UserBroadcast(process, text):
             return f"broadcast {process} {text.decode('utf-8', 'backslashreplace')}"
-        case choices.Receive(packet) | choices.Duplicate(packet) | choices.Drop(packet):
-            return f"{type(choice).__name__.lower()} {packets(packet)}"
-        case choices.Timeout(process, name):
+        case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+            return f"{choice.kind} {packets(packet)}"
+        case choices.TimerExpiry(process, name):
             return f"timeout {process} {name}"
         case choices.Crash(process, lost):
             kept = [one for one in in_flight if one.link.sender == process and one not in lost]
@@ -267,14 +269,14 @@ def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
             return f"recover {process}{how}"
         case choices.Backup(process):
             return f"backup {process}"
-        case choices.Take(process, upto):
+        case choices.UserProcessed(process, upto):
             return f"take {process} {', '.join(map(str, upto))}"
         case choices.Join(process, contact):
             return f"join {process} via {contact}"
         case choices.Cut(links):
             return f"cut {' '.join(map(str, links))}"
         case choices.Heal() | choices.Settle():
-            return type(choice).__name__.lower()
+            return choice.kind
         case choices.Sample():
             return "# every process notes how much it keeps"
 

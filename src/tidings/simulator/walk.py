@@ -161,7 +161,7 @@ def _plainly(plan: Plan) -> Plan:
     return Plan(**{name: value for name, value in told if value != getattr(usual, name)})
 
 
-Arrival = choices.Receive | choices.Duplicate | choices.Drop
+Arrival = choices.PacketArrival | choices.Duplicate | choices.Drop
 Timer = tuple[str, str]
 """A process and the name of its timer."""
 Pick = Callable[[], Choice | None]
@@ -267,7 +267,7 @@ class _Walk:
                 del self.timers_due[timer]
                 self.now_ns = due_ns
                 if timer in self.world.timers:
-                    self._apply(choices.Timeout(*timer), due_ns)
+                    self._apply(choices.TimerExpiry(*timer), due_ns)
                 return timer
         self.now_ns, _, pick = heapq.heappop(self.agenda)
         choice = pick()
@@ -413,7 +413,7 @@ class _Walk:
         if self.random.random() < self.plan.duplicated:
             first_ns, arrival_ns = sorted((arrival_ns, self._arrival_ns(packet.link)))
             self._at(first_ns, partial(self._arrive, choices.Duplicate, packet))
-        self._at(arrival_ns, partial(self._arrive, choices.Receive, packet))
+        self._at(arrival_ns, partial(self._arrive, choices.PacketArrival, packet))
 
     def _arrival_ns(self, link: Link) -> int:
         delay_ms = self.random.uniform(self.plan.delay_ms_min, self.plan.delay_ms_max)
@@ -437,7 +437,7 @@ class _Walk:
         return how(packet)
 
     def _broadcast(self, process: str, text: bytes) -> Choice | None:
-        return self._if_up(process, choices.Broadcast(process, text))
+        return self._if_up(process, choices.UserBroadcast(process, text))
 
     def _join(self, process: str) -> Choice:
         return choices.Join(process, self.random.choice(self.world.up))
@@ -468,7 +468,7 @@ class _Walk:
         return self._crash(process)
 
     def _take(self, process: str, upto: tuple[MessageId, ...]) -> Choice | None:
-        return self._if_up(process, choices.Take(process, upto))
+        return self._if_up(process, choices.UserProcessed(process, upto))
 
     def _if_up(self, process: str, choice: Choice) -> Choice | None:
         return choice if process in self.world.up else None

@@ -143,9 +143,11 @@ class World:
     def choices(self) -> list[Choice]:
         """What would happen by itself: packets arrive, timers run out. Faults are extra."""
         arriving: list[Choice] = [
-            choices.Receive(packet) for packet in self.in_flight if packet.link not in self.cut
+            choices.PacketArrival(packet)
+            for packet in self.in_flight
+            if packet.link not in self.cut
         ]
-        return arriving + [choices.Timeout(*timer) for timer in self.timers]
+        return arriving + [choices.TimerExpiry(*timer) for timer in self.timers]
 
     def fingerprint(self) -> bytes:
         """Everything that decides what may still happen, as canonical bytes."""
@@ -183,15 +185,15 @@ class World:
     def _make(self, choice: Choice) -> None:
         self.explained = ()
         match choice:
-            case choices.Broadcast(process, text):
+            case choices.UserBroadcast(process, text):
                 self._broadcast(self._living(process), text)
-            case choices.Receive(packet):
+            case choices.PacketArrival(packet):
                 self._receive(packet, self._take(packet))
             case choices.Duplicate(packet):
                 self._receive(packet, self._find(packet))
             case choices.Drop(packet):
                 self._drop(packet)
-            case choices.Timeout(process, name):
+            case choices.TimerExpiry(process, name):
                 self._time_out(self._living(process), name)
             case choices.Crash(process, lost):
                 self._crash(self._living(process), lost)
@@ -201,7 +203,7 @@ class World:
                 self._recover(process, disk_lost, disk_old)
             case choices.Backup(process):
                 self.backups[process] = list(self.disks.get(process, ()))
-            case choices.Take(process, upto):
+            case choices.UserProcessed(process, upto):
                 self._step(self._living(process), Processed(dict(upto)))
             case choices.Join(process, contact):
                 self._join(process, self._living(contact))
