@@ -20,7 +20,8 @@ import msgspec
 from tidings.core import MessageId
 from tidings.node.log import About, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Stored
+from tidings.protocols.frontier.packets import Batch
+from tidings.protocols.frontier.records import Stored
 
 TEXT = b"a line of text" * 7
 COMMITS = 300

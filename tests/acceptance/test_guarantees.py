@@ -16,14 +16,14 @@ from ground import Group, Weather
 from happened import delivered, lives, lost, overtaken, repeated, unfinished
 from real_ground import Real
 from simulated_ground import Simulated
-from tidings.protocols.flawed_frontier import (
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier.flawed import (
     NeverFetching,
     NotGreeting,
     OverlookingCauses,
     QuorumOfF,
     SayingItOnce,
 )
-from tidings.protocols.frontier import Frontier
 from tidings.trace import Run
 
 GroupOf = Callable[..., Group]

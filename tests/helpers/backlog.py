@@ -18,7 +18,8 @@ from tidings.core import Exit, MessageId
 from tidings.node.config import Config
 from tidings.node.group import Group, _opened_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Delivered, Stored, Upto
+from tidings.protocols.frontier.packets import Batch, Upto
+from tidings.protocols.frontier.records import Delivered, Stored
 
 
 class Restart(msgspec.Struct):

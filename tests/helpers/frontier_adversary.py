@@ -24,7 +24,7 @@ from tidings.core import (
 )
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Stored
+from tidings.protocols.frontier.records import Stored
 from tidings.simulator import World, choices, until_quiet
 from tidings.simulator.choices import Link
 from tidings.simulator.play import recorded

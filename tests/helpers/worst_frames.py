@@ -22,7 +22,7 @@ from real_groups import group_file, hello_of, joined, until
 from tidings.core import MessageId, Packet
 from tidings.node.config import Config, Limits
 from tidings.node.wire import GREETING, Kind, body_of, framed, hello_frame
-from tidings.protocols.frontier_packets import (
+from tidings.protocols.frontier.packets import (
     MOST_BATCHES,
     Asking,
     Batch,

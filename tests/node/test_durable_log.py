@@ -15,7 +15,8 @@ from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Delivered, Pinned, Stored, Upto
+from tidings.protocols.frontier.packets import Batch, Upto
+from tidings.protocols.frontier.records import Delivered, Pinned, Stored
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()

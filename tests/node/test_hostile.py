@@ -13,7 +13,7 @@ from test_transport import say
 from tidings.core import MessageId, Packet
 from tidings.node.config import Config
 from tidings.node.wire import GREETING, Kind, Why, body_of, bye_frame, framed, hello_frame
-from tidings.protocols.frontier_packets import (
+from tidings.protocols.frontier.packets import (
     Batch,
     Commit,
     Data,

@@ -27,7 +27,7 @@ from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
 from tidings.node.wire import packet_types
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Data, Holding, State
+from tidings.protocols.frontier.packets import Data, Holding, State
 from tidings.testkit.fleet import Fleet, Member
 from tidings.trace import read_runs
 from tidings.trace.segments import Packets, blocks_in

@@ -14,7 +14,8 @@ from tidings.node.config import Retention
 from tidings.node.group import Replayed
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Stored
+from tidings.protocols.frontier.packets import Batch
+from tidings.protocols.frontier.records import Stored
 
 OLD = Path(__file__).parents[1] / "fixtures" / "log_1" / "p1"
 ABOUT = About("chat", "p1", ("p1", "p2", "p3"), "frontier", traced=False)

@@ -12,7 +12,8 @@ from tidings.node.log import About, open_log
 from tidings.node.log.framing import FIRST_LINE, BadEntryError, SegmentFile, packed
 from tidings.node.log.sectors import SECTOR, gathered, spread, spread_size
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Stored
+from tidings.protocols.frontier.packets import Batch
+from tidings.protocols.frontier.records import Stored
 
 PLACES = (2, 482, 496, 510)
 """Where in a sector an entry begins: at 482 its head just fits, from 484 on it stands in two."""

@@ -46,7 +46,7 @@ from tidings.node.wire import (
     read_bye,
 )
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Commit, Known
+from tidings.protocols.frontier.packets import Commit, Known
 from tidings.testkit.injector import Fate, Injector
 
 OF_NOBODY = Commit((Known("p9", 1, 1),))

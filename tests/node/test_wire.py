@@ -31,7 +31,7 @@ from tidings.node.wire import (
 )
 from tidings.protocols import majority_relay
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import (
+from tidings.protocols.frontier.packets import (
     Asking,
     Batch,
     Commit,

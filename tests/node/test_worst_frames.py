@@ -20,7 +20,7 @@ from tidings.node.wire import (
     hello_frame,
 )
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_packets import Batch, Data, Holding, Upto
+from tidings.protocols.frontier.packets import Batch, Data, Holding, Upto
 from worst_frames import HOSTILE, LEGAL, absence, frame
 
 MOST_S = 0.15

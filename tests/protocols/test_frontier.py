@@ -46,28 +46,25 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols import PROTOCOLS, factory
-from tidings.protocols.frontier import MOST_DOUBLINGS, REPEAT_MS, Frontier
-from tidings.protocols.frontier_chain import BLOCK, Chain
-from tidings.protocols.frontier_packets import (
-    Admitted,
+from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier.histories import BLOCK, Chain
+from tidings.protocols.frontier.packets import (
     Asking,
     Batch,
     Commit,
     Data,
-    Delivered,
-    Forgotten,
     Holding,
     Known,
-    Pinned,
     Pull,
     Push,
     Range,
     Refusal,
     State,
-    Stored,
     Upto,
     upto,
 )
+from tidings.protocols.frontier.protocol import MOST_DOUBLINGS, REPEAT_MS
+from tidings.protocols.frontier.records import Admitted, Delivered, Forgotten, Pinned, Stored
 from tidings.simulator import Plan, World, choices, until_quiet, walk
 from tidings.simulator.script import Script
 from tidings.spec import Value, judge

@@ -25,7 +25,7 @@ from tidings.core.state import copied, fingerprint
 from tidings.explore import Scope, explore
 from tidings.protocols import factory
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_chain import (
+from tidings.protocols.frontier.histories import (
     BLOCK,
     SHORT_BYTES,
     Chain,
@@ -33,20 +33,18 @@ from tidings.protocols.frontier_chain import (
     Mark,
     _hashed,
 )
-from tidings.protocols.frontier_packets import (
+from tidings.protocols.frontier.packets import (
     Batch,
     Data,
-    Delivered,
-    Forgotten,
     Holding,
     Push,
     Refusal,
     State,
-    Stored,
     Twins,
     Upto,
     upto,
 )
+from tidings.protocols.frontier.records import Delivered, Forgotten, Stored
 from tidings.simulator import choices, until_quiet
 from tidings.simulator.choices import PacketId
 from tidings.spec import Guarantee

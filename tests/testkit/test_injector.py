@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidings.core import MessageId, UsageError
-from tidings.protocols.frontier_packets import Batch, Data, Holding, Upto
+from tidings.protocols.frontier.packets import Batch, Data, Holding, Upto
 from tidings.testkit.injector import Fate, Injector
 
 P1_P2 = ("p1", "p2")

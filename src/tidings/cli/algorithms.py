@@ -1,7 +1,5 @@
 """``tidings algorithms`` and ``tidings compare``: what there is, and what it costs."""
 
-import inspect
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,8 +88,7 @@ def _tell_all_about(name: str, as_json: bool) -> None:
     if name not in PROTOCOLS:
         raise UsageError(f"no algorithm is called {name!r}; tidings algorithms lists them")
     algorithm = PROTOCOLS[name]
-    about = algorithm.kind if algorithm.breaks else sys.modules[algorithm.kind.__module__]
-    words = inspect.cleandoc(about.__doc__ or "")
+    words = algorithm.theory
     see = how_to_see(name)
     if as_json:
         told = {"protocol": name, "breaks": algorithm.breaks, "instead_of": algorithm.instead_of}

@@ -1,14 +1,15 @@
 """The algorithms by name, and the gallery of flaws beside them."""
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import signature
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from tidings.core import Choose, Members, Process, UsageError
-from tidings.protocols import flawed, flawed_frontier
+from tidings.protocols import flawed
 from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier import flawed as flawed_frontier
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
 from tidings.protocols.majority_relay import MajorityRelay
@@ -26,11 +27,17 @@ class Algorithm(NamedTuple):
     instead_of: str = ""
 
     @property
+    def theory(self) -> str:
+        """What stands on top of its file, or of its package; of a flaw, on top of its class."""
+        if self.breaks:
+            return inspect.cleandoc(self.kind.__doc__ or "")
+        place = self.kind.__module__.removeprefix(f"{__package__}.").partition(".")[0]
+        return inspect.cleandoc(sys.modules[f"{__package__}.{place}"].__doc__ or "")
+
+    @property
     def summary(self) -> str:
-        """What its documentation says first."""
-        source = self.kind.__doc__ if self.breaks else sys.modules[self.kind.__module__].__doc__
-        first_line = (source or "").strip().partition("\n")[0]
-        return first_line.partition(": ")[2].rstrip(".")
+        """What its theory says first."""
+        return self.theory.partition("\n")[0].partition(": ")[2].rstrip(".")
 
 
 PROTOCOLS: dict[str, Algorithm] = {
@@ -137,7 +144,7 @@ def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
 
 def with_options(name: str, kind: Callable[..., Process], options: Mapping[str, Any]) -> Factory:
     """Makes processes of this kind; options that it does not have are refused."""
-    possible = dict(list(signature(kind).parameters.items())[3:])
+    possible = dict(list(inspect.signature(kind).parameters.items())[3:])
     for option, value in options.items():
         if option not in possible:
             has = ", ".join(possible) or "none"

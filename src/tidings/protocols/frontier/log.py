@@ -21,19 +21,16 @@ from tidings.core import (
     Process,
     take_first,
 )
-from tidings.protocols.frontier_chain import BLOCK, Histories, Mark
-from tidings.protocols.frontier_packets import (
-    NOTHING,
+from tidings.protocols.frontier.histories import BLOCK, Histories, Mark
+from tidings.protocols.frontier.packets import NOTHING, Batch, Twins, Upto
+from tidings.protocols.frontier.records import (
     Admitted,
-    Batch,
     Delivered,
     Forgotten,
     Pinned,
     Record,
     Stored,
     Taken,
-    Twins,
-    Upto,
 )
 
 T = TypeVar("T")

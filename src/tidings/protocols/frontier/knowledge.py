@@ -23,9 +23,10 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.protocols.frontier_chain import BLOCK
-from tidings.protocols.frontier_log import Log
-from tidings.protocols.frontier_packets import NOTHING, Batch, Known, Record, Upto, Why
+from tidings.protocols.frontier.histories import BLOCK
+from tidings.protocols.frontier.log import Log
+from tidings.protocols.frontier.packets import NOTHING, Batch, Known, Upto, Why
+from tidings.protocols.frontier.records import Record
 
 
 class Turn:

@@ -18,8 +18,8 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier_known import Turn
-from tidings.protocols.frontier_packets import Range, Upto
+from tidings.protocols.frontier.knowledge import Turn
+from tidings.protocols.frontier.packets import Range, Upto
 
 
 class Flawed(Frontier):

@@ -1,4 +1,4 @@
-"""What the members of a frontier group say to each other, and what each writes to its disk.
+"""What the members of a frontier group say to each other.
 
 Every packet states facts that stay true: who holds how much, how much is known to be safe. So a
 packet may come late, twice or after a newer one, and does no harm. docs/frontier.md has the rules.
@@ -21,14 +21,12 @@ from msgspec import Meta
 
 from tidings.core import MOST_MEMBERS, Members, MessageId, Packet
 from tidings.core.renaming import (
-    PER_MEMBER,
     Digests,
     NamedDigests,
     SortedIds,
     SortedNames,
     Vector,
 )
-from tidings.protocols.frontier_chain import Mark
 
 Why = Literal["lost disk", "two histories"]
 """Why a member is refused."""
@@ -212,48 +210,3 @@ REASONS: dict[Why, str] = {
     "name; its name cannot return to this group",
 }
 """What a member is refused for, in our own words and never in those of a peer."""
-
-
-# --- records
-
-
-class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
-    batch: Batch
-
-
-class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
-    """The protocol's cursor: what stands here counts as delivered, whatever happens next."""
-
-    upto: Vector
-
-
-class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
-    """The application's cursor: what it need not be handed again."""
-
-    upto: Vector
-
-
-class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
-    """Nobody will ask for these again; what was stored of them may be thrown away.
-
-    In a checkpoint it also says from where the digests of each origin can be made again, with the
-    messages after that.
-    """
-
-    upto: Vector
-    marks: Annotated[tuple[Mark, ...], PER_MEMBER] = ()
-
-
-class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):
-    """This is who the member is; under another incarnation it is somebody else."""
-
-    member: str
-    incarnation: int
-
-
-class Admitted(msgspec.Struct, frozen=True, array_like=True, tag="admitted"):
-    """Nobody remembers an earlier life of this process, so it may broadcast."""
-
-
-Record = Stored | Delivered | Taken | Forgotten | Pinned | Admitted
-"""Everything a process of frontier ever persists."""
