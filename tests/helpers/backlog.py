@@ -18,7 +18,7 @@ from tidings.core import Exit, MessageId
 from tidings.node.config import Config
 from tidings.node.group import Group, _opened_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier.packets import Batch, Upto
+from tidings.protocols.frontier.packets import Batch, Counts
 from tidings.protocols.frontier.records import Delivered, Stored
 
 
@@ -41,7 +41,7 @@ def write_unread(config: Config, count: int, size: int) -> None:
     for number in range(2 * count):
         origin = ("p2", "p3")[number % 2]
         text = json.dumps(last).encode().ljust(size)
-        causes = Upto(all=tuple(last.values()))
+        causes = Counts(all=tuple(last.values()))
         last[origin] += 1
         message = Batch(MessageId(origin, last[origin]), (text,), causes)
         records = Stored(message), Delivered(tuple(last.values()))

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from real_groups import group_file, hello_of, joined, until
-from tidings.core import MessageId, Packet
+from tidings.core import MessageId, Packet, Span
 from tidings.node.config import Config, Limits
 from tidings.node.wire import GREETING, Kind, body_of, framed, hello_frame
 from tidings.protocols.frontier.packets import (
@@ -27,14 +27,13 @@ from tidings.protocols.frontier.packets import (
     Asking,
     Batch,
     Commit,
+    Counts,
     Data,
     Holding,
     Known,
     Pull,
     Push,
-    Range,
     State,
-    Upto,
 )
 
 LIMITS = Limits()
@@ -65,12 +64,12 @@ def data(first: int) -> Data:
 
 def pushed(seqs: Sequence[int], *causes: MessageId) -> Push:
     """As many batches as a packet may have."""
-    return Push(tuple(Batch(MessageId("p2", seq), (b"",), Upto(some=causes)) for seq in seqs))
+    return Push(tuple(Batch(MessageId("p2", seq), (b"",), Counts(some=causes)) for seq in seqs))
 
 
 LEGAL: dict[str, Callable[[], bytes]] = {
-    "10,000 acknowledgements of nothing": often(Holding(Upto())),
-    "10,000 questions": often(Asking(Upto(some=(ID,)))),
+    "10,000 acknowledgements of nothing": often(Holding(Counts())),
+    "10,000 questions": often(Asking(Counts(some=(ID,)))),
     "10,000 states that ask": often(State((0,) * 3, (0,) * 3, (0,) * 3, (0,) * 3, asks=True)),
     "160,000 texts in 40 packets": lambda: frame(*[data(1 + n * TEXTS) for n in range(40)]),
     "the same, the last one first": lambda: frame(
@@ -83,7 +82,7 @@ LEGAL: dict[str, Callable[[], bytes]] = {
 """These are taken: a member could say so."""
 
 HOSTILE: dict[str, Callable[[], bytes]] = {
-    "10,000 requests for everything": often(Pull((Range("p1", 1, TEXTS),))),
+    "10,000 requests for everything": often(Pull((Span("p1", 1, TEXTS),))),
     "a million empty packets": lambda: framed(
         Kind.PACKETS, 1, array(ROOM // 2 - 5) + b"\xc4\x00" * (ROOM // 2 - 5)
     ),
@@ -93,14 +92,14 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     ),
     "170,000 batches": lambda: frame(Push((Batch(FIRST, (b"",)),) * (ROOM // 12))),
     "400,000 causes": lambda: frame(
-        Push((Batch(FIRST, (b"",), Upto(some=(ID,) * 1_000)),) * (ROOM // 5_020))
+        Push((Batch(FIRST, (b"",), Counts(some=(ID,) * 1_000)),) * (ROOM // 5_020))
     ),
     "100,000 causes": lambda: frame(
-        Push((Batch(FIRST, (b"",), Upto(some=(ID,) * 1_000)),) * (LIMITS.packet_bytes // 5_020))
+        Push((Batch(FIRST, (b"",), Counts(some=(ID,) * 1_000)),) * (LIMITS.packet_bytes // 5_020))
     ),
-    "400,000 ids in one vector": lambda: frame(Holding(Upto(some=(ID,) * (ROOM // 5)))),
-    "two million numbers": lambda: frame(Holding(Upto(all=(1,) * (ROOM - 50)))),
-    "350,000 ranges": lambda: frame(Pull((Range("p1", 1, 1),) * (ROOM // 6 - 5))),
+    "400,000 ids in one vector": lambda: frame(Holding(Counts(some=(ID,) * (ROOM // 5)))),
+    "two million numbers": lambda: frame(Holding(Counts(all=(1,) * (ROOM - 50)))),
+    "350,000 ranges": lambda: frame(Pull((Span("p1", 1, 1),) * (ROOM // 6 - 5))),
     "250,000 commits": lambda: frame(Commit((Known("p1", 1, 1),) * (ROOM // 8 - 5))),
     "two million fields": lambda: frame(array(ROOM - 50) + b"\xa7holding" + bytes(ROOM - 59)),
     "arrays in arrays": lambda: frame(b"\x91" * (ROOM - 50) + b"\x00"),

@@ -15,7 +15,7 @@ from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier.packets import Batch, Upto
+from tidings.protocols.frontier.packets import Batch, Counts
 from tidings.protocols.frontier.records import Delivered, Pinned, Stored
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
@@ -85,7 +85,7 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
     """Nothing of it was processed: the program has yet to be handed all of it, from the disk."""
     for seq in range(1, 101):
         done = (max(0, seq - 5), 0)
-        batch = Batch(MessageId("p1", seq), (b"text",), causes=Upto(all=done))
+        batch = Batch(MessageId("p1", seq), (b"text",), causes=Counts(all=done))
         log.commit((Stored(batch), Delivered(done)), b"", {"p1": (seq, seq)}, messages=1)
     log.close()
     found = recovered(tmp_path)

@@ -10,24 +10,23 @@ import pytest
 
 from real_groups import MEMORY, go, group_file, hello_of, joined, linked, until
 from test_transport import say
-from tidings.core import MessageId, Packet
+from tidings.core import MessageId, Packet, Span
 from tidings.node.config import Config
 from tidings.node.wire import GREETING, Kind, Why, body_of, bye_frame, framed, hello_frame
 from tidings.protocols.frontier.packets import (
     Batch,
     Commit,
+    Counts,
     Data,
     Holding,
     Known,
     Pull,
-    Range,
     Refusal,
     State,
-    Upto,
 )
 
 FIRED = bye_frame("you are fired", Why.FORGETFUL, 77)
-NOTHING_NEW = Holding(Upto())
+NOTHING_NEW = Holding(Counts())
 ONE = Batch(MessageId("p2", 1), (b"x",))
 
 
@@ -108,11 +107,11 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
         (1, Data(ONE, commit=(Known("p2", 5, 1, 5, ("p9",)),)), "a data that is not meant for"),
         (1, State((), (), (), ()), "a state that is not meant for"),
         (1, State((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, -1, 0)), "a state that is not meant for"),
-        (1, Holding(Upto(all=(1, 2**63, 1))), "a holding that is not meant for"),
-        (1, Holding(Upto(some=(MessageId("p3", 2**64 - 1),))), "a holding that is not meant for"),
+        (1, Holding(Counts(all=(1, 2**63, 1))), "a holding that is not meant for"),
+        (1, Holding(Counts(some=(MessageId("p3", 2**64 - 1),))), "a holding that is not meant for"),
         (1, Commit((Known("p3", 2**63, 0),)), "a commit that is not meant for"),
-        (1, Pull((Range("p2", -5, 2**62),)), "a pull that is not meant for"),
-        (1, Pull((Range("p1", 1, 9),) * 4), "a pull that is not meant for"),
+        (1, Pull((Span("p2", -5, 2**62),)), "a pull that is not meant for"),
+        (1, Pull((Span("p1", 1, 9),) * 4), "a pull that is not meant for"),
         (1, Refusal("p9", 1, "lost disk"), "a refusal that is not meant for"),
     ],
 )
@@ -136,7 +135,7 @@ def test_what_cannot_be_counted_with_is_refused_and_leaves_no_trace(
 # --- asking for too much
 
 SMALL = ("limits.text_bytes = 1000", "limits.frame_bytes = 3000000", "limits.queue_bytes = 3000000")
-EVERYTHING = Pull((Range("p1", 1, 300),))
+EVERYTHING = Pull((Span("p1", 1, 300),))
 
 
 def asking(config: Config, times: int) -> bytes:

@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from tidings.core import Members, MessageId, Packet
+from tidings.core import Members, MessageId, Packet, Span
 from tidings.node.config import Limits
 from tidings.node.wire import (
     FORMAT,
@@ -35,16 +35,15 @@ from tidings.protocols.frontier.packets import (
     Asking,
     Batch,
     Commit,
+    Counts,
     Data,
     Holding,
     Known,
     Pull,
     Push,
-    Range,
     Refusal,
     State,
     Twins,
-    Upto,
 )
 from tidings.protocols.holdback import Stamped
 from tidings.protocols.majority_relay import MajorityRelay
@@ -54,8 +53,8 @@ SETTINGS = {"durable": True, "limits.text_bytes": 1_000}
 HELLO = Hello(
     "p1", "p2", "chat", ("p1", "p2", "p3"), "frontier", {"mode": "all"}, SETTINGS, 17, 4711
 )
-DATA = Data(Batch(MessageId("p1", 4), (b"four", b"five"), Upto(all=(1, 2, 3))))
-HOLDING = Holding(Upto(some=(MessageId("p2", 9),)))
+DATA = Data(Batch(MessageId("p1", 4), (b"four", b"five"), Counts(all=(1, 2, 3))))
+HOLDING = Holding(Counts(some=(MessageId("p2", 9),)))
 
 
 MEMBERS = ("p1", "p2", "p3")
@@ -182,10 +181,10 @@ def test_a_body_that_makes_no_sense_is_one_line(body: bytes) -> None:
     "packet",
     [
         Data(Batch(MessageId("p9", 1), (b"text",))),
-        Data(Batch(MessageId("p1", 1), (b"text",), Upto(all=(1, 2)))),
-        Holding(Upto(some=(MessageId("p1", 1), MessageId("", 1)))),
+        Data(Batch(MessageId("p1", 1), (b"text",), Counts(all=(1, 2)))),
+        Holding(Counts(some=(MessageId("p1", 1), MessageId("", 1)))),
         Commit((Known("p1", 1, 1), Known("p4", 1, 1))),
-        Pull((Range("nobody", 1, 2),)),
+        Pull((Span("nobody", 1, 2),)),
         Push((Batch(MessageId("p1", 1), ()), Batch(MessageId("p0", 1), ()))),
         State((1, 2, 3), (1, 2, 3), (1, 2, 3), (1, 2, 3, 4)),
         Refusal("p5", 1, "lost disk"),
@@ -240,15 +239,15 @@ TOO_LONG = bytes(1_001)
             "a push with 51 texts; 50 is the limit (batch_messages)",
         ),
         (
-            Push((Batch(MessageId("p2", 1), (b"x" * 900,), Upto(all=(2**60,) * 900)),) * 2),
+            Push((Batch(MessageId("p2", 1), (b"x" * 900,), Counts(all=(2**60,) * 900)),) * 2),
             "bytes beside its texts; 10,000 is the limit (packet_bytes)",
         ),
-        (Holding(Upto(some=(MessageId("p2", 9),) * 4)), "a holding that is not meant for"),
-        (Asking(Upto(some=(MessageId("p2", 9),) * 1_001)), "a packet that makes no sense"),
-        (Holding(Upto(all=(1,) * 1_001)), "a packet that makes no sense"),
+        (Holding(Counts(some=(MessageId("p2", 9),) * 4)), "a holding that is not meant for"),
+        (Asking(Counts(some=(MessageId("p2", 9),) * 1_001)), "a packet that makes no sense"),
+        (Holding(Counts(all=(1,) * 1_001)), "a packet that makes no sense"),
         (Commit((Known("p1", 1, 1),) * 4), "a commit that is not meant for"),
         (Commit((Known("p1", 1, 1),) * 1_001), "a packet that makes no sense"),
-        (Pull((Range("p1", 1, 2),) * 1_001), "a packet that makes no sense"),
+        (Pull((Span("p1", 1, 2),) * 1_001), "a packet that makes no sense"),
     ],
 )
 def test_what_is_longer_than_it_can_be_is_refused_with_the_limit(
@@ -267,14 +266,14 @@ def test_of_a_long_packet_the_texts_do_not_count() -> None:
     "packet",
     [
         Data(DATA.batch, held=HOLDING.held, commit=(Known("p1", 3, 1, 2, ("p3",)),)),
-        Holding(Upto(all=(1, 2, 3))),
-        Asking(Upto(some=(MessageId("p2", 9), MessageId("p3", 1)))),
+        Holding(Counts(all=(1, 2, 3))),
+        Asking(Counts(some=(MessageId("p2", 9), MessageId("p3", 1)))),
         Commit((Known("p1", 1, 1), Known("p2", 7, 5, 6, ("p1", "p3")))),
-        Pull((Range("p1", 1, 2), Range("p3", 4, 4))),
+        Pull((Span("p1", 1, 2), Span("p3", 4, 4))),
         Push((Batch(MessageId("p1", 1), (b"", b"text")), Batch(MessageId("p3", 9), (b"x",)))),
         State((1, 2, 3), (1, 1, 1), (0, 0, 0), (0, 2, 3), asks=True),
         Twins("p2", ("p1", "p3"), 7),
-        Holding(Upto(some=(MessageId("p2", 7),)), (("p2", bytes(16)),)),
+        Holding(Counts(some=(MessageId("p2", 7),)), (("p2", bytes(16)),)),
         Refusal("p1", 17, "lost disk"),
     ],
     ids=lambda packet: packet.kind,
@@ -286,7 +285,7 @@ def test_what_a_member_says_is_taken(packet: Packet) -> None:
 def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """However short the longest text is."""
     monkeypatch.setitem(globals(), "LIMITS", Limits(text_bytes=1))
-    vector, digest, upto = (0, 0, 0), bytes(16), Upto(some=(MessageId("p2", 7),))
+    vector, digest, upto = (0, 0, 0), bytes(16), Counts(some=(MessageId("p2", 7),))
     for packet in (
         State(*(vector,) * 4, digests=(digest,) * 3),
         Holding(upto, (("p2", digest),)),

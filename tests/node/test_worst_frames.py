@@ -20,7 +20,7 @@ from tidings.node.wire import (
     hello_frame,
 )
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier.packets import Batch, Data, Holding, Upto
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding
 from worst_frames import HOSTILE, LEGAL, absence, frame
 
 MOST_S = 0.15
@@ -58,7 +58,7 @@ def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
     """One tick takes little here, and the members take turns."""
     config = group_file(tmp_path, 3, *MEMORY, "limits.tick_ms = 1")
     much = frame(*[Data(Batch(MessageId("p2", n + 1), (bytes(100),))) for n in range(5_000)])
-    little = frame(Holding(Upto(some=(MessageId("p3", 7),))))
+    little = frame(Holding(Counts(some=(MessageId("p3", 7),))))
 
     async def scenario() -> None:
         async with joined(config, "p1", listen=False) as one:
@@ -138,7 +138,7 @@ def test_what_members_say_is_within_the_limits_however_small_they_are(
 def test_packets_are_put_into_frames_that_are_accepted(tmp_path: Path) -> None:
     lines = ("limits.frame_packets = 10", "limits.text_bytes = 10", "limits.frame_bytes = 1048586")
     config = group_file(tmp_path, 2, *MEMORY, *lines)
-    packet = Holding(Upto())
+    packet = Holding(Counts())
 
     async def scenario() -> None:
         async with joined(config, "p1") as one:

@@ -38,6 +38,7 @@ from tidings.core import (
     Replay,
     Send,
     SetTimer,
+    Span,
     Stable,
     Start,
     Timeout,
@@ -52,16 +53,15 @@ from tidings.protocols.frontier.packets import (
     Asking,
     Batch,
     Commit,
+    Counts,
     Data,
     Holding,
     Known,
     Pull,
     Push,
-    Range,
     Refusal,
     State,
-    Upto,
-    upto,
+    counts_of,
 )
 from tidings.protocols.frontier.protocol import MOST_DOUBLINGS, REPEAT_MS
 from tidings.protocols.frontier.records import Admitted, Delivered, Forgotten, Pinned, Stored
@@ -105,13 +105,15 @@ def ids(*names: str) -> tuple[MessageId, ...]:
     return tuple(map(MessageId.parse, names))
 
 
-def some(*names: str) -> Upto:
-    return Upto(some=ids(*names))
+def some(*names: str) -> Counts:
+    return Counts(some=ids(*names))
 
 
-def data(first: str, *texts: str, causes: Upto | None = None, held: Upto | None = None) -> Data:
-    batch = Batch(MessageId.parse(first), tuple(text.encode() for text in texts), causes or Upto())
-    return Data(batch, held or Upto())
+def data(first: str, *texts: str, causes: Counts | None = None, held: Counts | None = None) -> Data:
+    batch = Batch(
+        MessageId.parse(first), tuple(text.encode() for text in texts), causes or Counts()
+    )
+    return Data(batch, held or Counts())
 
 
 def sent(effects: list[Effect]) -> list[tuple[tuple[str, ...], Packet]]:
@@ -175,7 +177,7 @@ def test_acknowledgements_within_a_window_leave_together_when_it_ends() -> None:
     p2.step(Receive("p3", data("p3#1", "c")))
     effects = p2.step(Timeout("batch"))
     ((_, packet),) = sent(effects)
-    assert packet == Holding(Upto(all=(2, 0, 1, 0, 0)))
+    assert packet == Holding(Counts(all=(2, 0, 1, 0, 0)))
     assert timers(effects) == {"batch": 7}
     assert p2.step(Timeout("batch")) == []
 
@@ -207,15 +209,15 @@ def test_a_message_names_what_its_origin_has_delivered_since_its_last_one() -> N
     ((_, first),) = sent(p2.step(Broadcast((b"x", b"y"))))
     assert first.batch.causes == some("p1#1")
     ((_, second),) = sent(p2.step(Broadcast((b"z",))))
-    assert second.batch.causes == Upto(), "nothing was delivered in between"
+    assert second.batch.causes == Counts(), "nothing was delivered in between"
 
 
 def test_few_changes_are_named_and_many_are_a_vector() -> None:
     counts = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6"), 7)
-    assert upto(["p2", "p1"], counts) == some("p1#7", "p2#7")
-    assert upto(["p1", "p2", "p3"], counts) == Upto(all=(7,) * 6)
-    assert not upto([], counts)
-    assert dict(upto(["p1", "p2", "p3"], counts).of(tuple(counts))) == counts
+    assert counts_of(["p2", "p1"], counts) == some("p1#7", "p2#7")
+    assert counts_of(["p1", "p2", "p3"], counts) == Counts(all=(7,) * 6)
+    assert not counts_of([], counts)
+    assert dict(counts_of(["p1", "p2", "p3"], counts).of(tuple(counts))) == counts
 
 
 @pytest.mark.parametrize(("size", "mode"), [(1, "all"), (7, "all"), (8, "origin"), (20, "origin")])
@@ -293,11 +295,11 @@ def test_holders_are_asked_one_after_the_other_and_the_origin_last() -> None:
     p5 = missing_two()
     p5.step(Receive("p3", Holding(some("p1#1"))))
     first = p5.step(Timeout("pull"))
-    assert sent(first) == [(("p2",), Pull((Range("p1", 1, 2),)))]
+    assert sent(first) == [(("p2",), Pull((Span("p1", 1, 2),)))]
     assert timers(first) == {"pull": 100}
-    assert sent(p5.step(Timeout("pull"))) == [(("p3",), Pull((Range("p1", 1, 1),)))]
+    assert sent(p5.step(Timeout("pull"))) == [(("p3",), Pull((Span("p1", 1, 1),)))]
     last = p5.step(Timeout("pull"))
-    assert sent(last) == [(("p1",), Pull((Range("p1", 1, 2),)))]
+    assert sent(last) == [(("p1",), Pull((Span("p1", 1, 2),)))]
     assert timers(last) == {}, "nobody is left to be asked"
 
 
@@ -320,20 +322,20 @@ def test_one_who_was_asked_for_one_message_is_asked_for_the_next_too() -> None:
     p5 = missing_two()
     p5.step(Timeout("pull"))
     p5.step(Receive("p1", data("p1#1", "a")))
-    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Range("p1", 2, 2),)))]
+    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Span("p1", 2, 2),)))]
 
 
 def test_only_the_gap_is_asked_for() -> None:
     p5 = missing_two()
     p5.step(Receive("p1", data("p1#2", "b")))
-    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Range("p1", 1, 1),)))]
+    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Span("p1", 1, 1),)))]
 
 
 def test_what_is_asked_for_is_given_as_its_origin_broadcast_it() -> None:
     p2 = process("p2", 5)
     p2.step(Receive("p1", data("p1#1", "a", "b")))
     p2.step(Receive("p1", data("p1#3", "c", causes=some("p4#1"))))
-    ((to, push),) = sent(p2.step(Receive("p5", Pull((Range("p1", 2, 9),)))))
+    ((to, push),) = sent(p2.step(Receive("p5", Pull((Span("p1", 2, 9),)))))
     assert to == ("p5",)
     assert push == Push(
         (
@@ -347,7 +349,7 @@ def test_what_is_forgotten_is_asked_for_by_nobody_but_late_packets() -> None:
     p1 = process("p1", 2)
     p1.step(Broadcast((b"a",)))
     p1.step(Receive("p2", Holding(some("p1#1"))))
-    assert p1.step(Receive("p2", Pull((Range("p1", 1, 1),)))) == []
+    assert p1.step(Receive("p2", Pull((Span("p1", 1, 1),)))) == []
 
 
 def test_a_long_history_is_fetched_in_pieces_one_at_a_time() -> None:
@@ -484,7 +486,7 @@ def test_who_was_asked_before_the_link_broke_is_asked_again() -> None:
     p5.step(LinkDown("p2"))
     p5.step(Timeout("pull"))
     assert timers(p5.step(LinkUp("p2", 0))) == {"pull": 100}
-    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Range("p1", 1, 2),)))]
+    assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Span("p1", 1, 2),)))]
 
 
 def on_lossy_links(me: str, size: int, **options: Any) -> Frontier:
@@ -597,7 +599,7 @@ def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> 
         Broadcast((b"that way",)),
         Receive("p1", data("p1#2", "thanks", causes=some("p2#1"))),
         Receive("p1", Holding(some("p2#1"))),
-        Receive("p3", Holding(Upto(all=(2, 1, 0)))),
+        Receive("p3", Holding(Counts(all=(2, 1, 0)))),
     )
     assert before.delivered == {"p1": 2, "p2": 1, "p3": 0}
     assert len(before.texts["p1"]) == 2, "stable, and still needed here"
@@ -722,7 +724,7 @@ def test_a_process_waiting_for_answers_still_stores_acknowledges_and_answers() -
     effects = p2.step(Receive("p1", data("p1#1", "a")))
     assert the_only(Send, effects).packet == Holding(some("p1#1"))
     assert delivered(effects) == ["p1#1"]
-    ((_, push),) = sent(p2.step(Receive("p3", Pull((Range("p1", 1, 1),)))))
+    ((_, push),) = sent(p2.step(Receive("p3", Pull((Span("p1", 1, 1),)))))
     assert push == Push((Batch(MessageId("p1", 1), (b"a",)),))
     assert isinstance(p2.step(Broadcast((b"x",)))[0], Refuse)
 
@@ -908,9 +910,9 @@ def test_of_a_batch_only_what_there_is_room_for_waits_for_its_predecessor(
     p2 = process("p2", 3, **limit)
     p2.step(Receive("p1", data("p1#2", *"abcde")))
     assert list(p2.early["p1"]) == [2, 3]
-    assert p2._wanted("p1", "p1") == Range("p1", 1, 1)
+    assert p2._wanted("p1", "p1") == Span("p1", 1, 1)
     p2.step(Receive("p1", data("p1#1", "0")))
-    assert p2._wanted("p1", "p1") == Range("p1", 4, 6), "the rest is fetched"
+    assert p2._wanted("p1", "p1") == Span("p1", 4, 6), "the rest is fetched"
 
 
 def test_what_was_stored_is_held_after_a_restart_whatever_the_limits_are_by_then() -> None:
@@ -935,7 +937,7 @@ def test_what_is_asked_of_several_origins_is_answered_in_several_packets_if_it_i
     for origin in ("p2", "p3"):
         for seq in range(1, 6):
             p1.step(Receive(origin, data(f"{origin}#{seq}", "x" * 40)))
-    wanted = tuple(Range(origin, 1, 5) for origin in ("p2", "p3"))
+    wanted = tuple(Span(origin, 1, 5) for origin in ("p2", "p3"))
     pushes = [push for _, push in sent(p1.step(Receive("p4", Pull(wanted))))]
     assert [[batch.id for batch in push.batches] for push in pushes] == [
         [MessageId("p2", 1)],
@@ -961,7 +963,7 @@ def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
         talk.step(Broadcast((b"ok",)))
     for chatty in (empty, talk):
         assert chatty.push_bytes == 256 * 1024
-        ((_, push),) = sent(chatty.step(Receive("p3", Pull((Range("p1", 1, 10**9),)))))
+        ((_, push),) = sent(chatty.step(Receive("p3", Pull((Span("p1", 1, 10**9),)))))
         assert len(encode(push)) <= chatty.push_bytes
         assert sum(len(batch.texts) for batch in push.batches) > 1_000, "but not too small"
 
@@ -1078,7 +1080,7 @@ def test_what_is_done_with_here_can_be_left_to_the_disk_and_read_back(
     assert list(p1.texts["p1"]) == [1, 2, 3], "not yet delivered"
     records += life(p1, Receive("p2", Holding(some("p1#3"))))
     assert p1.texts["p1"] == {}
-    recall = the_only(Recall, p1.step(Receive("p3", Pull((Range("p1", 2, 3),)))))
+    recall = the_only(Recall, p1.step(Receive("p3", Pull((Span("p1", 2, 3),)))))
     assert recall == Recall("p3", MessageId("p1", 2), 3)
     ((to, push),) = sent(p1.step(Recalled(*astuple(recall), tuple(records))))
     assert to == ("p3",)

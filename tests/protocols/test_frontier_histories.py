@@ -35,14 +35,14 @@ from tidings.protocols.frontier.histories import (
 )
 from tidings.protocols.frontier.packets import (
     Batch,
+    Counts,
     Data,
     Holding,
     Push,
     Refusal,
     State,
     Twins,
-    Upto,
-    upto,
+    counts_of,
 )
 from tidings.protocols.frontier.records import Delivered, Forgotten, Stored
 from tidings.simulator import choices, until_quiet
@@ -169,11 +169,11 @@ def said(effects: list[Effect], to: str) -> list[Any]:
 
 def acknowledged(member: Frontier) -> Holding:
     """What it says of p1's messages."""
-    return Holding(upto(["p1"], member.held), member._digests(["p1"]))
+    return Holding(counts_of(["p1"], member.held), member._digests(["p1"]))
 
 
-def data(first: int, *texts: bytes, causes: Upto | None = None) -> Data:
-    return Data(Batch(MessageId("p1", first), texts, causes or Upto()))
+def data(first: int, *texts: bytes, causes: Counts | None = None) -> Data:
+    return Data(Batch(MessageId("p1", first), texts, causes or Counts()))
 
 
 def rejected(effects: list[Effect]) -> list[str]:
@@ -190,11 +190,11 @@ def hand_over(sender: Frontier, effects: list[Effect], receiver: Frontier) -> li
 @pytest.mark.parametrize("count", [3, BLOCK, 3 * BLOCK + 5])
 def test_a_restart_makes_the_same_digests_from_what_is_left(count: int) -> None:
     p2 = process("p2")
-    disk = persisted(p2.step(Receive("p1", data(1, b"a", causes=Upto(all=(0, 0, 4))))))
+    disk = persisted(p2.step(Receive("p1", data(1, b"a", causes=Counts(all=(0, 0, 4))))))
     disk += persisted(p2.step(Receive("p3", Push((Batch(MessageId("p3", 1), (b"z",) * 4),)))))
     for seq in range(2, count + 1):
         disk += persisted(p2.step(Receive("p1", data(seq, b"%d" % seq))))
-    p2.step(Receive("p3", Holding(Upto(some=(MessageId("p1", count), MessageId("p3", 4))))))
+    p2.step(Receive("p3", Holding(Counts(some=(MessageId("p1", count), MessageId("p3", 4))))))
     assert p2.forgotten["p1"] == count
     checkpoint = p2.checkpoint()
     kept = [

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from tidings.core import MessageId, UsageError
-from tidings.protocols.frontier.packets import Batch, Data, Holding, Upto
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding
 from tidings.testkit.injector import Fate, Injector
 
 P1_P2 = ("p1", "p2")
 P2_P1 = ("p2", "p1")
-DATA = Data(Batch(MessageId("p1", 1), (b"one",), Upto(all=(0, 0))))
-HOLDING = Holding(Upto(all=(1, 0)))
+DATA = Data(Batch(MessageId("p1", 1), (b"one",), Counts(all=(0, 0))))
+HOLDING = Holding(Counts(all=(1, 0)))
 
 
 def passed(injector: Injector[Any], packets: list[Any], link: tuple[str, str] = P1_P2) -> list[Any]:

@@ -24,6 +24,17 @@ class MessageId(NamedTuple):
         return cls(origin, int(seq))
 
 
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive messages of one origin, by name, both ends included. Prints as ``p1#3..7``."""
+
+    origin: str
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.origin}#{self.first}..{self.last}"
+
+
 class Message(msgspec.Struct, frozen=True, array_like=True):
     """Texts are bytes and need not be unique: the identity of a message is its id."""
 

@@ -14,12 +14,13 @@ from tidings.core import (
     Process,
     Receive,
     Send,
+    Span,
     quorum,
     take_first,
 )
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.knowledge import Turn
-from tidings.protocols.frontier.packets import Range, Upto
+from tidings.protocols.frontier.packets import Counts
 
 
 class Flawed(Frontier):
@@ -57,7 +58,7 @@ class AskingOnce(Flawed):
 class OverlookingCauses(Flawed):
     """Breaks Causal Order: what a message depends on is carried, and not looked at."""
 
-    def _missing_causes(self, causes: Upto) -> list[MessageId]:
+    def _missing_causes(self, causes: Counts) -> list[MessageId]:
         return []
 
 
@@ -92,10 +93,10 @@ class Restamping(Flawed):
     Who fetches a question is told that it depends on its answer, and waits for both for ever.
     """
 
-    def _push(self, asker: str, wanted: tuple[Range, ...], turn: Turn) -> None:
+    def _push(self, asker: str, wanted: tuple[Span, ...], turn: Turn) -> None:
         own = self.causes[self.me]
         self.causes[self.me] = own | dict.fromkeys(
-            self.texts[self.me], Upto(all=self._vector(self.delivered | {self.me: 0}))
+            self.texts[self.me], Counts(all=self._vector(self.delivered | {self.me: 0}))
         )
         super()._push(asker, wanted, turn)
         self.causes[self.me] = own
@@ -129,7 +130,7 @@ class OwingNothing(_Origin):
 class NotAnswering(_Origin):
     """Breaks Uniform Agreement: who knows a message to be safe keeps it to itself."""
 
-    def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
+    def _answer(self, asker: str, held: Counts, turn: Turn) -> None:
         for origin, count in held.of(self.members):
             if origin != self.me and count > self.safe[origin]:
                 self._remember_asked(origin, count)

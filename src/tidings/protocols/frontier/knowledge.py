@@ -25,7 +25,7 @@ from tidings.core import (
 )
 from tidings.protocols.frontier.histories import BLOCK
 from tidings.protocols.frontier.log import Log
-from tidings.protocols.frontier.packets import NOTHING, Batch, Known, Upto, Why
+from tidings.protocols.frontier.packets import NOTHING, Batch, Counts, Known, Why
 from tidings.protocols.frontier.records import Record
 
 
@@ -123,7 +123,7 @@ class Knowledge(Log):
         # Nobody holds what its origin does not, unless the origin has lost it.
         turn.lost_disk |= origin == self.me and count > self.held[origin]
 
-    def _know_all(self, member: str, counts: Upto, turn: Turn) -> None:
+    def _know_all(self, member: str, counts: Counts, turn: Turn) -> None:
         for origin, count in counts.of(self.members):
             self._know(member, origin, count, turn)
 

@@ -19,10 +19,11 @@ from tidings.core import (
     Message,
     MessageId,
     Process,
+    Span,
     take_first,
 )
 from tidings.protocols.frontier.histories import BLOCK, Histories, Mark
-from tidings.protocols.frontier.packets import NOTHING, Batch, Twins, Upto
+from tidings.protocols.frontier.packets import NOTHING, Batch, Counts, Twins
 from tidings.protocols.frontier.records import (
     Admitted,
     Delivered,
@@ -39,14 +40,14 @@ TEXT_BYTES, CAUSE_BYTES = 8, 24
 
 
 def batched(
-    origin: str, first: int, last: int, texts: dict[int, bytes], causes: dict[int, Upto], room: int
+    span: Span, texts: dict[int, bytes], causes: dict[int, Counts], room: int
 ) -> Iterator[Batch]:
     """These messages as they were broadcast, a new batch wherever one has causes.
 
     Ends with the message that uses up the room, in bytes.
     """
-    begin, gathered = first, list[bytes]()
-    for seq in range(first, last + 1):
+    origin, begin, gathered = span.origin, span.first, list[bytes]()
+    for seq in range(span.first, span.last + 1):
         if seq not in texts or room <= 0:
             break
         if seq in causes and gathered:
@@ -66,7 +67,7 @@ def size_of(batch: Batch) -> int:
     return texts + _size_of_causes(batch.causes)
 
 
-def _size_of_causes(causes: Upto) -> int:
+def _size_of_causes(causes: Counts) -> int:
     return CAUSE_BYTES * (2 + len(causes.some) + len(causes.all))
 
 
@@ -102,7 +103,7 @@ class Log(Process):
         self.early: dict[str, dict[int, bytes]] = {member: {} for member in members}
         self.early_bytes = 0
         """How long the texts in ``early`` are together."""
-        self.causes: dict[str, dict[int, Upto]] = {member: {} for member in members}
+        self.causes: dict[str, dict[int, Counts]] = {member: {} for member in members}
         self.histories = Histories.of(members, most_marks, block)
         """What is held of each origin, in digests, to be compared with the others'."""
         self.twins: dict[str, Twins] = {}
@@ -177,7 +178,7 @@ class Log(Process):
             self._chain(origin, (text,), self.causes[origin].get(held, NOTHING))
         self.held[origin] = held
 
-    def _chain(self, origin: str, texts: Sequence[bytes], causes: Upto) -> None:
+    def _chain(self, origin: str, texts: Sequence[bytes], causes: Counts) -> None:
         """These are held now: make their digests, and compare them where others said theirs."""
         counts = tuple(sorted(count for _, count in causes.of(self.members))) if causes else ()
         for peer, mark in self.histories.extend(origin, texts, counts).items():
@@ -198,20 +199,20 @@ class Log(Process):
         """These messages, or the first of them if they are many."""
         texts, causes = self.texts[origin], self.causes[origin]
         last = min(last, first + self.push - 1)
-        return list(batched(origin, first, last, texts, causes, self.push_bytes))
+        return list(batched(Span(origin, first, last), texts, causes, self.push_bytes))
 
     def _recalled(self, first: MessageId, last: int, records: Iterable[Record]) -> list[Batch]:
         """The same from what is on disk."""
         origin, begin = first
         last = min(last, begin + self.push - 1)
         texts: dict[int, bytes] = {}
-        causes: dict[int, Upto] = {}
+        causes: dict[int, Counts] = {}
         for record in records:
             if isinstance(record, Stored) and record.batch.id.origin == origin:
                 texts |= enumerate(record.batch.texts, record.batch.id.seq)
                 if record.batch.causes:
                     causes[record.batch.id.seq] = record.batch.causes
-        return list(batched(origin, begin, last, texts, causes, self.push_bytes))
+        return list(batched(Span(origin, begin, last), texts, causes, self.push_bytes))
 
     # --- delivering
 
@@ -238,7 +239,7 @@ class Log(Process):
                 return seq - 1
         return last
 
-    def _missing_causes(self, causes: Upto) -> list[MessageId]:
+    def _missing_causes(self, causes: Counts) -> list[MessageId]:
         return [
             MessageId(origin, count)
             for origin, count in causes.of(self.members)

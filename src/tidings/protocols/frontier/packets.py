@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tidings.core import MOST_MEMBERS, Members, MessageId, Packet
+from tidings.core import MOST_MEMBERS, Members, MessageId, Packet, Span
 from tidings.core.renaming import (
     Digests,
     NamedDigests,
@@ -32,7 +32,7 @@ Why = Literal["lost disk", "two histories"]
 """Why a member is refused."""
 
 
-class Upto(msgspec.Struct, frozen=True, array_like=True):
+class Counts(msgspec.Struct, frozen=True, array_like=True):
     """How far, origin by origin: the few that matter, or else one number for every member."""
 
     some: SortedIds = ()
@@ -48,10 +48,10 @@ class Upto(msgspec.Struct, frozen=True, array_like=True):
         return bool(self.some or self.all)
 
 
-NOTHING = Upto()
+NOTHING = Counts()
 
 
-def upto(origins: Iterable[str], counts: Mapping[str, int]) -> Upto:
+def counts_of(origins: Iterable[str], counts: Mapping[str, int]) -> Counts:
     """The counts of these origins; the counts of all when that takes less space.
 
     A pair takes about as much as three numbers, so a third of the members is the border. To say
@@ -59,8 +59,8 @@ def upto(origins: Iterable[str], counts: Mapping[str, int]) -> Upto:
     """
     few = [MessageId(origin, counts[origin]) for origin in origins]
     if 3 * len(few) <= len(counts):
-        return Upto(some=tuple(sorted(few)))
-    return Upto(all=tuple(counts.values()))
+        return Counts(some=tuple(sorted(few)))
+    return Counts(all=tuple(counts.values()))
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -72,7 +72,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
     id: MessageId
     texts: tuple[bytes, ...]
-    causes: Upto = NOTHING
+    causes: Counts = NOTHING
 
     @property
     def last(self) -> int:
@@ -113,7 +113,7 @@ class Data(Packet, frozen=True, tag="data"):
     """New messages of the sender; with them goes what there is to acknowledge or to commit."""
 
     batch: Batch
-    held: Upto = NOTHING
+    held: Counts = NOTHING
     commit: Annotated[tuple[Known, ...], Meta(max_length=1)] = ()
     """What is known of the sender's earlier messages, if that is new."""
     digests: NamedDigests = ()
@@ -132,14 +132,14 @@ class Data(Packet, frozen=True, tag="data"):
 class Holding(Packet, frozen=True, tag="holding"):
     """An acknowledgement: the sender holds everything up to these."""
 
-    held: Upto
+    held: Counts
     digests: NamedDigests = ()
 
 
 class Asking(Packet, frozen=True, tag="asking"):
     """The same, from one who has not been told that they are stable, and wants to know."""
 
-    held: Upto
+    held: Counts
     digests: NamedDigests = ()
 
 
@@ -147,18 +147,10 @@ class Commit(Packet, frozen=True, tag="commit"):
     known: Annotated[tuple[Known, ...], Meta(max_length=MOST_MEMBERS)]
 
 
-class Range(msgspec.Struct, frozen=True, array_like=True):
-    """Messages of one origin, both ends included."""
-
-    origin: str
-    first: int
-    last: int
-
-
 class Pull(Packet, frozen=True, tag="pull"):
     """The sender lacks these and asks for them."""
 
-    wanted: Annotated[tuple[Range, ...], Meta(max_length=MOST_MEMBERS)]
+    wanted: Annotated[tuple[Span, ...], Meta(max_length=MOST_MEMBERS)]
 
 
 class Push(Packet, frozen=True, tag="push"):

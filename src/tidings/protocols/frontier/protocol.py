@@ -25,6 +25,7 @@ from tidings.core import (
     Replay,
     Send,
     SetTimer,
+    Span,
     Start,
     Timeout,
     UsageError,
@@ -39,18 +40,17 @@ from tidings.protocols.frontier.packets import (
     Asking,
     Batch,
     Commit,
+    Counts,
     Data,
     Holding,
     Known,
     Pull,
     Push,
-    Range,
     Refusal,
     State,
     Twins,
-    Upto,
     Why,
-    upto,
+    counts_of,
 )
 from tidings.protocols.frontier.records import Admitted, Delivered, Forgotten, Pinned, Stored, Taken
 
@@ -211,7 +211,7 @@ class Frontier(Knowledge):
             return
         new = [origin for origin in self.others if self.delivered[origin] > self.stamped[origin]]
         first = MessageId(self.me, self.held[self.me] + 1)
-        batch = Batch(first, texts, upto(new, self.delivered))
+        batch = Batch(first, texts, counts_of(new, self.delivered))
         for origin in new:
             self.stamped[origin] = self.delivered[origin]
         self._hold(batch, turn)
@@ -292,10 +292,10 @@ class Frontier(Knowledge):
 
     # --- acknowledging
 
-    def _acknowledged(self, origins: Sequence[str]) -> tuple[Upto, NamedDigests]:
+    def _acknowledged(self, origins: Sequence[str]) -> tuple[Counts, NamedDigests]:
         """How much is held of these; and what, of those that may have used numbers twice."""
         doubtful = [origin for origin in origins if origin in self.restarted]
-        return upto(origins, self.held), self._digests(doubtful)
+        return counts_of(origins, self.held), self._digests(doubtful)
 
     def _digests(self, origins: Iterable[str]) -> NamedDigests:
         heads = ((origin, self.histories.head(origin).digest) for origin in origins)
@@ -448,9 +448,9 @@ class Frontier(Knowledge):
 
     def _question(self, origins: Sequence[str]) -> Asking:
         ids = sorted(MessageId(origin, self.held[origin]) for origin in origins)
-        return Asking(Upto(some=tuple(ids)), self._digests(origins))
+        return Asking(Counts(some=tuple(ids)), self._digests(origins))
 
-    def _answer(self, asker: str, held: Upto, turn: Turn) -> None:
+    def _answer(self, asker: str, held: Counts, turn: Turn) -> None:
         """Say what is safe; of the rest remember that somebody waits to hear who holds it."""
         answers = []
         for origin, count in held.of(self.members):
@@ -493,7 +493,7 @@ class Frontier(Knowledge):
         Nobody is asked twice for the same: who lives answers. Only where packets get lost, or
         after the link was down, the question is repeated.
         """
-        wanted: dict[str, list[Range]] = {}
+        wanted: dict[str, list[Span]] = {}
         for origin in self._missing():
             helpers = self._helpers(origin)
             if helpers:
@@ -501,8 +501,8 @@ class Frontier(Knowledge):
                 holder = helpers[self.choose("holder", (1,) * len(helpers)) if draw else 0]
                 self.asked.setdefault(origin, set()).add(holder)
                 wanted.setdefault(holder, []).append(self._wanted(origin, holder))
-        for holder, ranges in wanted.items():
-            self._say((holder,), Pull(tuple(ranges)), turn)
+        for holder, spans in wanted.items():
+            self._say((holder,), Pull(tuple(spans)), turn)
 
     def _helpers(self, origin: str) -> list[str]:
         """Who holds more and was not asked yet; the origin, who has most to do, comes last."""
@@ -517,12 +517,12 @@ class Frontier(Knowledge):
     def _may_be_asked_again(self, peer: str) -> None:
         self.asked = {one: rest for one, asked in self.asked.items() if (rest := asked - {peer})}
 
-    def _wanted(self, origin: str, holder: str) -> Range:
+    def _wanted(self, origin: str, holder: str) -> Span:
         held, gap = self.held[origin], self._gap(origin)
         last = self._held_by(holder, origin)
-        return Range(origin, held + 1, min(last, gap) if gap > 0 else last)
+        return Span(origin, held + 1, min(last, gap) if gap > 0 else last)
 
-    def _push(self, asker: str, wanted: tuple[Range, ...], turn: Turn) -> None:
+    def _push(self, asker: str, wanted: tuple[Span, ...], turn: Turn) -> None:
         batches: list[Batch] = []
         for one in wanted:
             origin = one.origin
@@ -649,7 +649,7 @@ class Frontier(Knowledge):
         if ours is not None:
             self._differ(origin, peer, ours)
 
-    def _compare_all(self, peer: str, held: Upto, digests: NamedDigests) -> None:
+    def _compare_all(self, peer: str, held: Counts, digests: NamedDigests) -> None:
         if digests:
             counts = dict(held.of(self.members))
             for origin, digest in digests:
