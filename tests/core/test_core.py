@@ -1,13 +1,20 @@
 """The vocabulary: names, quorums, ids, and state that can be copied and compared."""
 
+import msgspec
 import pytest
 
 from tidings.core import (
     Broadcast,
+    Choose,
+    Effect,
+    Event,
+    Members,
     Message,
     MessageId,
+    Part,
     Process,
     Receive,
+    Span,
     UsageError,
     is_name,
     majority,
@@ -50,6 +57,10 @@ def test_a_message_id_reads_as_it_is_written() -> None:
     for wrong in ("p1", "#4", "p1#", "p1#x"):
         with pytest.raises(UsageError, match="is not a message"):
             MessageId.parse(wrong)
+
+
+def test_a_span_reads_as_its_first_and_its_last_message() -> None:
+    assert str(Span("p1", 3, 7)) == "p1#3..7"
 
 
 def test_a_packet_knows_its_kind_and_what_it_is_about() -> None:
@@ -95,6 +106,55 @@ def test_a_fork_goes_its_own_way(process: Process) -> None:
     assert twin.fingerprint() != process.fingerprint()
     assert process.describe()["delivered"] == {"p1": 0, "p2": 0, "p3": 0}
     assert twin.describe()["delivered"] == {"p1": 1, "p2": 0, "p3": 0}
+
+
+class Tally(Part):
+    counted: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Doubling(Part):
+    tally: Tally
+    factor: int
+
+
+class OfParts(Process):
+    """Two parts, of which one holds the other."""
+
+    def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
+        super().__init__(me, members, choose)
+        self.tally = Tally(me, members)
+        self.doubling = Doubling(me, members, self.tally, 2)
+
+    def step(self, event: Event) -> list[Effect]:
+        counted = self.doubling.tally.counted
+        counted["p1"] = self.doubling.factor * counted.get("p1", 1)
+        return []
+
+
+def test_a_process_lists_the_fields_of_its_parts_once() -> None:
+    made = OfParts("p1", ("p1", "p2"))
+    assert made.state() == {"me": "p1", "members": ("p1", "p2"), "counted": {}, "factor": 2}
+    assert made.describe()["counted"] == {}
+    made.doubling.tally = made.tally = Tally("p1", ("p1", "p2"), {"p2": 1})
+    assert made != OfParts("p1", ("p1", "p2"))
+
+
+def test_a_fork_has_parts_of_its_own_that_hold_each_other() -> None:
+    made = OfParts("p1", ("p1", "p2"))
+    twin = made.fork(take_first)
+    twin.step(Broadcast((b"x",)))
+    assert twin.tally is twin.doubling.tally
+    assert twin.state()["counted"] == {"p1": 2}
+    assert made.state()["counted"] == {}
+    twin.renew()
+    assert twin.tally is twin.doubling.tally
+
+
+def test_no_two_parts_have_a_field_of_the_same_name() -> None:
+    made = OfParts("p1", ("p1", "p2"))
+    made.spare = Tally("p1", ("p1", "p2"))
+    with pytest.raises(AssertionError, match="counted"):
+        made.state()
 
 
 def test_unknown_protocols_and_options_are_named() -> None:

@@ -32,6 +32,7 @@ from tidings.core.events import (
 from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import Message, MessageId, Packet, Span
+from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
 
@@ -60,6 +61,7 @@ __all__ = [
     "Message",
     "MessageId",
     "Packet",
+    "Part",
     "Persist",
     "Process",
     "Processed",

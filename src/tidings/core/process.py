@@ -9,6 +9,7 @@ from tidings.core.effects import Effect
 from tidings.core.events import Event
 from tidings.core.group import Members
 from tidings.core.message import MessageId
+from tidings.core.part import Part
 from tidings.core.rereading import Found
 from tidings.core.state import Memo, copied_state, fingerprint, measured, shown
 
@@ -41,8 +42,8 @@ class Process(ABC):
     object runs in a simulation, in the model checker and on a real network, unchanged.
 
     Its attributes are its state. Keep in them numbers, strings, bytes, tuples, frozen structs,
-    and dicts, lists, sets and IntervalSets of these: then it can be copied, compared, shown and
-    measured for free.
+    and dicts, lists, sets and IntervalSets of these, or parts that do: then it can be copied,
+    compared, shown and measured for free.
     """
 
     grows: ClassVar[bool] = False
@@ -105,7 +106,19 @@ class Process(ABC):
         return tuple(member for member in self.members if member != self.me)
 
     def state(self) -> dict[str, Any]:
-        """Everything that decides how this process will behave, and nothing else."""
+        """Everything that decides how this process will behave, and nothing else.
+
+        Instead of a part, the fields of the part stand there.
+        """
+        state = self._attributes()
+        parts = [name for name, value in state.items() if isinstance(value, Part)]
+        for name in parts:
+            fields = state.pop(name).state()
+            assert state.keys().isdisjoint(fields), f"{name}: {fields.keys() & state.keys()} twice"
+            state |= fields
+        return state
+
+    def _attributes(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "choose"}
 
     def describe(self) -> dict[str, Any]:
@@ -125,7 +138,7 @@ class Process(ABC):
         twin = object.__new__(type(self))
         # Whatever in the state knows the process itself is to know the twin.
         memo: Memo = {id(self): twin}
-        vars(twin).update(copied_state(self.state(), memo))
+        vars(twin).update(copied_state(self._attributes(), memo))
         twin.choose = choose
         return twin
 
@@ -134,7 +147,7 @@ class Process(ABC):
 
         A set and its copy may be iterated in different orders, two copies of it in one only.
         """
-        vars(self).update(copied_state(self.state(), {id(self): self}))
+        vars(self).update(copied_state(self._attributes(), {id(self): self}))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Process):

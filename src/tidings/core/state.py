@@ -65,14 +65,15 @@ def _copied(value: Any, memo: Memo) -> Any:
         twin = memo[me] = value.copy()
         return twin
     if isinstance(value, msgspec.Struct):
+        if not kind.__struct_config__.frozen and not hasattr(value, "__dict__"):
+            twin = memo[me] = copy.copy(value)
+            for name in kind.__struct_fields__:
+                item = getattr(twin, name)
+                if type(item) not in _ATOMS:
+                    setattr(twin, name, _copied(item, memo))
+            return twin
         if _cannot_change(kind) or _has_fixed(value, memo):
             return value
-        if not kind.__struct_config__.frozen and not hasattr(value, "__dict__"):
-            fields = [getattr(value, name) for name in kind.__struct_fields__]
-            twin = memo[me] = copy.copy(value)
-            for name, item in zip(kind.__struct_fields__, fields, strict=True):
-                setattr(twin, name, item if type(item) in _ATOMS else _copied(item, memo))
-            return twin
     if isinstance(value, tuple | frozenset) and _is_fixed(value, memo):
         return value
     return copy.deepcopy(value, memo)

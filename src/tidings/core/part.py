@@ -1,0 +1,28 @@
+"""A process can be made of parts that hold each other, each with its share of the state."""
+
+from typing import Any
+
+import msgspec
+
+from tidings.core.group import Members
+
+
+class Part(msgspec.Struct):
+    """Some of the state of a process, and what is done with it.
+
+    A part may hold other parts of the same process. The process has each of them as an attribute:
+    it copies them together, so that they go on to hold each other, and lists the fields of each
+    in its state. No two parts of a process have a field of the same name.
+    """
+
+    me: str
+    members: Members
+
+    @property
+    def others(self) -> Members:
+        return tuple(member for member in self.members if member != self.me)
+
+    def state(self) -> dict[str, Any]:
+        """Its own fields. What is the same for all parts, and other parts, stand elsewhere."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__[2:]}
+        return {name: value for name, value in fields.items() if not isinstance(value, Part)}
