@@ -157,6 +157,11 @@ def test_no_two_parts_have_a_field_of_the_same_name() -> None:
         made.state()
 
 
+def test_options_of_older_files_are_understood() -> None:
+    now = factory("frontier", {"until_processed": True})("p1", ("p1",), take_first)
+    assert factory("frontier", {"confirmed": True})("p1", ("p1",), take_first) == now
+
+
 def test_unknown_protocols_and_options_are_named() -> None:
     with pytest.raises(UsageError, match="unknown protocol 'urb'; known: majority-relay"):
         factory("urb")

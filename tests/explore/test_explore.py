@@ -11,11 +11,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from smallest_scopes import SMALL, SMALLEST, mended_scope_of, smaller_scopes_than
-from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Process, Send, UsageError
+from tidings.core import (
+    Accept,
+    Broadcast,
+    Deliver,
+    Message,
+    MessageId,
+    Part,
+    Process,
+    Send,
+    UsageError,
+)
 from tidings.core.renaming import renamed, renamed_state
 from tidings.core.state import fingerprint
 from tidings.explore import ALL, Pace, Reduction, Scope, explore, reductions_without, search
@@ -314,7 +325,7 @@ def test_to_an_indifferent_protocol_names_are_only_names(name: str) -> None:
                 twin = explorer.factory(
                     names[process.me], process.members, lambda label, weights: 0
                 )
-                vars(twin).update(renamed_state(process.state(), names))
+                put_into(twin, renamed_state(process.state(), names))
                 (outcome, *_) = explorer.reactions.of(process, event)
                 effects = twin.step(renamed(event, names))
                 assert twin.fingerprint() == fingerprint(
@@ -325,6 +336,17 @@ def test_to_an_indifferent_protocol_names_are_only_names(name: str) -> None:
         if steps > 400:
             return
     assert steps > 20
+
+
+def put_into(process: Process, state: dict[str, Any]) -> None:
+    """Each value into the process itself, or into the parts of it that have such a field."""
+    parts = [one for one in vars(process).values() if isinstance(one, Part)]
+    for name, value in state.items():
+        for part in parts:
+            if name in part.__struct_fields__:
+                setattr(part, name, value)
+        if name in vars(process):
+            setattr(process, name, value)
 
 
 def _packets(effects) -> set[tuple[str, bytes]]:

@@ -81,7 +81,7 @@ class WatchedWorld(CheckedWorld):
         super()._recover(process, disk_lost)
         after = self.processes[process]
         assert isinstance(after, Frontier)
-        done = after.taken if after.confirmed else after.delivered
+        done = after.log.processed if after.log.until_processed else after.log.delivered
         for origin, last in handed.items():
             # What is delivered at once, for it is known to be safe only now, is not replayed.
             again = [message.id.seq for message in self.replayed if message.id.origin == origin]
@@ -117,7 +117,7 @@ class Adversary:
         self.members = tuple(f"p{number}" for number in range(1, size + 1))
         self.options = {
             "mode": mode or dice.choice(["all", "origin"]),
-            "confirmed": dice.random() < 0.4,
+            "until_processed": dice.random() < 0.4,
             "memory": dice.choice([0, 0, 1, 3]),
             "memory_bytes": dice.choice([0, 0, 1, 8]),
             "window": dice.choice([1, 2, 10_000]),
@@ -147,7 +147,7 @@ class Adversary:
             self.broadcast: dice.choice([2, 6, 15]),
             self.crash_or_recover: dice.choice([0, 2, 5]),
             self.cut_or_heal: dice.choice([0, 2]),
-            self.take: 10 if self.options["confirmed"] else 0,
+            self.take: 10 if self.options["until_processed"] else 0,
             self.time_out: dice.choice([2, 15, 40]),
             self.slow_down: 2,
             self.arrive: 60,
@@ -206,7 +206,7 @@ class Adversary:
         name, origin = self.dice.choice(self.world.up), self.dice.choice(self.members)
         process = self.world.processes[name]
         assert isinstance(process, Frontier)
-        first, last = process.taken[origin] + 1, process.delivered[origin]
+        first, last = process.log.processed[origin] + 1, process.log.delivered[origin]
         if first <= last:
             self.do(
                 choices.UserProcessed(name, (MessageId(origin, self.dice.randint(first, last)),))
@@ -274,7 +274,7 @@ def survive(seeds: Iterable[int], mode: str = "", links: str = "") -> Counter[st
         if not world.crashed:
             for process in world.processes.values():
                 assert isinstance(process, Frontier)
-                assert process.stable == process.held, f"seed {seed}: {process.me}"
+                assert process.knowledge.stable == process.log.held, f"seed {seed}: {process.me}"
         happened += adversary.happened
         happened["runs"] += 1
     return happened
@@ -330,7 +330,7 @@ class Rollbacks(Adversary):
             (one for one in self.world.up if one != name), key=lambda one: self.held_by(one, name)
         )
         heard = [rest.pop(0)]
-        while name in self.world.up and process.unheard:
+        while name in self.world.up and process.gate.unheard:
             packets = [
                 packet
                 for packet in self.world.in_flight
@@ -350,7 +350,7 @@ class Rollbacks(Adversary):
     def held_by(self, holder: str, origin: str) -> int:
         process = self.world.processes[holder]
         assert isinstance(process, Frontier)
-        return process.held[origin]
+        return process.log.held[origin]
 
     def settle(self) -> None:
         pass

@@ -126,7 +126,7 @@ def survive_broken_links(seeds: Iterable[int]) -> Counter[str]:
         if not world.crashed:
             for process in world.processes.values():
                 assert isinstance(process, Frontier)
-                assert process.stable == process.held, f"seed {seed}: {process.me}"
+                assert process.knowledge.stable == process.log.held, f"seed {seed}: {process.me}"
         happened += adversary.happened
         happened["runs"] += 1
     return happened

@@ -40,7 +40,7 @@ def adversarial_plan(seed: int) -> Plan:
         protocol="frontier",
         options={
             "mode": dice.choice(["all", "origin"]),
-            "confirmed": take_ms > 0,
+            "until_processed": take_ms > 0,
             "memory": dice.choice([0, 0, 2]),
             "early": dice.choice([10_000, 1]),
             "push_bytes": dice.choice([1 << 18, 1]),

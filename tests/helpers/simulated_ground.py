@@ -175,7 +175,7 @@ class Simulated(Group):
     def is_linked(self, one: str, other: str) -> bool:
         process = self._world.processes[one]
         assert isinstance(process, Frontier)
-        return other not in process.down
+        return other not in process.peers.down
 
     # --- processes
 

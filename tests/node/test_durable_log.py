@@ -16,7 +16,7 @@ from tidings.node.config import Retention
 from tidings.node.log import About, Identity, Log, Recovered, open_log
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch, Counts
-from tidings.protocols.frontier.records import Delivered, Pinned, Stored
+from tidings.protocols.frontier.records import Delivered, Pinned, Stored, cursors_in
 
 ABOUT = About("chat", "p1", ("p1", "p2"), "frontier", traced=True)
 KEEP_NOTHING = Retention()
@@ -90,19 +90,20 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
     log.close()
     found = recovered(tmp_path)
     assert found is not None
-    process = Frontier("p1", ("p1", "p2"), memory=10, confirmed=True)
+    process = Frontier("p1", ("p1", "p2"), memory=10, until_processed=True)
     in_memory: list[int] = []
 
     class Watched:
         def __iter__(self) -> Iterator[Any]:
             for record in found.records:
                 yield record
-                in_memory.append(max(len(process.texts["p1"]), len(process.causes["p1"])))
+                in_memory.append(max(len(process.log.texts["p1"]), len(process.log.causes["p1"])))
 
-    process._restore(Watched())
+    own = process.log
+    own.restore(Watched(), cursors_in(Watched(), process.members))
     assert max(in_memory) <= 10
-    assert (process.held["p1"], process.delivered["p1"], process.taken["p1"]) == (100, 95, 0)
-    assert set(range(96, 101)) <= set(process.texts["p1"]), "what has yet to be delivered"
+    assert (own.held["p1"], own.delivered["p1"], own.processed["p1"]) == (100, 95, 0)
+    assert set(range(96, 101)) <= set(own.texts["p1"]), "what has yet to be delivered"
 
 
 def test_of_the_trace_only_segments_are_read_that_go_further(log: Log, tmp_path: Path) -> None:

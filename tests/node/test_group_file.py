@@ -41,10 +41,10 @@ def test_a_group_file_in_few_lines() -> None:
 def test_what_the_node_decides_reaches_the_process() -> None:
     process = parse(GOOD).process("p2", take_first)
     assert isinstance(process, Frontier)
-    assert (process.window, process.confirmed) == (100, False)
+    assert (process.broadcasting.window, process.log.until_processed) == (100, False)
     durable = parse(GOOD.replace("false", "true")).process("p2", take_first)
     assert isinstance(durable, Frontier)
-    assert durable.confirmed
+    assert durable.log.until_processed
     relay = parse(GOOD.replace("durable", 'protocol = "majority-relay"\ndurable'))
     assert relay.process("p1", take_first).members == ("p1", "p2", "p10")
     with pytest.raises(UsageError, match="p3 is not in the group; its members: p1, p2, p10"):

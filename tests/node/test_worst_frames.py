@@ -70,11 +70,11 @@ def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
                 writers[name].write(GREETING + hello_frame(hello_of(config, name, "p1")))
             await until(lambda: p1.status().linked == ("p2", "p3"))
             writers["p2"].write(much)
-            await until(lambda: process.held["p2"] > 0)
+            await until(lambda: process.log.held["p2"] > 0)
             writers["p3"].write(little)
-            await until(lambda: process.known["p3"].get("p3") == 7)
-            assert process.held["p2"] < 5_000, "it is heard in between"
-            await until(lambda: process.held["p2"] == 5_000)
+            await until(lambda: process.knowledge.known["p3"].get("p3") == 7)
+            assert process.log.held["p2"] < 5_000, "it is heard in between"
+            await until(lambda: process.log.held["p2"] == 5_000)
             for writer in writers.values():
                 writer.close()
 

@@ -48,6 +48,7 @@ from tidings.core import (
 )
 from tidings.protocols import PROTOCOLS, factory
 from tidings.protocols.frontier import Frontier
+from tidings.protocols.frontier.exchange import MOST_DOUBLINGS, REPEAT_MS
 from tidings.protocols.frontier.histories import BLOCK, Chain
 from tidings.protocols.frontier.packets import (
     Asking,
@@ -63,7 +64,6 @@ from tidings.protocols.frontier.packets import (
     State,
     counts_of,
 )
-from tidings.protocols.frontier.protocol import MOST_DOUBLINGS, REPEAT_MS
 from tidings.protocols.frontier.records import Admitted, Delivered, Forgotten, Pinned, Stored
 from tidings.simulator import Plan, World, choices, until_quiet, walk
 from tidings.simulator.script import Script
@@ -222,8 +222,8 @@ def test_few_changes_are_named_and_many_are_a_vector() -> None:
 
 @pytest.mark.parametrize(("size", "mode"), [(1, "all"), (7, "all"), (8, "origin"), (20, "origin")])
 def test_the_mode_follows_from_the_size_of_the_group_unless_it_is_set(size: int, mode: str) -> None:
-    assert process("p1", size).mode == mode
-    assert process("p1", size, mode="origin").mode == "origin"
+    assert process("p1", size).mode.name == mode
+    assert process("p1", size, mode="origin").mode.name == "origin"
 
 
 # --- delivering and forgetting
@@ -250,10 +250,10 @@ def test_what_everybody_holds_is_forgotten() -> None:
     p1 = process("p1", 3)
     p1.step(Broadcast((b"a", b"b")))
     p1.step(Receive("p2", Holding(some("p1#2"))))
-    assert list(p1.texts["p1"]) == [1, 2]
+    assert list(p1.log.texts["p1"]) == [1, 2]
     effects = p1.step(Receive("p3", Holding(some("p1#1"))))
     assert the_only(Stable, effects).upto == {"p1": 1}
-    assert list(p1.texts["p1"]) == [2]
+    assert list(p1.log.texts["p1"]) == [2]
     assert persisted(effects) == [Forgotten((1, 0, 0))]
     assert isinstance(effects[-1], Persist), "nothing waits for it"
 
@@ -366,7 +366,7 @@ def test_a_long_history_is_fetched_in_pieces_one_at_a_time() -> None:
         answers = sent(p2.step(Receive("p1", push)))
         ((to, packet),) = [one for one in answers if isinstance(one[1], Pull)] or [((), None)]
     assert pushes == 3
-    assert p2.held["p1"] == 5
+    assert p2.log.held["p1"] == 5
 
 
 # --- mode origin
@@ -419,8 +419,8 @@ def test_who_is_not_told_in_time_asks_everybody() -> None:
     assert timers(p3.step(Receive("p1", data("p1#1", "a")))) == {"ask": 200}
     ((to, packet),) = sent(p3.step(Timeout("ask")))
     assert to == ("p1", "p2", "p4", "p5")
-    assert packet == Asking(some("p1#1"), p3._digests(["p1"]))
-    assert p3.timers == set()
+    assert packet == Asking(some("p1#1"), p3.comparison.digests(["p1"]))
+    assert p3.timers.running == set()
 
 
 def test_who_knows_that_it_is_stable_says_so() -> None:
@@ -435,8 +435,8 @@ def test_who_was_asked_too_early_asks_everybody_although_it_is_told() -> None:
     p3 = asked_by_p2()
     assert timers(p3.step(Receive("p1", Commit((Known("p1", 1, 1),))))) == {}
     ((_, packet),) = sent(p3.step(Timeout("ask")))
-    assert packet == Asking(some("p1#1"), p3._digests(["p1"]))
-    assert p3.heard == {}
+    assert packet == Asking(some("p1#1"), p3.comparison.digests(["p1"]))
+    assert p3.mode.heard == {}
 
 
 def test_a_question_is_not_answered_by_holding_less() -> None:
@@ -444,10 +444,10 @@ def test_a_question_is_not_answered_by_holding_less() -> None:
     p3.step(Receive("p1", data("p1#1", "a")))
     p3.step(Receive("p2", Asking(some("p1#2"))))
     p3.step(Timeout("ask"))
-    assert p3.heard == {"p1": 2}
+    assert p3.mode.heard == {"p1": 2}
     p3.step(Receive("p1", data("p1#2", "b")))
     p3.step(Receive("p1", Commit((Known("p1", 2, 2),))))
-    assert "ask" in p3.timers, "p2 waits to hear that two are held here"
+    assert "ask" in p3.timers.running, "p2 waits to hear that two are held here"
 
 
 # --- links
@@ -507,7 +507,7 @@ def test_on_lossy_links_state_is_repeated_less_and_less_often() -> None:
         delays.append(timers(effects)["repeat"])
     assert delays == [REPEAT_MS * 2**n for n in (0, 1, 2, 3, 4, 5, 5, 5)]
     assert timers(p1.step(Receive("p3", Holding(some("p1#1"))))) == {"repeat": None}
-    assert p1.doublings == 0
+    assert p1.exchange.doublings == 0
 
 
 def test_links_that_are_down_are_not_probed() -> None:
@@ -559,8 +559,8 @@ def test_a_restart_continues_where_the_disk_says() -> None:
     after, effects = reborn(life(before, *EVENTS))
     assert effects == []
     for name in ("held", "delivered", "texts", "early", "causes", "forgotten"):
-        assert getattr(after, name) == getattr(before, name), name
-    assert before.forgotten == {"p1": 1, "p2": 0, "p3": 0}
+        assert getattr(after.log, name) == getattr(before.log, name), name
+    assert before.log.forgotten == {"p1": 1, "p2": 0, "p3": 0}
     after.step(Receive("p3", NOTHING_YET))
     ((_, packet),) = sent(after.step(Broadcast((b"y",))))
     assert packet.batch.id == MessageId("p2", 2)
@@ -577,7 +577,7 @@ def test_few_records_stand_for_all_of_them() -> None:
 
 
 def test_a_checkpoint_and_the_messages_it_still_needs_stand_for_all_records() -> None:
-    before = process("p2", 3, confirmed=True)
+    before = process("p2", 3, until_processed=True)
     records = life(before, *EVENTS, Processed({"p1": 1}), LinkUp("p1", 0))
     checkpoint = before.checkpoint()
     kept = [
@@ -586,13 +586,13 @@ def test_a_checkpoint_and_the_messages_it_still_needs_stand_for_all_records() ->
         if isinstance(record, Stored)
         and record.batch.last > checkpoint.forgotten[record.batch.id.origin]
     ]
-    long, _ = reborn(records, confirmed=True)
-    short, _ = reborn([*kept, *checkpoint.records], confirmed=True)
+    long, _ = reborn(records, until_processed=True)
+    short, _ = reborn([*kept, *checkpoint.records], until_processed=True)
     assert short == long
 
 
 def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> None:
-    before = process("p2", 3, confirmed=True)
+    before = process("p2", 3, until_processed=True)
     records = life(
         before,
         Receive("p1", data("p1#1", "which way?")),
@@ -601,20 +601,20 @@ def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> 
         Receive("p1", Holding(some("p2#1"))),
         Receive("p3", Holding(Counts(all=(2, 1, 0)))),
     )
-    assert before.delivered == {"p1": 2, "p2": 1, "p3": 0}
-    assert len(before.texts["p1"]) == 2, "stable, and still needed here"
-    _, effects = reborn(records, confirmed=True)
+    assert before.log.delivered == {"p1": 2, "p2": 1, "p3": 0}
+    assert len(before.log.texts["p1"]) == 2, "stable, and still needed here"
+    _, effects = reborn(records, until_processed=True)
     replay = the_only(Replay, effects)
     assert replay == Replay({"p1": 0, "p2": 0, "p3": 0}, {"p1": 2, "p2": 1, "p3": 0})
     assert delivered(effects) == []
     records += life(before, Processed({"p1": 1}))
-    assert before.forgotten["p1"] == 1
-    after, effects = reborn(records, confirmed=True)
+    assert before.log.forgotten["p1"] == 1
+    after, effects = reborn(records, until_processed=True)
     assert the_only(Replay, effects).after == {"p1": 1, "p2": 0, "p3": 0}
     records += life(after, Processed({"p1": 2, "p2": 7}))
-    after, effects = reborn(records, confirmed=True)
+    after, effects = reborn(records, until_processed=True)
     assert effects == [], "more cannot be taken than was handed over"
-    assert after.taken == {"p1": 2, "p2": 1, "p3": 0}
+    assert after.log.processed == {"p1": 2, "p2": 1, "p3": 0}
 
 
 def test_an_application_that_says_nothing_has_taken_everything() -> None:
@@ -641,7 +641,7 @@ def test_what_was_acknowledged_is_still_held_after_a_crash_at_any_write() -> Non
             if writes == 0:
                 break
         after, _ = reborn(records)
-        assert after.held["p1"] >= acknowledged
+        assert after.log.held["p1"] >= acknowledged
 
 
 def test_who_comes_back_without_its_disk_is_refused_and_told_so() -> None:
@@ -664,7 +664,7 @@ def test_a_refusal_of_another_process_of_the_same_name_stops_nobody() -> None:
     p3 = process("p3", 3)
     assert p3.step(Receive("p2", Refusal("p2", 77, "lost disk"))) == [], "the true one is pinned"
     assert p3.step(Receive("p1", Refusal("p2", 0, "lost disk"))) == [], "p1 does not speak for p2"
-    assert p3.refused == {}
+    assert p3.peers.refused == {}
 
 
 def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
@@ -757,7 +757,7 @@ def test_the_true_one_is_let_in_after_an_impostor_was_refused() -> None:
     p1.step(LinkDown("p2"))
     p1.step(LinkUp("p2", 0))
     p1.step(Receive("p2", data("p2#1", "it is me")))
-    assert p1.held["p2"] == 1
+    assert p1.log.held["p2"] == 1
 
 
 def test_a_refusal_that_was_lost_is_said_again_to_whoever_asks() -> None:
@@ -808,14 +808,14 @@ def test_one_member_that_errs_about_others_halts_nobody_and_f_and_one_more_do(
     p2 = process("p2", 5)
     for peer in ("p3", "p4"):
         p2.step(Receive(peer, Commit((claim,))))
-        assert p2.stable == dict.fromkeys(p2.members, 0)
+        assert p2.knowledge.stable == dict.fromkeys(p2.members, 0)
     assert isinstance(p2.step(Receive("p5", Commit((claim,))))[-1], Halt)
 
 
 def test_new_messages_come_from_their_origin_alone() -> None:
     p2 = process("p2", 3)
     assert p2.step(Receive("p3", data("p1#1", "never said"))) == []
-    assert p2.held["p1"] == 0
+    assert p2.log.held["p1"] == 0
 
 
 # --- what reviewers found
@@ -877,7 +877,7 @@ def test_numbers_begin_with_one() -> None:
 
 def test_only_of_members_something_can_be_processed() -> None:
     with pytest.raises(UsageError, match="p9 is not a member"):
-        process("p1", 3, confirmed=True).step(Processed({"p9": 1}))
+        process("p1", 3, until_processed=True).step(Processed({"p9": 1}))
 
 
 def test_nobody_asks_about_what_is_younger_than_the_timer() -> None:
@@ -891,16 +891,16 @@ def test_nobody_asks_about_what_is_younger_than_the_timer() -> None:
     assert timers(effects)["ask"] == 200
     ((to, packet),) = sent(p2.step(Timeout("ask")))
     assert to == ("p1", "p3", "p4", "p5")
-    assert packet == Asking(some("p1#2"), p2._digests(["p1"]))
+    assert packet == Asking(some("p1#2"), p2.comparison.digests(["p1"]))
 
 
 def test_the_message_that_closes_the_gap_is_kept_however_much_waits_for_it() -> None:
     p2 = process("p2", 3, early=3)
     p2.step(Receive("p1", data("p1#2", *"bcd")))
     p2.step(Receive("p1", data("p1#6", "too much")))
-    assert list(p2.early["p1"]) == [2, 3, 4]
+    assert list(p2.log.early["p1"]) == [2, 3, 4]
     p2.step(Receive("p1", data("p1#1", "at last")))
-    assert p2.held["p1"] == 4
+    assert p2.log.held["p1"] == 4
 
 
 @pytest.mark.parametrize("limit", [{"early": 2}, {"early_bytes": 2}], ids=str)
@@ -909,10 +909,10 @@ def test_of_a_batch_only_what_there_is_room_for_waits_for_its_predecessor(
 ) -> None:
     p2 = process("p2", 3, **limit)
     p2.step(Receive("p1", data("p1#2", *"abcde")))
-    assert list(p2.early["p1"]) == [2, 3]
-    assert p2._wanted("p1", "p1") == Span("p1", 1, 1)
+    assert list(p2.log.early["p1"]) == [2, 3]
+    assert p2.fetching.wanted("p1", "p1") == Span("p1", 1, 1)
     p2.step(Receive("p1", data("p1#1", "0")))
-    assert p2._wanted("p1", "p1") == Span("p1", 4, 6), "the rest is fetched"
+    assert p2.fetching.wanted("p1", "p1") == Span("p1", 4, 6), "the rest is fetched"
 
 
 def test_what_was_stored_is_held_after_a_restart_whatever_the_limits_are_by_then() -> None:
@@ -920,12 +920,12 @@ def test_what_was_stored_is_held_after_a_restart_whatever_the_limits_are_by_then
     p2 = process("p2", 3)
     disk = persisted(p2.step(Receive("p1", data("p1#2", *"bcdef"))))
     disk += persisted(p2.step(Receive("p1", data("p1#1", "a"))))
-    assert p2.held["p1"] == 6
+    assert p2.log.held["p1"] == 6
     again = factory("frontier", {"early": 1, "early_bytes": 1})("p2", p2.members, take_first)
     assert isinstance(again, Frontier)
     again.step(Start(recovered=tuple(disk)))
-    assert again.held == p2.held
-    assert again.early_bytes == 0
+    assert again.log.held == p2.log.held
+    assert again.log.early_bytes == 0
 
 
 @pytest.mark.parametrize("limit", [{"push": 3}, {"push_bytes": 200}])
@@ -962,9 +962,9 @@ def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
             talk.step(Receive(peer, Holding(held)))
         talk.step(Broadcast((b"ok",)))
     for chatty in (empty, talk):
-        assert chatty.push_bytes == 256 * 1024
+        assert chatty.log.limits.push_bytes == 256 * 1024
         ((_, push),) = sent(chatty.step(Receive("p3", Pull((Span("p1", 1, 10**9),)))))
-        assert len(encode(push)) <= chatty.push_bytes
+        assert len(encode(push)) <= chatty.log.limits.push_bytes
         assert sum(len(batch.texts) for batch in push.batches) > 1_000, "but not too small"
 
 
@@ -1064,7 +1064,7 @@ def test_a_full_log_refuses_and_says_for_whom_it_waits() -> None:
 
 
 def test_a_log_that_waits_for_its_own_application_says_so() -> None:
-    p1 = process("p1", 1, log_limit=1, confirmed=True)
+    p1 = process("p1", 1, log_limit=1, until_processed=True)
     p1.step(Broadcast((b"a",)))
     assert "for the application, which has not taken them" in p1.why_not()
     p1.step(Processed({"p1": 1}))
@@ -1077,16 +1077,16 @@ def test_what_is_done_with_here_can_be_left_to_the_disk_and_read_back(
 ) -> None:
     p1 = process("p1", 3, **limit)
     records = life(p1, Broadcast((b"a", b"b")), Broadcast((b"c",)))
-    assert list(p1.texts["p1"]) == [1, 2, 3], "not yet delivered"
+    assert list(p1.log.texts["p1"]) == [1, 2, 3], "not yet delivered"
     records += life(p1, Receive("p2", Holding(some("p1#3"))))
-    assert p1.texts["p1"] == {}
+    assert p1.log.texts["p1"] == {}
     recall = the_only(Recall, p1.step(Receive("p3", Pull((Span("p1", 2, 3),)))))
     assert recall == Recall("p3", MessageId("p1", 2), 3)
     ((to, push),) = sent(p1.step(Recalled(*astuple(recall), tuple(records))))
     assert to == ("p3",)
     assert push == Push((Batch(MessageId("p1", 2), (b"b", b"c")),))
     p1.step(Receive("p3", Holding(some("p1#3"))))
-    assert p1.forgotten["p1"] == 3
+    assert p1.log.forgotten["p1"] == 3
 
 
 def astuple(recall: Recall) -> tuple[str, MessageId, int]:
@@ -1279,7 +1279,7 @@ def test_once_all_is_stable_nothing_is_sent_and_no_timer_runs(mode: str, seed: i
     assert world.timers == {}
     for one in world.processes.values():
         assert isinstance(one, Frontier)
-        assert one.stable == one.held
+        assert one.knowledge.stable == one.log.held
 
 
 def test_with_a_member_down_only_that_member_is_probed() -> None:

@@ -45,7 +45,7 @@ def broadcast(world: World) -> tuple[int, int]:
     before = world.packets_sent
     world.apply(choices.UserBroadcast("p01", b"x"))
     seq = held(world, "p01")
-    while any(frontier(world, member).delivered["p01"] < seq for member in world.up):
+    while any(frontier(world, member).log.delivered["p01"] < seq for member in world.up):
         assert step(world)
     until_safe = world.packets_sent - before
     while step(world):
@@ -60,7 +60,7 @@ def frontier(world: World, member: str) -> Frontier:
 
 
 def held(world: World, member: str) -> int:
-    return frontier(world, member).held["p01"]
+    return frontier(world, member).log.held["p01"]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -92,7 +92,7 @@ def test_dead_members_change_no_order_of_magnitude(size: int, dead: int) -> None
 def test_a_lone_message_waits_for_nobody_whose_link_is_down() -> None:
     world = group(5, "origin", 1, is_noticed=True)
     world.apply(choices.UserBroadcast("p01", b"x"))
-    while frontier(world, "p04").delivered["p01"] < 1:
+    while frontier(world, "p04").log.delivered["p01"] < 1:
         assert world.in_flight, "it waits for a timer"
         step(world)
 
@@ -106,8 +106,8 @@ def test_holders_of_a_dead_origins_messages_inform_each_other_and_forget() -> No
     while step(world):
         pass
     for member in world.up:
-        assert frontier(world, member).stable["p01"] == 1, member
-        assert not frontier(world, member).texts["p01"]
+        assert frontier(world, member).knowledge.stable["p01"] == 1, member
+        assert not frontier(world, member).log.texts["p01"]
 
 
 def test_a_member_that_was_lacking_is_asked_when_the_origin_is_dead() -> None:
@@ -130,8 +130,8 @@ def test_a_member_that_was_lacking_is_asked_when_the_origin_is_dead() -> None:
         asked_by += sum(one.link.receiver == "p05" for one in world.in_flight)
     assert asked_by
     for member in world.up:
-        assert frontier(world, member).delivered["p01"] == 1, member
-        assert frontier(world, member).stable["p01"] == 1, member
+        assert frontier(world, member).log.delivered["p01"] == 1, member
+        assert frontier(world, member).knowledge.stable["p01"] == 1, member
 
 
 # --- what is owed
@@ -174,12 +174,12 @@ def test_a_debt_only_grows() -> None:
         receive(other, "p1", "holding", count)
     world.apply(choices.TimerExpiry("p1", "commit"))
     receive("p1", "p2", "commit")
-    assert frontier(world, "p2").stable["p1"] == 2
+    assert frontier(world, "p2").knowledge.stable["p1"] == 2
     for other in ("p3", "p4", "p5"):
         receive("p1", other, "data")
         receive(other, "p1", "holding")
     world.apply(choices.Crash("p1", lost("p1", "p2")))
     for choice in until_quiet(world):
         world.apply(choice)
-    delivered = {frontier(world, member).delivered["p1"] for member in world.up}
+    delivered = {frontier(world, member).log.delivered["p1"] for member in world.up}
     assert delivered == {3}

@@ -169,7 +169,7 @@ def said(effects: list[Effect], to: str) -> list[Any]:
 
 def acknowledged(member: Frontier) -> Holding:
     """What it says of p1's messages."""
-    return Holding(counts_of(["p1"], member.held), member._digests(["p1"]))
+    return Holding(counts_of(["p1"], member.log.held), member.comparison.digests(["p1"]))
 
 
 def data(first: int, *texts: bytes, causes: Counts | None = None) -> Data:
@@ -195,7 +195,7 @@ def test_a_restart_makes_the_same_digests_from_what_is_left(count: int) -> None:
     for seq in range(2, count + 1):
         disk += persisted(p2.step(Receive("p1", data(seq, b"%d" % seq))))
     p2.step(Receive("p3", Holding(Counts(some=(MessageId("p1", count), MessageId("p3", 4))))))
-    assert p2.forgotten["p1"] == count
+    assert p2.log.forgotten["p1"] == count
     checkpoint = p2.checkpoint()
     kept = [
         one
@@ -205,8 +205,8 @@ def test_a_restart_makes_the_same_digests_from_what_is_left(count: int) -> None:
     assert len(kept) < BLOCK + 4, "only the last block is needed"
     for records in (disk, p2.compacted(disk), [*checkpoint.records, *kept]):
         again = process("p2", *records)
-        assert again.histories.head("p1") == p2.histories.head("p1")
-        assert again.histories.head("p3") == p2.histories.head("p3")
+        assert again.comparison.histories.head("p1") == p2.comparison.histories.head("p1")
+        assert again.comparison.histories.head("p3") == p2.comparison.histories.head("p3")
 
 
 def test_a_log_from_before_there_were_digests_compares_nothing() -> None:
@@ -216,12 +216,12 @@ def test_a_log_from_before_there_were_digests_compares_nothing() -> None:
         Stored(Batch(MessageId("p1", 21), (b"x",))),
     )
     p2 = process("p2", *old)
-    assert p2.held["p1"] == 21
-    assert p2.histories.head("p1") == Mark(21, b"")
+    assert p2.log.held["p1"] == 21
+    assert p2.comparison.histories.head("p1") == Mark(21, b"")
     checkpoint = p2.checkpoint()
     assert checkpoint.forgotten["p1"] == 20, "its log can still be shortened"
     again = process("p2", *checkpoint.records, old[-1])
-    assert again.histories.head("p1") == Mark(21, b"")
+    assert again.comparison.histories.head("p1") == Mark(21, b"")
     other = State((21, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), digests=(b"other", b"", b""))
     assert rejected(again.step(Receive("p3", other))) == []
 
@@ -346,7 +346,7 @@ class Group:
     def all_report(self) -> bool:
         for choice in until_quiet(self.world):
             self.do(choice)
-        texts = {one.histories.head("p1") for one in self.living()}
+        texts = {one.comparison.histories.head("p1") for one in self.living()}
         assert len(texts) > 1, "there are two histories"
         return all((one.me, "p1") in self.world.rejected for one in self.living())
 

@@ -46,7 +46,7 @@ FRAME_ROOM = MIB
 
 SET_ELSEWHERE = {
     "window": "limits.window",
-    "confirmed": "durable",
+    "until_processed": "durable",
     "memory": "limits.memory_messages",
     "memory_bytes": "limits.memory_bytes",
     "early_bytes": "limits.memory_bytes",
@@ -225,7 +225,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "window": self.limits.window,
             "early_bytes": self.limits.memory_bytes,
             "push": self.limits.batch_messages,
-            "confirmed": self.durable,
+            "until_processed": self.durable,
         }
         if self.durable:
             # What is kept is limited in bytes, on disk, and not by number.

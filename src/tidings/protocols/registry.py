@@ -145,12 +145,19 @@ def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
 def with_options(name: str, kind: Callable[..., Process], options: Mapping[str, Any]) -> Factory:
     """Makes processes of this kind; options that it does not have are refused."""
     possible = dict(list(inspect.signature(kind).parameters.items())[3:])
-    for option, value in options.items():
+    chosen: dict[str, Any] = {}
+    for given, value in options.items():
+        option = given if given in possible else _RENAMED.get(given, given)
         if option not in possible:
             has = ", ".join(possible) or "none"
             raise UsageError(f"{name} has no option {option!r}; it has: {has}")
         _check(option, possible[option].annotation, value)
-    return partial(kind, **options)
+        chosen[option] = value
+    return partial(kind, **chosen)
+
+
+_RENAMED = {"confirmed": "until_processed"}
+"""Options that have other names in older traces, plans and scenarios."""
 
 
 def _known(name: str) -> type[Process]:

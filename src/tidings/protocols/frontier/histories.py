@@ -86,7 +86,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Histories(msgspec.Struct):
-    """The chains of all origins, and what peers say of theirs."""
+    """The chains of all origins, and digests that peers sent of theirs."""
 
     chains: dict[str, Chain]
     marks: dict[str, tuple[Mark, ...]]
@@ -130,7 +130,7 @@ class Histories(msgspec.Struct):
         return differing
 
     def _reached(self, origin: str, count: int) -> list[tuple[str, Mark]]:
-        """What peers said about as much as this, in order; it is done with now."""
+        """Digests that peers sent of as much as this, in order; they are done with now."""
         expected = self.expected.get(origin)
         if not expected:
             return []

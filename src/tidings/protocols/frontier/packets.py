@@ -137,7 +137,7 @@ class Holding(Packet, frozen=True, tag="holding"):
 
 
 class Asking(Packet, frozen=True, tag="asking"):
-    """The same, from one who has not been told that they are stable, and wants to know."""
+    """The same, from a member that has not heard that they are stable, and wants to know."""
 
     held: Counts
     digests: NamedDigests = ()

@@ -1,12 +1,16 @@
-"""What a frontier process writes to its disk."""
+"""What a frontier process writes to its disk, and what can be read from it."""
 
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from tidings.core import Found, IntervalSet, Members, Message, MessageId
 from tidings.core.renaming import PER_MEMBER, Vector
 from tidings.protocols.frontier.histories import Mark
-from tidings.protocols.frontier.packets import Batch
+from tidings.protocols.frontier.packets import NOTHING, Batch
+
+T = TypeVar("T")
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
@@ -19,7 +23,7 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
     upto: Vector
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
+class Processed(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
     """The application's cursor: what it need not be handed again."""
 
     upto: Vector
@@ -47,5 +51,87 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True, tag="admitted"):
     """Nobody remembers an earlier life of this process, so it may broadcast."""
 
 
-Record = Stored | Delivered | Taken | Forgotten | Pinned | Admitted
+Record = Stored | Delivered | Processed | Forgotten | Pinned | Admitted
 """Everything a process of frontier ever persists."""
+
+
+class Cursors(msgspec.Struct):
+    """What the latest cursors of a log say, origin by origin."""
+
+    delivered: dict[str, int]
+    processed: dict[str, int]
+    forgotten: dict[str, int]
+    marks: dict[str, Mark]
+    """From where the digests can be made again."""
+    pinned: dict[str, int]
+    admitted: bool
+
+
+def cursors_in(records: Iterable[Record], members: Members) -> Cursors:
+    nothing = dict.fromkeys(members, 0)
+    found = Cursors(dict(nothing), dict(nothing), dict(nothing), {}, {}, admitted=False)
+    stored = {member: IntervalSet() for member in members}
+    marks: dict[str, Mark] = {}
+    for record in records:
+        match record:
+            case Stored(batch):
+                stored[batch.id.origin].add_range(batch.id.seq, batch.last)
+            case Delivered(upto):
+                found.delivered = dict(_by_member(members, upto))
+            case Processed(upto):
+                found.processed = dict(_by_member(members, upto))
+            case Forgotten(upto, marked):
+                found.forgotten = dict(_by_member(members, upto))
+                marks |= _by_member(members, marked) if marked else ()
+            case Pinned(member, incarnation):
+                found.pinned[member] = incarnation
+            case Admitted():
+                found.admitted = True
+    for origin, last in found.forgotten.items():
+        # A log that was begun before there were marks may have lost its first messages.
+        is_whole = not last or IntervalSet([(1, last)]) <= stored[origin]
+        found.marks[origin] = marks.get(origin) or Mark(0 if is_whole else last, b"")
+    return found
+
+
+def messages_in(
+    records: Iterable[Record], members: Members, after: Mapping[str, int]
+) -> Iterator[Found]:
+    """The messages that are stored in these records, each with its causes."""
+    for record in records:
+        if not isinstance(record, Stored):
+            continue
+        done = after.get(record.batch.id.origin, 0)
+        if record.batch.last > done:
+            batch = record.batch.since(done + 1)
+            causes = tuple(MessageId(*one) for one in batch.causes.of(members))
+            for one, text in zip(batch.ids(), batch.texts, strict=True):
+                yield Message(one, text), causes
+                causes = ()
+
+
+def compacted(records: Sequence[Any], members: Members) -> tuple[Record, ...]:
+    """The latest of each cursor, and the messages after the latest marks, one by one."""
+    cursors: dict[tuple[str, str], Record] = {}
+    stored: dict[MessageId, Record] = {}
+    begun: dict[str, int] = {}
+    for record in records:
+        match record:
+            case Stored(batch):
+                for one, text in zip(batch.ids(), batch.texts, strict=True):
+                    causes = batch.causes if one == batch.id else NOTHING
+                    stored.setdefault(one, Stored(Batch(one, (text,), causes)))
+            case Pinned(member):
+                cursors["pinned", member] = record
+            case Forgotten(_, marks):
+                cursors["marked" if marks else "forgotten", ""] = record
+                if marks:
+                    begun = {one: mark.count for one, mark in _by_member(members, marks)}
+            case _:
+                cursors[type(record).__name__, ""] = record
+    kept = [one for one in sorted(stored) if one.seq > begun.get(one.origin, 0)]
+    return (*(cursors[key] for key in sorted(cursors)), *(stored[one] for one in kept))
+
+
+def _by_member(members: Members, vector: Sequence[T]) -> Iterable[tuple[str, T]]:
+    return zip(members, vector, strict=True)
