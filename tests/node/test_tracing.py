@@ -32,7 +32,7 @@ from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log, 
 from tidings.spec import Value, judge
 from tidings.trace import Cut, Row, read_runs
 from tidings.trace.cutting import OutOfSequenceError, Past
-from tidings.trace.segments import Block, Gap, Item, Mark, Reader, Span, segments_of
+from tidings.trace.segments import Block, Gap, Item, Mark, Messages, Reader, segments_of
 
 
 async def say(config: Config, *texts: bytes) -> None:
@@ -716,29 +716,29 @@ def blocks(*items: Item) -> list[Block]:
     return found
 
 
-def delivered(origin: str, first: int, count: int = 1) -> Span:
-    return Span("deliver", origin, first, count, DIGEST * count)
+def delivered(origin: str, first: int, count: int = 1) -> Messages:
+    return Messages("deliver", origin, first, count, DIGEST * count)
 
 
 def test_numbers_tell_what_happened_in_sequence() -> None:
     past = Past("p1", Cut(index=0))
     past.read(
         blocks(
-            Span("broadcast", "p1", 1, 3, DIGEST * 3, 0),
+            Messages("broadcast", "p1", 1, 3, DIGEST * 3, 0),
             delivered("p2", 1, 2),
             delivered("p1", 1, 3),
             Gap("gap", 10, {"p2": 9}, 4),
             delivered("p2", 10),
-            Span("broadcast", "p1", 5, 1, DIGEST, 0),
+            Messages("broadcast", "p1", 5, 1, DIGEST, 0),
         )
     )
     digests = {"p1": "0" * 32}  # of p2 some are missing
     assert past.cut == Cut(index=20, broadcast=5, delivered={"p1": 3, "p2": 10}, digests=digests)
 
 
-def texts_delivered(first: int, texts: bytes) -> Span:
+def texts_delivered(first: int, texts: bytes) -> Messages:
     """Texts of one byte each."""
-    return Span("deliver", "p2", first, len(texts), digests([bytes([one]) for one in texts]))
+    return Messages("deliver", "p2", first, len(texts), digests([bytes([one]) for one in texts]))
 
 
 def told_by(*blocks: Block, cut: Cut | None = None) -> Cut:
@@ -763,7 +763,7 @@ def test_a_cut_has_no_digests_of_what_was_not_written_down() -> None:
     assert not told_by(before, Block(2, 0, 0, (Gap("gap", 7, {"p2": 4}),)), after).digests
     recover = Mark("recover", None, {"p2": 4}, 0)
     assert not told_by(before, Block(8, 0, 1, (recover,)), after).digests
-    assert not told_by(Block(0, 0, 0, (Span("deliver", "p2", 1, 2),))).digests
+    assert not told_by(Block(0, 0, 0, (Messages("deliver", "p2", 1, 2),))).digests
     same = Block(8, 0, 1, (Mark("recover", None, {"p2": 2}, 0),))
     assert told_by(before, same).digests == told_by(before).digests
 
@@ -773,7 +773,7 @@ def test_a_cut_has_no_digests_of_what_was_not_written_down() -> None:
     [
         ((delivered("p2", 1), delivered("p2", 1)), "p1 delivered p2#1 where p2#2 comes next"),
         ((delivered("p2", 2),), "p1 delivered p2#2 where p2#1 comes next"),
-        ((Span("broadcast", "p1", 2, 1, DIGEST, 0),), "broadcast p1#2 where p1#1 comes next"),
+        ((Messages("broadcast", "p1", 2, 1, DIGEST, 0),), "broadcast p1#2 where p1#1 comes next"),
         ((Gap("gap", 1, {"p2": 5}), delivered("p2", 5)), "p2#5 where p2#6 comes next"),
     ],
 )
@@ -853,7 +853,7 @@ def test_a_log_has_what_was_held_unless_it_was_delivered_since(
     tmp_path: Path, delivered: int, holds: bool, is_refused: bool
 ) -> None:
     facts = Facts()
-    facts.note(Block(0, 0, 0, (Span("held", "p2", 1, 5),)))
+    facts.note(Block(0, 0, 0, (Messages("held", "p2", 1, 5),)))
     standing = Standing({"p2": delivered}, 0, lambda message: holds)
     refused = pytest.raises(DataError, match="p1 has held p2#5") if is_refused else nullcontext()
     with refused:

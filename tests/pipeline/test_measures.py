@@ -22,7 +22,7 @@ from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.pipeline.queries import measures
 from tidings.simulator import Plan, walk
 from tidings.trace import Manifest, Row, Run, digest, read_runs, write_runs
-from tidings.trace.segments import Block, Mark, Owner, Span, beginning, encoded
+from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded
 from traces import random_runs, write_trace
 
 DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
@@ -104,9 +104,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     texts = bytes.fromhex(TEXT) * 3
     blocks = (
-        Block(0, 100, 0, (Span("broadcast", "p1", 1, 3, texts, view=0), Span("held", "p1", 1, 3))),
-        Block(6, 250, 0, (Span("deliver", "p1", 1, 2, texts[:16]),)),
-        Block(8, 300, 1, (Mark("recover"), Span("deliver", "p1", 3, 1, texts[:8]), Mark("settle"))),
+        Block(
+            0,
+            100,
+            0,
+            (Messages("broadcast", "p1", 1, 3, texts, view=0), Messages("held", "p1", 1, 3)),
+        ),
+        Block(6, 250, 0, (Messages("deliver", "p1", 1, 2, texts[:16]),)),
+        Block(
+            8, 300, 1, (Mark("recover"), Messages("deliver", "p1", 3, 1, texts[:8]), Mark("settle"))
+        ),
     )
     segment = beginning(Owner("node", "p1")) + b"".join(map(encoded, blocks))
     (folder / "p1-1.segment").write_bytes(segment)

@@ -11,10 +11,10 @@ from tidings.trace.segments import (
     Block,
     Gap,
     Mark,
+    Messages,
     Owner,
     Packets,
     Reader,
-    Span,
     beginning,
     encoded,
     expanded,
@@ -32,12 +32,14 @@ BLOCKS = (
         1_000,
         0,
         (
-            Span("broadcast", "p1", 1, 2, DIGESTS, view=0),
+            Messages("broadcast", "p1", 1, 2, DIGESTS, view=0),
             Packets("send", (("p2", 7), ("p3", 9)), "data", 99, "p1", 1),
         ),
     ),
-    Block(4, 2_000, 0, (Packets("receive", (("p2", 3),), "holding", 5), Span("held", "p2", 5, 3))),
-    Block(8, 3_000, 1, (Mark("recover"), Span("deliver", "p1", 1, 2, DIGESTS))),
+    Block(
+        4, 2_000, 0, (Packets("receive", (("p2", 3),), "holding", 5), Messages("held", "p2", 5, 3))
+    ),
+    Block(8, 3_000, 1, (Mark("recover"), Messages("deliver", "p1", 1, 2, DIGESTS))),
 )
 
 
@@ -219,10 +221,10 @@ def test_what_is_no_segment_is_refused(folder: Path, data: bytes, complaint: str
 @pytest.mark.parametrize(
     ("block", "complaint"),
     [
-        (Block(0, 0, 0, (Span("deliver", "p9", 1, 1, bytes(8)),)), "p9 is not among"),
-        (Block(0, 0, 0, (Span("deliver", "p2", 1, 1),)), "a deliver row needs 'digest'"),
-        (Block(0, 0, 0, (Span("deliver", "p2", 1, 2, bytes(8)),)), "8 bytes of digests for 2"),
-        (Block(0, 0, 0, (Span("deliver", "p2", 1, 0),)), "block 1: Expected `int` >= 1"),
+        (Block(0, 0, 0, (Messages("deliver", "p9", 1, 1, bytes(8)),)), "p9 is not among"),
+        (Block(0, 0, 0, (Messages("deliver", "p2", 1, 1),)), "a deliver row needs 'digest'"),
+        (Block(0, 0, 0, (Messages("deliver", "p2", 1, 2, bytes(8)),)), "8 bytes of digests for 2"),
+        (Block(0, 0, 0, (Messages("deliver", "p2", 1, 0),)), "block 1: Expected `int` >= 1"),
         (Block(0, 0, 0, (Mark("view", view=3),)), "view 3 is not in the manifest"),
         (Block(0, 0, 0, (Gap("gap", 0),)), "block 1: Expected `int` >= 1"),
         (Block(0, 0, 0, (Gap("gap", 1, {"p9": 1}),)), "p9 is not among"),

@@ -8,7 +8,7 @@ import pytest
 from tidings.core import DataError
 from tidings.pipeline.queries.ingest import fill
 from tidings.trace import Cut, Manifest, digest, layout, read_runs, unpack
-from tidings.trace.segments import Block, Gap, Mark, Owner, Packets, Span, beginning, encoded
+from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Packets, beginning, encoded
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -17,10 +17,12 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path,
     (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
     digests = b"".join(bytes.fromhex(digest(text)) for text in (b"one", b"two"))
     blocks = (
-        Block(0, 7, 0, (Span("broadcast", "p1", 1, 2, digests, view=0),)),
+        Block(0, 7, 0, (Messages("broadcast", "p1", 1, 2, digests, view=0),)),
         Block(2, 8, 0, (Packets("send", (("p2", 5), ("p1", 6)), "data", 9, "p1", 1),)),
-        Block(4, 9, 1, (Mark("recover"), Span("held", "p2", 8, 3), Packets("receive", (), "x", 1))),
-        Block(8, 9, 1, (Span("deliver", "p1", 1, 2, digests), Mark("settle"))),
+        Block(
+            4, 9, 1, (Mark("recover"), Messages("held", "p2", 8, 3), Packets("receive", (), "x", 1))
+        ),
+        Block(8, 9, 1, (Messages("deliver", "p1", 1, 2, digests), Mark("settle"))),
     )
     if cut:
         manifest = msgspec.structs.replace(manifest, cuts={"p1": Cut(index=2, broadcast=2)})
@@ -54,7 +56,7 @@ def test_a_segment_that_ends_before_the_cut_is_refused(tmp_path: Path) -> None:
 def test_a_segment_with_a_name_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     manifest = Manifest(schema=1, run="run", names=("p1",), views=(("p1",),))
     segment = tmp_path / "p1-1.segment"
-    block = Block(0, 7, 0, (Span("held", "p9", 1, 1),))
+    block = Block(0, 7, 0, (Messages("held", "p9", 1, 1),))
     segment.write_bytes(beginning(Owner("run", "p1")) + encoded(block))
     with pytest.raises(DataError, match=r"p1-1\.segment: p9 is not among the manifest's names"):
         unpack.write_segment(tmp_path / "out.parquet", segment, {"run": manifest})

@@ -57,7 +57,7 @@ from tidings.node.logs import get_logger
 from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
 from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
-from tidings.trace.segments import Packets, Span
+from tidings.trace.segments import Messages, Packets
 
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
@@ -404,7 +404,7 @@ class Engine:
             start = 0
             for origin, first, count in told:
                 texts = [message.text for message in messages[start : start + count]]
-                tick.items.append(Span("deliver", origin, first, count, digests(texts)))
+                tick.items.append(Messages("deliver", origin, first, count, digests(texts)))
                 start += count
         if self.disk is not None:
             for origin, first, count in told:
@@ -420,7 +420,7 @@ class Engine:
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
         for origin, first, count in stretches(effect.ids):
             if self.tracer is not None:
-                tick.items.append(Span("held", origin, first, count))
+                tick.items.append(Messages("held", origin, first, count))
             merge(tick.held, {origin: (first, first + count - 1)})
             tick.messages += count
 
@@ -429,7 +429,7 @@ class Engine:
         if self.tracer is not None:
             for origin, first, count in stretches(effect.ids):
                 texts = event.texts[self._accepted : self._accepted + count]
-                tick.items.append(Span("broadcast", origin, first, count, digests(texts), VIEW))
+                tick.items.append(Messages("broadcast", origin, first, count, digests(texts), VIEW))
                 self._accepted += count
         if effect.ids:
             tick.after.append((self.application.accepted, effect.ids))

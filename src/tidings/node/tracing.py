@@ -35,9 +35,9 @@ from tidings.trace.segments import (
     Gap,
     Item,
     Mark,
+    Messages,
     Owner,
     Reader,
-    Span,
     beginning,
     blocks_in,
     encoded,
@@ -101,11 +101,11 @@ class Facts:
     def note(self, block: Block) -> None:
         for item in block.items:
             match item:
-                case Span("deliver", origin, first, count):
+                case Messages("deliver", origin, first, count):
                     self.delivered[origin] = first + count - 1
-                case Span("held", origin, first, count):
+                case Messages("held", origin, first, count):
                     self.held[origin] = first + count - 1
-                case Span("broadcast", _, first, count):
+                case Messages("broadcast", _, first, count):
                     self.broadcast = first + count - 1
                 case Gap(_, _, delivered, broadcast):
                     self.delivered |= delivered

@@ -10,7 +10,7 @@ the process had come.
 from collections.abc import Iterable
 
 from tidings.trace.manifest import Cut
-from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Item, Mark, Span
+from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Item, Mark, Messages
 
 PRIME = 2**128 - 159
 """The largest prime of 128 bits."""
@@ -65,11 +65,11 @@ class Past:
 
     def _take(self, item: Item) -> None:
         match item:
-            case Span("deliver", origin, first, count, digests):
+            case Messages("deliver", origin, first, count, digests):
                 self._check("delivered", origin, first, self.delivered.get(origin, 0))
                 self._add_digests(origin, first, count, digests)
                 self.delivered[origin] = first + count - 1
-            case Span("broadcast", origin, first, count):
+            case Messages("broadcast", origin, first, count):
                 self._check("broadcast", origin, first, self.broadcast)
                 self.broadcast = first + count - 1
             case Gap(_, _, delivered, broadcast):

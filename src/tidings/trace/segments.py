@@ -49,8 +49,8 @@ _FEW = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _MANY = Annotated[int, Meta(ge=1, le=2**62)]
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """So many messages of one origin in a row."""
+class Messages(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """What happened to consecutive messages of one origin, one by one."""
 
     kind: Kind
     origin: Name
@@ -113,7 +113,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, tag=4):
         return self.count
 
 
-Item = Span | Packets | Mark | Gap
+Item = Messages | Packets | Mark | Gap
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
@@ -302,7 +302,7 @@ class Reader:
 
 def _checked(block: Block) -> Block:
     for item in block.items:
-        if isinstance(item, Span) and len(item.digests) not in (0, DIGEST_BYTES * item.count):
+        if isinstance(item, Messages) and len(item.digests) not in (0, DIGEST_BYTES * item.count):
             raise DataError(f"{len(item.digests)} bytes of digests for {item.count} messages")
     return block
 
@@ -351,7 +351,7 @@ def expanded(owner: Owner, block: Block) -> Iterator[Row]:
 
 def _columns(item: Item, index: int) -> Iterator[dict[str, Any]]:
     match item:
-        case Span(_, origin, first, count, digests, view):
+        case Messages(_, origin, first, count, digests, view):
             for place in range(count):
                 digest = digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)].hex()
                 yield {

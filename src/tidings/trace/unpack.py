@@ -17,7 +17,7 @@ from tidings.trace.layout import whole_file
 from tidings.trace.manifest import Manifest
 from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP
 from tidings.trace.schema import KINDS
-from tidings.trace.segments import Block, Gap, Owner, Packets, Reader, Span
+from tidings.trace.segments import Block, Gap, Messages, Owner, Packets, Reader
 
 _KINDS = {kind: code for code, kind in enumerate(KINDS)}
 _ABSENT = -1
@@ -85,7 +85,7 @@ def _stretches(block: Block) -> Iterable[_Stretch]:
     for item in block.items:
         begin = _Stretch(index, block.time_ns, block.incarnation, _KINDS[item.kind])
         match item:
-            case Span(_, origin, first, count, digests, view):
+            case Messages(_, origin, first, count, digests, view):
                 yield begin._replace(
                     rows=count, origin=origin, seq=first, digests=digests, view=view
                 )
