@@ -12,7 +12,7 @@ from real_groups import go, group_file, joined, until
 from tidings.core import Causes, Found, Message, MessageId
 from tidings.node.config import MIB, Limits
 from tidings.node.disk import Disk, Tick
-from tidings.node.tracing import stretches
+from tidings.node.tracing import spans
 from tidings.node.unread import Replayed, Unread
 
 MEMBERS = ("p1", "p2", "p3")
@@ -58,7 +58,7 @@ class Program:
             self.last[origin] += 1
             messages.append(Message(MessageId(origin, self.last[origin]), b"text"))
             self.disk.append((messages[-1], causes))
-        self.unread.add(messages, stretches([one.id for one in messages]))
+        self.unread.add(messages, spans([one.id for one in messages]))
 
     async def read(self) -> None:
         """As ``async for`` does; it may be cancelled wherever it waits."""
@@ -122,7 +122,7 @@ def test_what_is_replayed_comes_before_anything_new() -> None:
     program.restart()
     new = Message(MessageId("p1", program.last["p1"] + 1), b"new")
     program.disk.append((new, ()))
-    program.unread.add([new], stretches([new.id]))
+    program.unread.add([new], spans([new.id]))
 
     async def read_all() -> None:
         while len(program.unread):
@@ -172,7 +172,7 @@ def test_who_comes_back_and_does_not_listen_has_processed_everything(tmp_path) -
 def test_without_a_disk_everything_waits_in_memory() -> None:
     unread = Unread(MEMBERS, Limits(unread_messages=2), None)
     messages = [Message(MessageId("p1", seq), b"") for seq in (1, 2, 3)]
-    unread.add(messages, stretches([one.id for one in messages]))
+    unread.add(messages, spans([one.id for one in messages]))
     assert (list(unread.ready), unread.has_later, unread.is_too_much) == (messages, False, True)
 
 

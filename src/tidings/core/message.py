@@ -31,6 +31,9 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
 
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
     def __str__(self) -> str:
         return f"{self.origin}#{self.first}..{self.last}"
 

@@ -46,6 +46,7 @@ from tidings.core import (
     Replay,
     Send,
     SetTimer,
+    Span,
     Stable,
     TidingsError,
     Timeout,
@@ -54,7 +55,7 @@ from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.log import Log, merge
 from tidings.node.logs import get_logger
-from tidings.node.tracing import VIEW, Stretch, Tracer, digests, stretches
+from tidings.node.tracing import VIEW, Tracer, digests, spans
 from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
 from tidings.trace.segments import Messages, Packets
@@ -95,7 +96,7 @@ class Application(Protocol):
         """Whether it has more to read than it should."""
 
     def accepted(self, ids: Sequence[MessageId]) -> None: ...
-    def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None: ...
+    def delivered(self, messages: Sequence[Message], spans: Sequence[Span]) -> None: ...
     def replayed(self, replay: Replay) -> None: ...
     def stable(self, upto: Mapping[str, int]) -> None: ...
     def failed(self, error: BaseException) -> None: ...
@@ -399,38 +400,42 @@ class Engine:
 
     def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
         messages = effect.messages
-        told = stretches([message.id for message in messages])
+        those = spans([message.id for message in messages])
         if self.tracer is not None:
             start = 0
-            for origin, first, count in told:
-                texts = [message.text for message in messages[start : start + count]]
-                tick.items.append(Messages("deliver", origin, first, count, digests(texts)))
-                start += count
+            for span in those:
+                end = start + len(span)
+                texts = digests([message.text for message in messages[start:end]])
+                rows = Messages("deliver", span.origin, span.first, len(span), texts)
+                tick.items.append(rows)
+                start = end
         if self.disk is not None:
-            for origin, first, count in told:
-                tick.delivered[origin] = first + count - 1
-        tick.after.append((self._hand_over, (messages, told)))
+            for span in those:
+                tick.delivered[span.origin] = span.last
+        tick.after.append((self._hand_over, (messages, those)))
 
-    def _hand_over(self, delivered: tuple[Sequence[Message], Sequence[Stretch]]) -> None:
+    def _hand_over(self, delivered: tuple[Sequence[Message], Sequence[Span]]) -> None:
         self.application.delivered(*delivered)
 
     def _replay(self, effect: Replay, event: Event, tick: Tick) -> None:
         tick.after.append((self.application.replayed, effect))
 
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
-        for origin, first, count in stretches(effect.ids):
+        for span in spans(effect.ids):
             if self.tracer is not None:
-                tick.items.append(Messages("held", origin, first, count))
-            merge(tick.held, {origin: (first, first + count - 1)})
-            tick.messages += count
+                tick.items.append(Messages("held", span.origin, span.first, len(span)))
+            merge(tick.held, {span.origin: (span.first, span.last)})
+            tick.messages += len(span)
 
     def _accept(self, effect: Accept, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} accepts what nobody broadcast"
         if self.tracer is not None:
-            for origin, first, count in stretches(effect.ids):
-                texts = event.texts[self._accepted : self._accepted + count]
-                tick.items.append(Messages("broadcast", origin, first, count, digests(texts), VIEW))
-                self._accepted += count
+            for span in spans(effect.ids):
+                end = self._accepted + len(span)
+                texts = digests(event.texts[self._accepted : end])
+                rows = Messages("broadcast", span.origin, span.first, len(span), texts, VIEW)
+                tick.items.append(rows)
+                self._accepted = end
         if effect.ids:
             tick.after.append((self.application.accepted, effect.ids))
 

@@ -33,6 +33,7 @@ from tidings.core import (
     MessageId,
     Process,
     Replay,
+    Span,
     Start,
     TidingsError,
     UsageError,
@@ -44,7 +45,7 @@ from tidings.node.engine import Engine
 from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, Log, Recovered, open_log
 from tidings.node.logs import get_logger
-from tidings.node.tracing import Standing, Stretch, Tracer
+from tidings.node.tracing import Standing, Tracer
 from tidings.node.transport import Injecting, Transport
 from tidings.node.unread import Replayed as Replayed
 from tidings.node.unread import Unread
@@ -593,17 +594,17 @@ class Group:
     def accepted(self, ids: Sequence[MessageId]) -> None:
         self._own.accept(ids)
 
-    def delivered(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None:
-        for origin, first, count in told:
-            self._delivered_upto[origin] = first + count - 1
-            if origin == self.name:
-                self._own.deliver_up_to(first + count - 1)
+    def delivered(self, messages: Sequence[Message], spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._delivered_upto[span.origin] = span.last
+            if span.origin == self.name:
+                self._own.deliver_up_to(span.last)
         if self._listen:
-            self._unread.add(messages, told)
+            self._unread.add(messages, spans)
             self._tell_news()
         else:
-            for origin, first, count in told:
-                self._taken[origin] = first + count - 1
+            for span in spans:
+                self._taken[span.origin] = span.last
 
     def replayed(self, replay: Replay) -> None:
         if self._listen:

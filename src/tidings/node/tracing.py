@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from tidings.core import DataError, EnvironmentMissing, MessageId, UsageError
+from tidings.core import DataError, EnvironmentMissing, MessageId, Span, UsageError
 from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
@@ -46,9 +46,6 @@ from tidings.trace.segments import (
     segments_of,
 )
 
-Stretch = tuple[str, int, int]
-"""An origin, the first of its messages, and how many follow each other from there."""
-
 VIEW = 0
 """The only member list there is until groups can change."""
 
@@ -56,19 +53,19 @@ assert DIGEST == "xxh64-42"
 _digest = xxhash.xxh64_digest
 
 
-def stretches(ids: Iterable[MessageId]) -> list[Stretch]:
-    """Ids in their order, what follows each other told as one."""
-    found: list[Stretch] = []
-    origin, first, after = "", 0, 0
+def spans(ids: Iterable[MessageId]) -> list[Span]:
+    """Ids in their order, those that follow each other as one."""
+    found: list[Span] = []
+    origin, first, last = "", 0, -1
     for its_origin, seq in ids:
-        if seq == after and its_origin == origin:
-            after += 1
+        if seq == last + 1 and its_origin == origin:
+            last = seq
             continue
-        if after > first:
-            found.append((origin, first, after - first))
-        origin, first, after = its_origin, seq, seq + 1
-    if after > first:
-        found.append((origin, first, after - first))
+        if last >= first:
+            found.append(Span(origin, first, last))
+        origin, first, last = its_origin, seq, seq
+    if last >= first:
+        found.append(Span(origin, first, last))
     return found
 
 

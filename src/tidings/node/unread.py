@@ -10,9 +10,8 @@ leave it: it must stop listening.
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from tidings.core import Found, Members, Message, MessageId, Rereading
+from tidings.core import Found, Members, Message, MessageId, Rereading, Span
 from tidings.node.config import Limits
-from tidings.node.tracing import Stretch
 
 Recall = Callable[[MessageId, int, int, Mapping[str, int]], Awaitable[Iterable[Found]]]
 """``recall(first, last, most_bytes, after)`` reads messages of one origin back, or the first of
@@ -73,17 +72,17 @@ class Unread:
         limits = self._limits
         return len(self.ready) >= limits.unread_messages or self._bytes >= limits.unread_bytes
 
-    def add(self, messages: Sequence[Message], told: Sequence[Stretch]) -> None:
+    def add(self, messages: Sequence[Message], spans: Sequence[Span]) -> None:
         """These come next: in their order, and in short."""
         size = sum([len(message.text) for message in messages])
         room = self._room_for(messages, size)
-        for origin, first, count in told:
-            self._delivered[origin] = first + count - 1
+        for span in spans:
+            self._delivered[span.origin] = span.last
         if room == len(messages):
             self.ready.extend(messages)
             self._bytes += size
-            for origin, first, count in told:
-                self._handed[origin] = first + count - 1
+            for span in spans:
+                self._handed[span.origin] = span.last
             return
         for message in messages[:room]:
             self._make_ready(message)
