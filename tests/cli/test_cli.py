@@ -83,7 +83,7 @@ def test_where_members_join_reach_is_said_to_hold(tidings) -> None:
         (["simulate", "absent.txt"], "absent.txt: no such scenario file"),
         (["simulate", "absent.txt", "--crashes", "1"], "a scenario file says everything itself"),
         (["simulate", "--seed", "-7"], "a seed is 0 or more"),
-        (["simulate", "--option", "notice=7"], "notice is yes or no"),
+        (["simulate", "--option", "strict=7"], "strict is yes or no"),
         (["compare", "--chart", "no/such/folder.svg"], "in a folder that exists"),
         (["simulate", "--no-such-option"], "No such option: --no-such-option"),
         (["demo", "--break", "trust"], "'--break'"),

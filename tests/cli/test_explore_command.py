@@ -17,7 +17,7 @@ from tidings.trace import read_runs
 def test_a_sound_algorithm_explored_to_the_end_exits_0(tidings) -> None:
     told = tidings("explore", "--crashes", "1", "--workers", "1")
     assert told.status == Exit.HOLDS
-    assert "majority-relay, 3 processes, 1 broadcast, 1 crash" in told.out
+    assert "frontier, 3 processes, 1 broadcast, 1 crash" in told.out
     assert "that is everything" in told.out
     assert told.out.count("✓ holds") == 5
     assert not Path("runs").exists()
@@ -108,7 +108,7 @@ def test_the_result_as_json(tidings) -> None:
         (["--without", "magic"], "no reduction 'magic'"),
         (["--workers", "-1"], "--workers takes 1 to 64"),
         (["--joiners", "1"], "fixed group"),
-        (["--crashes", "1", "--restarts", "1"], "cannot come back"),
+        (["--protocol", "two-phase", "--crashes", "1", "--restarts", "1"], "cannot come back"),
         (["--process", "nowhere.py:Mine"], "nowhere.py"),
     ],
 )

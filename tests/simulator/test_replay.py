@@ -90,6 +90,7 @@ def test_a_random_run_told_line_by_line_is_a_scenario_with_the_same_course() -> 
     run = RUNS["random"]
     script = Script("told")
     script.command("group p1 p2 p3 p4")
+    script.command("protocol majority-relay")
     replay = Replay(run)
     before = dict(replay.world.in_flight)
     for moment in replay:
@@ -202,7 +203,8 @@ def test_the_event_of_a_violation_is_the_last_thing_that_happens(tidings, tmp_pa
 
 
 def test_the_state_of_each_process_is_told_on_demand(tidings, tmp_path: Path) -> None:
-    write_runs(tmp_path / "t", [scripted("group p1 p2 p3\nbroadcast p1 hi\nreceive p1->p2")])
+    talk = "group p1 p2 p3\nprotocol majority-relay\nbroadcast p1 hi\nreceive p1->p2"
+    write_runs(tmp_path / "t", [scripted(talk)])
     one = tidings("replay", "t", "--state", "p1").out
     assert "state of p1:" in one
     assert 'waiting: {"p1#1": {"id": "p1#1", "text": "hi", "causes": [0, 0, 0]}}' in one

@@ -39,7 +39,7 @@ def play(tmp_path: Path, text: str):
 
 
 def test_a_wrong_answer_is_found_with_its_line(tmp_path: Path) -> None:
-    text = "group p1 p2\n\nbroadcast p1 hi\n----\np1 -> p3  copy p1#1\n"
+    text = "group p1 p2\nprotocol majority-relay\nbroadcast p1 hi\n----\np1 -> p3  copy p1#1\n"
     surprise = play(tmp_path, text).surprise()
     assert surprise is not None
     assert "scenario.txt:5" in surprise
@@ -47,7 +47,7 @@ def test_a_wrong_answer_is_found_with_its_line(tmp_path: Path) -> None:
 
 
 def test_what_the_group_adds_unasked_is_found(tmp_path: Path) -> None:
-    text = "group p1 p2\n\nbroadcast p1 hi\n----\np1 -> p2  copy p1#1\n"
+    text = "group p1 p2\nprotocol majority-relay\nbroadcast p1 hi\n----\np1 -> p2  copy p1#1\n"
     surprise = play(tmp_path, text).surprise()
     assert surprise is not None
     assert "also says 'p1 delivers p1#1 \"hi\"'" in surprise
@@ -91,7 +91,7 @@ def test_blocks_keep_commands_and_answers_apart() -> None:
         ("group p1 p2\nbroadcast p1 x\nlinks lossy", "3: 'links' comes before the first event"),
         ("group p1 p2 p3\ncrash p1\nbroadcast p1 x", "3: p1 has crashed"),
         ("group p1 p2\ncrash p1 gently", "2: write: crash P"),
-        ("group p1 p2\ncrash p1\nrecover p1", "3: p1 keeps nothing on disk"),
+        ("group p1 p2\nprotocol two-phase\ncrash p1\nrecover p1", "4: p1 keeps nothing on disk"),
         ("group p1 p2\njoin p3 via p1", "2: this protocol has a fixed group"),
         ("group p1 p2\njoin p3", "2: write: join p4 via p1"),
         ("group p1 p2\ntimeout p1 relay", "2: p1 has no timer 'relay'"),

@@ -13,12 +13,12 @@ from tidings.cli.common import AsJson, app, err, named_protocol, out, print_json
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.explore import ALL, Explored, Pace, Scope, explore, reductions_without
+from tidings.protocols import DEFAULT
 from tidings.report import explain, property_table, write_story
 from tidings.report.words import many
 from tidings.spec import Extra, Guarantee, Value, broken
 from tidings.trace import Run, refuse_to_overwrite, write_runs
 
-DEFAULT = "majority-relay"
 SECONDS_IN_SILENCE = 2.0
 SECONDS_BETWEEN_LINES = 10.0
 

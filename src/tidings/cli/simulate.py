@@ -22,13 +22,12 @@ from tidings.cli.common import (
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, UsageError
 from tidings.guests import factory
+from tidings.protocols import DEFAULT
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.spec import Violation, exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
-
-DEFAULT = Plan().protocol
 
 
 @app.command(epilog="Example: tidings simulate --seed 7 --processes 5 --crashes 2 --trace runs/7")
@@ -98,7 +97,7 @@ def simulate(
     )
     if file is None:
         run = _walk(plan, seed, trace, form, quiet=as_json)
-    elif plan != Plan() or seed is not None:
+    elif plan != Plan(protocol=DEFAULT) or seed is not None:
         raise UsageError("a scenario file says everything itself; leave the other options out")
     else:
         with faults_are_stored(trace, form):

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import UNSET
 
 from tidings.core import MessageId
+from tidings.protocols import DEFAULT
 from tidings.simulator import Plan, walk
 from tidings.trace import Run
 
@@ -24,7 +25,7 @@ BREAKS: dict[Break, str] = {
 def demo_run(seed: int, broken: Break | None = None) -> Run:
     """A run with faults of every kind, in which both crashes strike between two sends."""
     plan = Plan(
-        protocol=BREAKS[broken] if broken else "majority-relay",
+        protocol=BREAKS[broken] if broken else DEFAULT,
         processes=5,
         broadcasts=200,
         crashes=2,

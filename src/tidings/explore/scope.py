@@ -30,6 +30,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every run within these bounds is explored; each fault strikes at any moment, or never."""
 
     protocol: str = "majority-relay"
+    """This is what manifests leave out; commands name theirs."""
     options: dict[str, Any] = {}
     processes: int = 3
     broadcasts: int = 1

@@ -40,6 +40,9 @@ class Algorithm(NamedTuple):
         return self.theory.partition("\n")[0].partition(": ")[2].rstrip(".")
 
 
+DEFAULT = "frontier"
+"""What runs where nobody says which."""
+
 PROTOCOLS: dict[str, Algorithm] = {
     "majority-relay": Algorithm(MajorityRelay),
     "history-sets": Algorithm(HistorySets),

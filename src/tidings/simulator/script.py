@@ -9,6 +9,7 @@ from typing import Any
 
 from tidings.core import Members, MessageId, UsageError, is_name, ordered
 from tidings.guests import factory
+from tidings.protocols import DEFAULT
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
 from tidings.simulator.conversation import Conversation, told
@@ -25,7 +26,7 @@ class Script:
     def __init__(self, run: str) -> None:
         self.run_name = run
         self.members: Members = ()
-        self.protocol = "majority-relay"
+        self.protocol = DEFAULT
         self.options: dict[str, Any] = {}
         self.links: Links = "retrying"
         self.forced: dict[tuple[str, str], list[int]] = {}

@@ -39,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a random run is made of. Times are simulated milliseconds; shares are from 0 to 1."""
 
     protocol: str = "majority-relay"
+    """This is what manifests leave out; commands name theirs."""
     options: dict[str, Any] = {}
     processes: int = 5
     broadcasts: int = 20
