@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tidings.pipeline.arrays.perform import plainly
-from tidings.pipeline.arrays.told import told
+from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
 from tidings.spec import Verdict, judge
@@ -28,4 +28,4 @@ def by_arrays(
     planned = plan_of(paths, manifests, limits)
     assert planned.way == way, planned.why
     judged = judge_by_arrays(planned, plainly, most)
-    return judged and told(judged, manifests, planned.directory, most)
+    return judged and verdicts_of(judged, manifests, planned.directory, most)

@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     offered: int
     due: int
     """How many could have been offered by those who were neither dead nor stopped."""
-    confirmed: int
+    assured: int
     """How many receipts said delivered."""
     handed: int
     """How many messages the members' users were handed, all together."""
@@ -162,7 +162,7 @@ class Storm:
             is_calm=is_calm,
             offered=sum(member.offered for member in self.fleet),
             due=round(self.due_s * self.per_s / SIZE),
-            confirmed=sum(len(member.sent) for member in self.fleet),
+            assured=sum(len(member.sent) for member in self.fleet),
             handed=sum(len(one.handed(origin)) for one in self.fleet for origin in one.got),
             repeated=sum(len(member.repeated) for member in self.fleet),
             faults=self.faults,
@@ -298,7 +298,7 @@ class Storm:
     def _dead(self, members: Sequence[Member]) -> Iterator[None]:
         for member in members:
             self._cease(member)
-            under_way = member.report.offered - member.report.confirmed
+            under_way = member.report.offered - member.report.assured
             self.signs["killed in mid-broadcast"] += under_way > 0
             self._count_packets(member)
             member.kill()
@@ -341,7 +341,7 @@ def assert_nothing_is_lost_or_repeated(outcome: Outcome, verdicts: Sequence[Verd
     assert judged[Guarantee.UNIFORM_AGREEMENT] == broadcasts
     assert judged[Guarantee.NO_DUPLICATION] == SIZE * broadcasts, "everybody delivers everything"
     assert outcome.is_calm
-    assert broadcasts >= outcome.confirmed
+    assert broadcasts >= outcome.assured
     assert outcome.handed == SIZE * broadcasts, "and hands it over"
     assert outcome.repeated == 0
 

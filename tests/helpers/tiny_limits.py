@@ -86,7 +86,7 @@ class Program:
         self.read: dict[str, list[int]] = {member: [] for member in config.members}
         """Of each origin the texts, by the number that their author gave them."""
         self.said = 0
-        self.confirmed: set[int] = set()
+        self.assured: set[int] = set()
         self.reads_on = Event()
         self.reads_on.set()
         self.replayed = 0
@@ -131,7 +131,7 @@ class Program:
     async def _confirm(self, receipt: Receipt, number: int) -> None:
         with suppress(Closed, Killed):
             await receipt.delivered()
-            self.confirmed.add(number)
+            self.assured.add(number)
 
     async def _read(self, group: Group) -> None:
         with suppress(Killed):
@@ -240,7 +240,7 @@ class Play:
         for program in self.programs:
             texts = program.read[program.name]
             assert texts == sorted(set(texts)), f"{program.name}: {texts}"
-            assert program.confirmed <= set(texts), program.confirmed - set(texts)
+            assert program.assured <= set(texts), program.assured - set(texts)
             self.happened["texts"] += len(texts)
             self.happened["replayed"] += program.replayed
 

@@ -166,7 +166,15 @@ def test_what_the_api_offers_is_in_the_tables() -> None:
     arguments = [names_in(row[0])[0] for row in table("argument of `join`")]
     assert arguments == list(join.__kwdefaults__ or {})
     calls = " ".join(row[0] for row in table("call"))
-    engine_calls = {"is_full", "accepted", "delivered", "replayed", "stable", "taken", "failed"}
+    engine_calls = {
+        "is_full",
+        "accepted",
+        "delivered",
+        "replayed",
+        "stable",
+        "newly_processed",
+        "failed",
+    }
     offered = {name for name in vars(Group) if not name.startswith("_")} - engine_calls
     for name in offered:
         assert f"group.{name}(" in calls, name

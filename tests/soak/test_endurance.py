@@ -49,7 +49,7 @@ def delivered(member: Member) -> int:
     return sum(member.report.delivered.values())
 
 
-def confirmed(members: Iterable[Member]) -> Latencies:
+def assured(members: Iterable[Member]) -> Latencies:
     return sum((member.latencies for member in members), Latencies())
 
 
@@ -78,14 +78,14 @@ def test_a_stopped_and_a_dead_member_slow_nobody_down(tmp_path: Path, tell: Tell
         rate = most / 2
         publish(rest, rate / 3)
         run_for(fleet, 15)
-        before = confirmed(rest)
+        before = assured(rest)
         run_for(fleet, 60)
-        calm = confirmed(rest) - before
+        calm = assured(rest) - before
         dead.kill()
         stopped.stop()
-        before, offered = confirmed(rest), sum(one.offered for one in rest)
+        before, offered = assured(rest), sum(one.offered for one in rest)
         run_for(fleet, 60)
-        rough = confirmed(rest) - before
+        rough = assured(rest) - before
         offered = sum(one.offered for one in rest) - offered
         held_up = delivered(stopped)
         stopped.resume()

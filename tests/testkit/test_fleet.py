@@ -49,7 +49,7 @@ def test_killed_and_started_again_it_is_handed_all_that_it_missed(tmp_path: Path
         fleet.wait_for(lambda: len(fleet["p1"].sent) > known + 100, "some more without p3")
         p3.start()
         p3.publish(per_s=500, count=20)
-        fleet.wait_for(lambda: p3.report.confirmed == 20, "p3 to be heard again")
+        fleet.wait_for(lambda: p3.report.assured == 20, "p3 to be heard again")
         assert fleet.settle()
         assert p3.lives == 2
         assert all(p3.handed(one.name) == fleet["p1"].handed(one.name) for one in fleet)
@@ -63,7 +63,7 @@ def test_who_is_stopped_catches_up_when_resumed(tmp_path: Path) -> None:
         p1, _, p3 = fleet
         p3.stop()
         p1.say(100, "p3 sleeps")
-        fleet.wait_for(lambda: p1.report.confirmed == 100, "the majority to go on")
+        fleet.wait_for(lambda: p1.report.assured == 100, "the majority to go on")
         assert not p3.got
         p3.resume()
         assert fleet.settle()
@@ -75,7 +75,7 @@ def test_a_steady_rate_is_offered_and_every_text_is_another(tmp_path: Path) -> N
     group_file(tmp_path, 2)
     with Fleet(tmp_path / FILE) as fleet:
         fleet["p1"].publish(per_s=2000, count=1000, text_bytes=50)
-        fleet.wait_for(lambda: fleet["p1"].report.confirmed == 1000, "all of them")
+        fleet.wait_for(lambda: fleet["p1"].report.assured == 1000, "all of them")
         assert fleet.settle()
     texts = [row for row in run_of(fleet).rows if row.kind == "broadcast"]
     assert len({row.digest for row in texts}) == 1000
@@ -89,7 +89,7 @@ def test_packets_are_lost_above_tcp_and_nothing_is(tmp_path: Path) -> None:
     with Fleet(tmp_path / FILE, injector=faults) as fleet:
         for member in fleet:
             member.publish(per_s=200, count=100)
-        fleet.wait_for(lambda: all(one.report.confirmed == 100 for one in fleet), "all receipts")
+        fleet.wait_for(lambda: all(one.report.assured == 100 for one in fleet), "all receipts")
         assert fleet.settle()
         injected = [fleet[name].report.injected for name in fleet.config.members]
         assert all(one["lost"] and one["duplicated"] and one["held"] for one in injected)

@@ -26,10 +26,10 @@ def deep_fingerprint(value: Any) -> bytes:
 
     A dict and a set have no order here, an OrderedDict has one.
     """
-    return _encode(_taken_apart(value, ()))
+    return _encode(_decomposed(value, ()))
 
 
-def _taken_apart(value: Any, within: Path) -> Any:
+def _decomposed(value: Any, within: Path) -> Any:
     """The value in lists and atoms, each list headed by the type that it stands for."""
     kind = type(value)
     if kind is str:
@@ -45,24 +45,24 @@ def _taken_apart(value: Any, within: Path) -> Any:
         case type() | FunctionType() | BuiltinFunctionType() | MethodType():
             return ["name", full_name(value)]
         case OrderedDict():
-            parts = [_taken_apart(item, within) for item in value.items()]
+            parts = [_decomposed(item, within) for item in value.items()]
         case dict():
             parts = _sorted(value.items(), within)
         case set() | frozenset():
             parts = _sorted(value, within)
         case list() | tuple():
-            parts = [_taken_apart(item, within) for item in value]
+            parts = [_decomposed(item, within) for item in value]
         case IntervalSet():
             parts = [list(ends) for ends in value.ranges]
         case msgspec.Struct():
-            parts = [_taken_apart(getattr(value, name), within) for name in value.__struct_fields__]
+            parts = [_decomposed(getattr(value, name), within) for name in value.__struct_fields__]
         case _:
-            parts = [_taken_apart(part, within) for part in _parts(value)]
+            parts = [_decomposed(part, within) for part in _parts(value)]
     return [full_name(kind), parts]
 
 
 def _sorted(values: Iterable[Any], within: Path) -> list[Any]:
-    return sorted((_taken_apart(value, within) for value in values), key=_encode)
+    return sorted((_decomposed(value, within) for value in values), key=_encode)
 
 
 def full_name(value: Any) -> str:
@@ -72,12 +72,12 @@ def full_name(value: Any) -> str:
 def _parts(value: Any) -> list[Any]:
     """What an object is made of, as it would tell ``pickle``."""
     try:
-        told = value.__reduce_ex__(2)
+        reduced = value.__reduce_ex__(2)
     except TypeError:
         raise DataError(
             f"a {type(value).__name__} cannot be part of a process's state: it cannot be copied"
         ) from None
-    if isinstance(told, str):
-        return [told]
+    if isinstance(reduced, str):
+        return [reduced]
     # How it is made and its attributes; then, as iterators, its items, if it is a list or a dict.
-    return [*told[:3], *(list(items) for items in told[3:5] if items is not None)]
+    return [*reduced[:3], *(list(items) for items in reduced[3:5] if items is not None)]

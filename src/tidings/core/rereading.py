@@ -74,15 +74,15 @@ class Rereading:
 
     def take(self) -> list[Message]:
         """What can be handed over now; it counts as handed over."""
-        taken: list[Message] = []
+        due: list[Message] = []
         before = -1
-        while len(taken) > before:
-            before = len(taken)
+        while len(due) > before:
+            before = len(due)
             for origin in self._found:
-                self._take_of(origin, taken)
-        return taken
+                self._take_of(origin, due)
+        return due
 
-    def _take_of(self, origin: str, taken: list[Message]) -> None:
+    def _take_of(self, origin: str, due: list[Message]) -> None:
         found, handed = self._found[origin], self.handed
         while (following := found.get(handed[origin] + 1)) is not None:
             message, causes = following
@@ -90,7 +90,7 @@ class Rereading:
                 return
             self._drop(origin, handed[origin] + 1)
             handed[origin] += 1
-            taken.append(message)
+            due.append(message)
 
     def _drop(self, origin: str, seq: int) -> None:
         self._bytes[origin] -= _size(*self._found[origin].pop(seq))

@@ -44,8 +44,8 @@ class TomlFile:
 
     def error(self, keys: Sequence[str], words: str) -> DataError:
         name = ".".join(keys)
-        said = f"{name}: {words}" if name else words
-        return DataError(f"{self.path}:{line_of(self.text, keys)}: {said}")
+        complaint = f"{name}: {words}" if name else words
+        return DataError(f"{self.path}:{line_of(self.text, keys)}: {complaint}")
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:

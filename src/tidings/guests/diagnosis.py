@@ -102,8 +102,8 @@ def _when(event: Event) -> str:
         case Start():
             return "at its start"
         case Broadcast(texts):
-            said = b" ".join(texts).decode("utf-8", "backslashreplace")
-            return f"when its user broadcasts {said!r}"
+            spoken = b" ".join(texts).decode("utf-8", "backslashreplace")
+            return f"when its user broadcasts {spoken!r}"
         case Receive(sender, packet):
             about = f" {packet.about}" if packet.about else ""
             return f"when it receives {packet.kind}{about} from {sender}"
@@ -131,8 +131,8 @@ def answer(process: Process, event: Event) -> list[Effect]:
     except TidingsError:
         raise
     except (Exception, SystemExit, _TooLong) as error:
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        reason = str(error) if isinstance(error, _TooLong) else _shortened(told, 200)
+        described = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = str(error) if isinstance(error, _TooLong) else _shortened(described, 200)
         raise _with_lines(ProcessFault(process.me, event, reason), process, error) from error
 
 

@@ -69,7 +69,7 @@ class Own(msgspec.Struct, frozen=True):
         except Exception as fault:
             raise DataError(
                 f"{_place(fault, self.name)}: {self.kind.__name__} cannot be made for {me} of "
-                f"{', '.join(members)}: {_told(fault)}"
+                f"{', '.join(members)}: {_described(fault)}"
             ) from fault
 
     def _made(self, me: str, members: Members, choose: Choose, **options: Any) -> Process:
@@ -180,7 +180,7 @@ def _execute(source: bytes, file: Path, module: ModuleType) -> None:
         raise DataError(f"{place}: syntax error: {fault.msg}") from None
     except (Exception, SystemExit) as fault:
         what = "cannot import" if isinstance(fault, ImportError) else "fails while it is loaded"
-        raise DataError(f"{_place(fault, str(file))}: {what}: {_told(fault)}") from fault
+        raise DataError(f"{_place(fault, str(file))}: {what}: {_described(fault)}") from fault
 
 
 def _importer(folder: Path) -> Any:
@@ -219,7 +219,7 @@ def _beside(folder: Path) -> Iterator[None]:
 # --- words
 
 
-def _told(fault: BaseException) -> str:
+def _described(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
 
 

@@ -322,7 +322,7 @@ class _Reader:
         return ordered(file.members)
 
     def _addresses(self, table: str, given: Mapping[str, str]) -> dict[str, Address]:
-        taken: dict[Address, str] = {}
+        used: dict[Address, str] = {}
         for member, text in given.items():
             keys = [table, member]
             address = _address(text)
@@ -334,10 +334,10 @@ class _Reader:
                     f"{text} is not on loopback; a node talks to its own machine only, until "
                     "members can prove who they are",
                 )
-            if address in taken:
-                raise self._error(keys, f"{text} is the address of {taken[address]} already")
-            taken[address] = member
-        return {member: address for address, member in taken.items()}
+            if address in used:
+                raise self._error(keys, f"{text} is the address of {used[address]} already")
+            used[address] = member
+        return {member: address for address, member in used.items()}
 
     def _check_that_metrics_have_their_own(
         self, metrics: Mapping[str, Address], addresses: Mapping[str, Address]

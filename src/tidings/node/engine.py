@@ -100,7 +100,7 @@ class Application(Protocol):
     def replayed(self, replay: Replay) -> None: ...
     def stable(self, upto: Mapping[str, int]) -> None: ...
     def failed(self, error: BaseException) -> None: ...
-    def taken(self) -> Mapping[str, int] | None: ...
+    def newly_processed(self) -> Mapping[str, int] | None: ...
 
 
 class Engine:
@@ -221,9 +221,9 @@ class Engine:
                 self._take(event, tick)
             self._take_turns(until_s, tick)
             self._take_texts(tick, is_new)
-            taken = self.application.taken()
-            if taken:
-                self._step(Processed(taken), tick)
+            processed = self.application.newly_processed()
+            if processed:
+                self._step(Processed(processed), tick)
             self._seal(tick)
         except Exception as error:
             self.fail(error)

@@ -134,7 +134,7 @@ class Group:
         self._is_awaited = False
         """Whether somebody waits in ``async for``: there is one reader at a time."""
         self._last: Message | None = None
-        self._taken: dict[str, int] = {}
+        self._newly_processed: dict[str, int] = {}
         self._processed: dict[str, int] = {}
         """What the program has said of itself to be processed, of each origin the last."""
         self._metrics: Metrics | None = None
@@ -383,7 +383,7 @@ class Group:
         self._refuse_a_second_reader()
         last = self._last
         if last is not None:
-            self._taken[last.id.origin] = last.id.seq
+            self._newly_processed[last.id.origin] = last.id.seq
             self._last = None
         if self._reader is None:
             self._reader = asyncio.current_task()
@@ -402,7 +402,7 @@ class Group:
 
     async def _wait_for_news(self) -> None:
         if self._engine is not None:
-            if self._taken:
+            if self._newly_processed:
                 self._engine.wake()
             self._engine.balance()
         self._is_awaited = True
@@ -440,7 +440,7 @@ class Group:
 
     def _note_processed(self, origin: str, seq: int) -> None:
         if seq > self._processed.get(origin, 0):
-            self._processed[origin] = self._taken[origin] = seq
+            self._processed[origin] = self._newly_processed[origin] = seq
             if self._engine is not None:
                 self._engine.wake()
 
@@ -604,7 +604,7 @@ class Group:
             self._tell_news()
         else:
             for span in spans:
-                self._taken[span.origin] = span.last
+                self._newly_processed[span.origin] = span.last
 
     def replayed(self, replay: Replay) -> None:
         if self._listen:
@@ -619,12 +619,12 @@ class Group:
         if self.name in upto:
             self._own.stabilise_up_to(upto[self.name])
 
-    def taken(self) -> Mapping[str, int] | None:
+    def newly_processed(self) -> Mapping[str, int] | None:
         """What was processed since the engine last asked."""
-        if not self._taken:
+        if not self._newly_processed:
             return None
-        taken, self._taken = self._taken, {}
-        return taken if self.config.durable else None
+        upto, self._newly_processed = self._newly_processed, {}
+        return upto if self.config.durable else None
 
     def failed(self, error: BaseException) -> None:
         if self._error is None or isinstance(self._error, Closed):

@@ -68,14 +68,14 @@ class Output:
     """
 
     def __init__(self) -> None:
-        self._said: list[tuple[str, Message | None]] = []
+        self._lines: list[tuple[str, Message | None]] = []
         self._unwritten = 0
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
 
     def say(self, line: str, message: Message | None = None) -> None:
         """Print this as soon as possible; it may show a message."""
-        self._said.append((line + "\n", message))
+        self._lines.append((line + "\n", message))
         self._unwritten += len(line) + 1
         self._news.set()
 
@@ -94,12 +94,12 @@ class Output:
         try:
             while await self._news.wait():
                 self._news.clear()
-                said, self._said = self._said, []
+                batch, self._lines = self._lines, []
                 done = loop.create_future()
-                text = "".join([line for line, _ in said])
+                text = "".join([line for line, _ in batch])
                 work.put((text.encode(sys.stdout.encoding, "replace"), done))
                 await done
-                for message in [message for _, message in said if message is not None]:
+                for message in [message for _, message in batch if message is not None]:
                     shown(message)
                 self._unwritten -= len(text)
                 self._moved.set()
@@ -229,14 +229,14 @@ def _signals() -> asyncio.Event:
     assert us is not None, "signals are for somebody who takes part"
     leave = asyncio.Event()
 
-    def told() -> None:
+    def leave_or_cancel() -> None:
         if leave.is_set():
             us.cancel()
         leave.set()
 
-    loop.add_signal_handler(signal.SIGTERM, told)
+    loop.add_signal_handler(signal.SIGTERM, leave_or_cancel)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGINT, told)
+        loop.add_signal_handler(signal.SIGINT, leave_or_cancel)
     return leave
 
 
@@ -267,14 +267,14 @@ async def _type(group: Group, face: Face) -> None:
 
 async def _broadcast(group: Group, line: bytes, face: Face) -> None:
     """One line, whatever it takes."""
-    told = ""
+    complaint = ""
     while True:
         try:
             await group.broadcast(line)
             return
         except LogFull as full:
-            if not told:
-                face.tell(told := str(full))
+            if not complaint:
+                face.tell(complaint := str(full))
             await asyncio.sleep(RETRY_S)
 
 

@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         self.greeted: asyncio.Future[None] = self.loop.create_future()
         """Done when the link is up, or when there is none to come; never fails."""
         self.reader = FrameReader()
-        self.said_s = self.loop.time()
+        self.last_sent_s = self.loop.time()
         self.silence_ms = 0.0
         """How long we have listened since we last heard something."""
         self.unconfirmed = 0
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
             raise WireFault(f"a frame of kind {frame.kind}")
 
     def write(self, data: bytes) -> None:
-        self.said_s = self.loop.time()
+        self.last_sent_s = self.loop.time()
         self.transport.write(data)
         if self.peer is not None:
             self.peer.bytes_sent += len(data)
@@ -268,12 +268,12 @@ class Transport:
         """
         address = self.config.addresses[self.me]
         loop = asyncio.get_running_loop()
-        with self._told(address):
+        with self._listening_on(address):
             self._server = await loop.create_server(
                 lambda: Connection(self, None), address.host, address.port, start_serving=False
             )
         begin()
-        with self._told(address):
+        with self._listening_on(address):
             await self._server.start_serving()
         members = self.config.members
         place = members.index(self.me)
@@ -286,7 +286,7 @@ class Transport:
             self._tasks.append(tasks.create_task(self._release(self._injector)))
 
     @contextmanager
-    def _told(self, address: Address) -> Iterator[None]:
+    def _listening_on(self, address: Address) -> Iterator[None]:
         try:
             yield
         except OSError as fault:
@@ -432,7 +432,7 @@ class Transport:
         if self.resends and (why := self._is_dead_to_us(peer, theirs)):
             self._cast_out(connection, peer, theirs, why)
             return
-        if self._is_taken(peer, theirs):
+        if self._has_another(peer, theirs):
             self._turn_away(connection, peer)
             return
         if not connection.is_ours:
@@ -460,7 +460,7 @@ class Transport:
                 connection.write(kept.frame)
         self._holder.link_up(peer.name, theirs.incarnation)
 
-    def _is_taken(self, peer: Peer, theirs: Hello) -> bool:
+    def _has_another(self, peer: Peer, theirs: Hello) -> bool:
         """Whether another process has a link under this name, and is not known to be dead."""
         link = peer.link
         if link is None or link.session == theirs.session or link.is_rejected:
@@ -677,7 +677,7 @@ class Transport:
                 link.silence_ms = 0.0 if is_paused else link.silence_ms + round_ms
                 if link.silence_ms > links.silence_ms:
                     self._take_down(peer, f"silent for {link.silence_ms:,.0f} ms")
-                elif link.unconfirmed or (loop.time() - link.said_s) * 1e3 >= round_ms:
+                elif link.unconfirmed or (loop.time() - link.last_sent_s) * 1e3 >= round_ms:
                     self._confirm(link, peer)
 
     def read(self, on: bool) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.campaign import Judged, TooLongError
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.arrays.told import told, violations_table
+from tidings.pipeline.arrays.verdicts import verdicts_of, violations_table
 from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
 from tidings.pipeline.queries.checks import CHECKS, no_creation
@@ -119,7 +119,7 @@ def _audit_by_arrays(
     return Audit(
         rows=judged.rows,
         manifests=manifests,
-        verdicts=told(judged, manifests, plan.directory, examples),
+        verdicts=verdicts_of(judged, manifests, plan.directory, examples),
     )
 
 

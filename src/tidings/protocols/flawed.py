@@ -273,11 +273,11 @@ class KnownByText(TwoPhase):
 
     def __init__(self, me: str, members: Members, choose: Choose = take_first) -> None:
         super().__init__(me, members, choose)
-        self.said: set[bytes] = set()
+        self.spoken: set[bytes] = set()
 
     def _ask(self, message: Stamped) -> Iterator[Effect]:
-        if message.text not in self.said:
-            self.said.add(message.text)
+        if message.text not in self.spoken:
+            self.spoken.add(message.text)
             yield from super()._ask(message)
 
 

@@ -198,8 +198,8 @@ class IntervalHistory(PastNaming):
             )
             for origin in origins
         }
-        told = (item for item in since.items() if item[1] != _ALWAYS_THE_FIRST)
-        return tuple(positions), tuple(told)
+        named = (item for item in since.items() if item[1] != _ALWAYS_THE_FIRST)
+        return tuple(positions), tuple(named)
 
     # --- holding and relaying
 

@@ -108,7 +108,7 @@ class StageGossip(HoldBack):
         self.form = form
         self.stages: dict[MessageId, str] = {}
         """The tables of all messages that are not finished."""
-        self.told: dict[MessageId, str] = {}
+        self.announced: dict[MessageId, str] = {}
         """news: the table last sent for each of them."""
         self.log: dict[MessageId, Stamped] = {}
         """news: those that are delivered here and not known to be everywhere."""
@@ -214,11 +214,11 @@ class StageGossip(HoldBack):
             return
         listeners = self._listeners(message)
         if listeners and self._is_news(message):
-            self.told[message] = self.stages[message]
+            self.announced[message] = self.stages[message]
             held = self.log.get(message) or self.waiting[message]
             yield Send(listeners, self._packet(held))
         if self.stages[message] == DELIVERED * len(self.members):
-            for forgetful in (self.stages, self.told, self.log):
+            for forgetful in (self.stages, self.announced, self.log):
                 forgetful.pop(message, None)
 
     def _listeners(self, message: MessageId) -> Members:
@@ -227,7 +227,7 @@ class StageGossip(HoldBack):
         return tuple(member for member in behind if member != self.me)
 
     def _is_news(self, message: MessageId) -> bool:
-        return self.stages[message] != self.told.get(message)
+        return self.stages[message] != self.announced.get(message)
 
     def _announce_delivery(self, message: Stamped) -> Iterator[Effect]:
         done = self._at(message.id, DELIVERED)

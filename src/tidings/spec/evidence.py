@@ -127,12 +127,12 @@ class Evidence:
                     return f"{message.origin}'s history does not reach {message}"
         return ""
 
-    def has_told_all(self, process: str) -> bool:
+    def is_complete(self, process: str) -> bool:
         """Whether what is not in its history did not happen."""
         return self.has_ended(process) and process in self.run.histories
 
     def _may_come_from(self, origin: str) -> bool:
-        return origin in self.processes and not self.has_told_all(origin)
+        return origin in self.processes and not self.is_complete(origin)
 
     def was_invented(self, delivery: Row) -> bool:
         """Delivered, and broadcast by nobody, or with another text."""

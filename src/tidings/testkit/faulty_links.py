@@ -275,9 +275,9 @@ def _size(item: Item) -> int:
 class End(asyncio.Protocol):
     """One of the two sockets of a connection."""
 
-    def __init__(self, connection: "Connection", said: Pipe, heard: Pipe) -> None:
+    def __init__(self, connection: "Connection", outgoing: Pipe, heard: Pipe) -> None:
         self.connection = connection
-        self.said = said
+        self.outgoing = outgoing
         self.heard = heard
         self.transport: asyncio.Transport | None = None
         self.can_take = False
@@ -298,7 +298,7 @@ class End(asyncio.Protocol):
             self.heard.pump()
 
     def data_received(self, data: bytes) -> None:
-        self.said.put(memoryview(data))
+        self.outgoing.put(memoryview(data))
 
     def eof_received(self) -> bool:
         self.has_ended = True
@@ -350,11 +350,11 @@ class Connection:
         self.door = door
         self.is_over = False
         forward, backward = Pipe(self, there, limit), Pipe(self, back, limit)
-        self.near = forward.source = backward.sink = End(self, said=forward, heard=backward)
-        self.far = backward.source = forward.sink = End(self, said=backward, heard=forward)
+        self.near = forward.source = backward.sink = End(self, outgoing=forward, heard=backward)
+        self.far = backward.source = forward.sink = End(self, outgoing=backward, heard=forward)
         self._has_opened = False
         self._ends_heard = 0
-        self._taken: End | None = None
+        self._removed: End | None = None
         self._calling: asyncio.Task[None] | None = None
 
     def heard(self, pipe: Pipe, sign: Sign) -> None:
@@ -378,18 +378,18 @@ class Connection:
 
         But who gives up before it got through has never called: nothing is left to be told.
         """
-        got_through = self._has_opened or self.near.said.link.flow is Flow.OPEN
+        got_through = self._has_opened or self.near.outgoing.link.flow is Flow.OPEN
         if got_through:
-            end.said.put(Sign.END)
+            end.outgoing.put(Sign.END)
         else:
             self.reset()
 
     def lost(self, end: End) -> None:
         """One socket is gone, and the news of it travels like anything else."""
-        if self.is_over or end is self._taken:
+        if self.is_over or end is self._removed:
             return
-        if self._has_opened and self._taken is None:
-            end.said.put(Sign.RESET)
+        if self._has_opened and self._removed is None:
+            end.outgoing.put(Sign.RESET)
         else:
             self.reset()
 
@@ -398,8 +398,8 @@ class Connection:
         if not self._has_opened:
             self.reset()
             return
-        self._taken = end
-        for pipe in (end.said, end.heard):
+        self._removed = end
+        for pipe in (end.outgoing, end.heard):
             pipe.close()
             pipe.is_dead = True
         end.reset()
@@ -411,8 +411,8 @@ class Connection:
 
     def _forget(self) -> None:
         self.is_over = True
-        self.near.said.close()
-        self.far.said.close()
+        self.near.outgoing.close()
+        self.far.outgoing.close()
         self.door.connections.pop(self, None)
         if self._calling is not None:
             self._calling.cancel()
@@ -426,7 +426,7 @@ class Connection:
             # The call has been taken here already; that nobody is there can only be told by
             # breaking it off.
             if not self.is_over:
-                self.far.said.put(Sign.RESET)
+                self.far.outgoing.put(Sign.RESET)
 
 
 class Door:
@@ -485,7 +485,7 @@ class Door:
         sock.setblocking(False)
         connection = Connection(self, *self._links, self._limit)
         self.connections[connection] = None
-        connection.near.said.put(Sign.OPENING)
+        connection.near.outgoing.put(Sign.OPENING)
         self.tasks.create_task(self._begin(connection, sock))
 
     async def _begin(self, connection: Connection, sock: socket.socket) -> None:

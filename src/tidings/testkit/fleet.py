@@ -34,7 +34,17 @@ import msgspec
 
 from tidings.core import Exit, IntervalSet, TidingsError
 from tidings.node.config import Config, read_config
-from tidings.testkit.member import Command, Heal, Hush, Publish, Range, Report, Rest, Say, bucket_s
+from tidings.testkit.member import (
+    Command,
+    FirstAndLast,
+    Heal,
+    Hush,
+    Publish,
+    Report,
+    Rest,
+    Say,
+    bucket_s,
+)
 from tidings.testkit.proxy import Do, Proxy, in_background
 from tidings.trace import Manifest
 from tidings.trace.layout import whole_file
@@ -102,7 +112,7 @@ class Member:
         """What it was handed, by origin."""
         self.again: dict[str, IntervalSet] = {}
         """What it was handed again after a restart."""
-        self.repeated: list[tuple[str, Range]] = []
+        self.repeated: list[tuple[str, FirstAndLast]] = []
         """What it was handed twice, and not marked as such: always empty, one hopes."""
         self.offered = 0
         """How many texts it has broadcast, in all its lives."""
@@ -407,8 +417,8 @@ class Fleet:
     def wait_for(self, is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait for something that members report; raises if one of them ends by itself."""
         if not self.comes_true(is_so, timeout_s):
-            told = "; ".join(f"{one.name}: {one.report}" for one in self)
-            raise FleetFault(f"waited {timeout_s:g} s in vain for {what}: {told}")
+            reports = "; ".join(f"{one.name}: {one.report}" for one in self)
+            raise FleetFault(f"waited {timeout_s:g} s in vain for {what}: {reports}")
 
     def comes_true(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
         """Whether it does within this time."""
@@ -436,7 +446,7 @@ class Fleet:
         return all(
             one.is_idle
             and one.report.delivered == up[0].report.delivered
-            and one.report.confirmed == one.report.offered
+            and one.report.assured == one.report.offered
             for one in up
         )
 

@@ -39,7 +39,7 @@ YIELD_AFTER = 64
 LINE_BYTES = 1 << 24
 """The longest command."""
 
-Range = tuple[int, int]
+FirstAndLast = tuple[int, int]
 """First and last, both included."""
 
 
@@ -90,7 +90,7 @@ class Report(msgspec.Struct, omit_defaults=True):
     """How many texts ``broadcast`` has taken in this life."""
     accepted: int = 0
     """How many of these the process has taken; they stand in the trace, and have been sent."""
-    confirmed: int = 0
+    assured: int = 0
     """Of how many the receipt has said delivered."""
     busy: int = 0
     """How many commands are being carried out."""
@@ -106,11 +106,11 @@ class Report(msgspec.Struct, omit_defaults=True):
     error: str = ""
     """Why the member ends, if it ends so."""
 
-    sent: list[Range] = []
+    sent: list[FirstAndLast] = []
     """News: own messages whose receipts said delivered."""
-    got: dict[str, list[Range]] = {}
+    got: dict[str, list[FirstAndLast]] = {}
     """News: what was handed over, by origin."""
-    again: dict[str, list[Range]] = {}
+    again: dict[str, list[FirstAndLast]] = {}
     """News: what was handed over again, after a restart."""
     latencies: dict[int, int] = {}
     """News: how many of ``sent`` took how long, by bucket."""
@@ -150,10 +150,10 @@ class _Notes:
         else:
             ranges.append([seq, seq])
 
-    def take(self) -> dict[str, list[Range]]:
-        taken, self.ranges = self.ranges, {}
+    def take(self) -> dict[str, list[FirstAndLast]]:
+        noted, self.ranges = self.ranges, {}
         return {
-            origin: [(first, last) for first, last in ranges] for origin, ranges in taken.items()
+            origin: [(first, last) for first, last in ranges] for origin, ranges in noted.items()
         }
 
 
@@ -164,7 +164,7 @@ class Member:
         self.report_s = report_s
         self.loop = asyncio.get_running_loop()
         self.offered = 0
-        self.confirmed = 0
+        self.assured = 0
         self.obeyed = 0
         self.full = 0
         self.reading = asyncio.Event()
@@ -280,7 +280,7 @@ class Member:
         while True:
             due_s, receipt = await self.receipts.get()
             sent.add(*await receipt.delivered())
-            self.confirmed += 1
+            self.assured += 1
             number = bucket(self.loop.time() - due_s)
             self.latencies[number] = self.latencies.get(number, 0) + 1
             self.changed.set()
@@ -304,7 +304,7 @@ class Member:
             linked=status.linked,
             offered=self.offered,
             accepted=status.broadcast,
-            confirmed=self.confirmed,
+            assured=self.assured,
             busy=len(self.talking),
             delivered=status.delivered,
             refusal=status.refusal,

@@ -75,10 +75,10 @@ class Proxy:
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
-        taken = {address.port for address in self.addresses.values()}
+        used = {address.port for address in self.addresses.values()}
         for (caller, called), link in self._links.items():
             links = (link, self._links[called, caller])
-            sock = _bound_beside(taken)
+            sock = _bound_beside(used)
             link.door = Door(sock, self.addresses[called], links, self._tasks, self._buffer_bytes)
         return self
 
@@ -153,9 +153,9 @@ class Proxy:
             raise UsageError(f"there is no {name!r}; there are: {', '.join(self.members)}")
 
 
-def _bound_beside(taken: Collection[int]) -> socket.socket:
+def _bound_beside(used: Collection[int]) -> socket.socket:
     """On a port that nobody has, and that no member will want when it comes up."""
-    while (sock := bound(0)).getsockname()[1] in taken:
+    while (sock := bound(0)).getsockname()[1] in used:
         sock.close()
     return sock
 

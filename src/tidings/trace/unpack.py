@@ -23,7 +23,7 @@ _KINDS = {kind: code for code, kind in enumerate(KINDS)}
 _ABSENT = -1
 
 
-class _Stretch(NamedTuple):
+class _RowsOfSpan(NamedTuple):
     """So many rows that differ only in their index, their sequence number and their digest."""
 
     begin: int
@@ -53,7 +53,7 @@ class Unpacked(NamedTuple):
 def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -> Unpacked:
     """The rows of the segment ``source`` as the Parquet file ``path``."""
     reader = Reader(source)
-    rows, stretches = 0, list[_Stretch]()
+    rows, spans = 0, list[_RowsOfSpan]()
     has_passed = has_rows = False
     begin: int | None = None
     with whole_file(path) as draft, pq.ParquetWriter(draft, ARROW, **FORM) as writer:
@@ -63,13 +63,13 @@ def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -
                 has_passed = True
                 continue
             has_rows = True
-            stretches += _stretches(block)
+            spans += _spans(block)
             rows += block.end - block.index
             if rows >= ROWS_A_GROUP:
-                writer.write_table(_table(reader, stretches, manifests))
-                rows, stretches = 0, []
-        if stretches:
-            writer.write_table(_table(reader, stretches, manifests))
+                writer.write_table(_table(reader, spans, manifests))
+                rows, spans = 0, []
+        if spans:
+            writer.write_table(_table(reader, spans, manifests))
     return Unpacked(reader.owner, has_passed, has_rows)
 
 
@@ -80,10 +80,10 @@ def _begin(owner: Owner | None, manifests: Mapping[str, Manifest]) -> int:
     return cut.index if cut is not None else 0
 
 
-def _stretches(block: Block) -> Iterable[_Stretch]:
+def _spans(block: Block) -> Iterable[_RowsOfSpan]:
     index = block.index
     for item in block.items:
-        begin = _Stretch(index, block.time_ns, block.incarnation, _KINDS[item.kind])
+        begin = _RowsOfSpan(index, block.time_ns, block.incarnation, _KINDS[item.kind])
         match item:
             case Messages(_, origin, first, count, digests, view):
                 yield begin._replace(
@@ -100,17 +100,17 @@ def _stretches(block: Block) -> Iterable[_Stretch]:
         index += item.rows
 
 
-def _table(reader: Reader, stretches: list[_Stretch], manifests: Mapping[str, Manifest]) -> Any:
+def _table(reader: Reader, spans: list[_RowsOfSpan], manifests: Mapping[str, Manifest]) -> Any:
     try:
         assert reader.owner is not None, f"{reader.path}: blocks of nobody"
-        return _Columns(reader.owner, stretches, manifests).table()
+        return _Columns(reader.owner, spans, manifests).table()
     except DataError as fault:
         raise DataError(f"{reader.path}: {fault}") from None
 
 
 class _Columns:
     def __init__(
-        self, owner: Owner, stretches: list[_Stretch], manifests: Mapping[str, Manifest]
+        self, owner: Owner, spans: list[_RowsOfSpan], manifests: Mapping[str, Manifest]
     ) -> None:
         if owner.run not in manifests:
             raise DataError(f"run {owner.run!r} is not in the manifest")
@@ -118,7 +118,7 @@ class _Columns:
         self.owner = owner
         self.positions: dict[str | None, int] = {name: at for at, name in enumerate(names)}
         self.positions[None] = _ABSENT
-        self.of = dict(zip(_Stretch._fields, zip(*stretches, strict=True), strict=True))
+        self.of = dict(zip(_RowsOfSpan._fields, zip(*spans, strict=True), strict=True))
         self.counts = np.array(self.of["rows"])
         self.rows = int(self.counts.sum())
         starts = np.cumsum(self.counts) - self.counts

@@ -153,7 +153,7 @@ class Foreign(Process):
 
     def _broadcast(self, text: bytes) -> Iterator[Effect]:
         try:
-            said = text.decode()
+            spoken = text.decode()
         except UnicodeDecodeError:
             yield Refuse("a process of AnySystem or dslab-mp takes UTF-8 texts only")
             return
@@ -161,10 +161,10 @@ class Foreign(Process):
         message = MessageId(self.me, self.seq)
         yield Accept((message,))
         if self.heard is None:
-            said = f"{message} {said}"
+            spoken = f"{message} {spoken}"
         else:
-            self._hear(((said, (message,)),))
-        yield from self._call("on_local_message", api.Message("SEND", {"text": said}))
+            self._hear(((spoken, (message,)),))
+        yield from self._call("on_local_message", api.Message("SEND", {"text": spoken}))
 
     def _receive(self, sender: str, parcel: Parcel) -> Iterator[Effect]:
         self._hear(parcel.heard or ())

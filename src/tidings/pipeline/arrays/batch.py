@@ -79,11 +79,11 @@ class _Batch:
         events, cuts = self.events, self.known.cuts
         names, count = numbered(events.run * self.width + events.origin, events.seq)
         broadcasts = np.flatnonzero(events.is_broadcast)
-        told = broadcasts
+        listed = broadcasts
         if cuts is not None:
             is_given = cuts.are_given(events.run, events.origin, events.seq)
-            told = broadcasts[~is_given[broadcasts]]
-        firsts = _first_places(names[told], told, count, none=-1)
+            listed = broadcasts[~is_given[broadcasts]]
+        firsts = _first_places(names[listed], listed, count, none=-1)
         is_first = firsts[names[broadcasts]] == broadcasts
         self.sent = broadcasts[is_first]
         """For each message the position of its first broadcast."""
@@ -264,9 +264,9 @@ class _Batch:
         other_text = others[events.digest[others] != texts[self.message[others]]]
         if len(other_text) and len(self.again):
             # A name that was used twice: the text of any of its broadcasts will do.
-            said = set(zip(self.message[self.again], events.digest[self.again], strict=True))
+            spoken = set(zip(self.message[self.again], events.digest[self.again], strict=True))
             heard = zip(self.message[other_text], events.digest[other_text], strict=True)
-            other_text = other_text[np.array([one not in said for one in heard])]
+            other_text = other_text[np.array([one not in spoken for one in heard])]
         return np.sort(np.concatenate([strays[~hidden], other_text]))
 
     def _untold(self) -> Array:
@@ -276,7 +276,7 @@ class _Batch:
 
     def _may_come(self) -> Array:
         """Whose history does not tell all: (run, process)."""
-        return self.known.present & ~self.known.told_all
+        return self.known.present & ~self.known.is_complete
 
     def _unreached(self) -> Array:
         """For each run its first delivery whose broadcast may still come, or NOTHING."""

@@ -88,7 +88,7 @@ class Known(NamedTuple):
     present: Array
     """(run, process): it is owed a history."""
     correct: Array
-    told_all: Array
+    is_complete: Array
     """(run, process): what is not in its history did not happen."""
     holed: Array
     first_view: Array
@@ -159,7 +159,7 @@ class Endings:
             settled=np.array([part.settled for part in parts])[of_run],
             present=processes[:, 0],
             correct=processes[:, 1],
-            told_all=processes[:, 2],
+            is_complete=processes[:, 2],
             holed=processes[:, 3],
             first_view=begins[of_run],
             members=views[:, 0] > 0,
@@ -191,7 +191,7 @@ class Endings:
             processes[:, ending.places[name]] = (
                 True,
                 evidence.is_correct(name),
-                evidence.has_told_all(name),
+                evidence.is_complete(name),
                 name in evidence.run.holed,
             )
         broadcast, had = np.zeros(self.width, np.int64), np.zeros((self.width,) * 2, np.int64)

@@ -115,7 +115,7 @@ class Rows(NamedTuple):
     last_index: Array
     """The index itself, and of a gap the last that is missing."""
 
-    def taken(self, places: Array) -> "Rows":
+    def at(self, places: Array) -> "Rows":
         return Rows(*(column[places] for column in self))
 
 
@@ -166,9 +166,9 @@ def _source_of(path: Path) -> Source:
 
 
 def _has_no_null(chunks: Sequence[Any]) -> bool:
-    told = [chunk.statistics for chunk in chunks]
-    return bool(told) and all(
-        one is not None and one.has_null_count and one.null_count == 0 for one in told
+    statistics = [chunk.statistics for chunk in chunks]
+    return bool(statistics) and all(
+        one is not None and one.has_null_count and one.null_count == 0 for one in statistics
     )
 
 
@@ -178,14 +178,14 @@ def _is_innocent(name: str, field: Any, chunks: Sequence[Any]) -> bool:
         return True
     if name == "time_ns":
         return _has_no_null(chunks)
-    told = [chunk.statistics for chunk in chunks]
-    if not all(one is not None and one.has_null_count for one in told):
+    statistics = [chunk.statistics for chunk in chunks]
+    if not all(one is not None and one.has_null_count for one in statistics):
         return False
     is_empty = all(
-        one.null_count == chunk.num_values for one, chunk in zip(told, chunks, strict=True)
+        one.null_count == chunk.num_values for one, chunk in zip(statistics, chunks, strict=True)
     )
     if name == "incarnation" and not is_empty:
-        return all(one.has_min_max and one.min == one.max == 0 for one in told)
+        return all(one.has_min_max and one.min == one.max == 0 for one in statistics)
     return is_empty
 
 
@@ -423,7 +423,7 @@ def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = Fal
     history = (np.cumsum(is_here) - 1)[rows.run] * width + rows.process
     if (history[1:] < history[:-1]).any():
         order = np.argsort(history, kind="stable")
-        history, files, rows = history[order], files[order], rows.taken(order)
+        history, files, rows = history[order], files[order], rows.at(order)
     begins = np.ones(len(history), bool)
     begins[1:] = history[1:] != history[:-1]
     starts = np.flatnonzero(begins)
@@ -469,7 +469,7 @@ def _holes(rows: Rows, begins: Array, files: Array, first: Array | int) -> Array
 def _events(rows: Rows, history: Array, width: int) -> Events:
     is_event = (rows.kind == BROADCAST) | (rows.kind == DELIVER)
     if not is_event.all():
-        rows, history = rows.taken(is_event), history[is_event]
+        rows, history = rows.at(is_event), history[is_event]
     run = history // width
     return Events(
         run,

@@ -121,7 +121,7 @@ def _process_rows(ending: Ending, forsaken: Forsaken) -> Iterator[dict[str, Any]
             "run": ending.run,
             "process": place,
             "correct": evidence.is_correct(name),
-            "ended": evidence.has_told_all(name),
+            "ended": evidence.is_complete(name),
             "holed": name in evidence.run.holed,
             "forsaken_from": forsaken.get((ending.run, place)),
         }

@@ -78,8 +78,8 @@ def _version(program: Path) -> int | None:
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    told = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(told[1]) if told else None
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(version[1]) if version else None
 
 
 def _script(java: Java) -> str:

@@ -31,7 +31,7 @@ from tidings.pipeline.arrays.campaign import (
 from tidings.pipeline.arrays.long import (
     Outline,
     Piece,
-    Stretch,
+    SurveyedHistory,
     judge_long,
     outlines,
     survey,
@@ -84,13 +84,13 @@ def plan_of(paths: Sequence[Path], manifests: Mapping[str, Manifest], limits: Li
     sources = [source_of(path) for path in paths]
     rows, runs = sum(source.rows for source in sources), len(manifests)
     directory = Directory.of(manifests)
-    told = f"{_many(rows, 'row')} of {_many(runs, 'run')} in {_many(len(sources), 'file')}"
+    amount = f"{_many(rows, 'row')} of {_many(runs, 'run')} in {_many(len(sources), 'file')}"
     if rows <= limits.batch_rows:
-        way, why = "at once", f"{told}: all at once"
+        way, why = "at once", f"{amount}: all at once"
     elif rows <= runs * limits.batch_rows * MOST_OF_A_BATCH:
-        way, why = "batches", f"{told}: in batches of whole runs"
+        way, why = "batches", f"{amount}: in batches of whole runs"
     else:
-        way, why = "pieces", f"{told}: long runs, in pieces"
+        way, why = "pieces", f"{amount}: long runs, in pieces"
     return Plan(directory, sources, limits, way, why)
 
 
@@ -191,7 +191,7 @@ def _marked(outline: Outline, plan: Plan, progress: Progress, marks: Path) -> Ou
     return outline._replace(parts=progress.told(outline.parts, times, marks))
 
 
-def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[Stretch]]:
+def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[SurveyedHistory]]:
     return [survey(piece, directory) for piece in pieces]
 
 

@@ -204,8 +204,8 @@ def _python(master: str) -> str | None:
 
     Elsewhere, and here too if the user says so, the user knows better.
     """
-    told = os.environ.get("PYSPARK_PYTHON")
-    return told or (sys.executable if _is_local(master) else None)
+    chosen = os.environ.get("PYSPARK_PYTHON")
+    return chosen or (sys.executable if _is_local(master) else None)
 
 
 def _memory_gib() -> int:

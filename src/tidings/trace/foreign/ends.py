@@ -26,11 +26,11 @@ class Ends:
 
     def _refuse_strangers(self) -> None:
         """A name that is nowhere else is misspelt."""
-        told = {*self._end.fates, *self._end.listed}
-        told -= {*(self._members or ())}
+        named = {*self._end.fates, *self._end.listed}
+        named -= {*(self._members or ())}
         for names in self._with_rows.values():
-            told -= {*names}
-        for name in ordered(told):
+            named -= {*names}
+        for name in ordered(named):
             raise DataError(f"end: {name} is no member, and the log has no row of it")
 
     def members(self, run: int) -> Members:
@@ -41,7 +41,7 @@ class Ends:
         members, with_rows = self.members(run), self._with_rows[run]
         return members if members == with_rows else ordered((*members, *with_rows))
 
-    def told_settled(self) -> Iterator[int]:
+    def settled_by_mapping(self) -> Iterator[int]:
         """The histories that end in calm, as the mapping says.
 
         That all had settled says nothing of those without any row: their logs may be lost.
@@ -58,18 +58,18 @@ class Ends:
         return self._endings.get(self.history(run, name))
 
     def fates(self, run: int) -> dict[str, Fate]:
-        told = self._end.fates
-        return {name: told[name] for name in self.processes(run) if name in told}
+        named = self._end.fates
+        return {name: named[name] for name in self.processes(run) if name in named}
 
     def untold(self, run: int) -> Members:
         """Those who may have done more than their rows say, in order."""
         return tuple(
             name
             for name in self.processes(run)
-            if not self._has_told_all(name, self.ending(run, name))
+            if not self._is_complete(name, self.ending(run, name))
         )
 
-    def _has_told_all(self, name: str, ending: Ending | None) -> bool:
+    def _is_complete(self, name: str, ending: Ending | None) -> bool:
         if ending is None:
             return False
         match self._end.fates.get(name):

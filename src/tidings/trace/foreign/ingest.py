@@ -14,7 +14,7 @@ from tidings.trace.foreign.ends import Ends
 from tidings.trace.foreign.mapping import Mapping
 from tidings.trace.foreign.meaning import Interpreter, about_messages
 from tidings.trace.foreign.naming import BY_ID, Inventor, named, with_keys
-from tidings.trace.foreign.numbering import Numbering, told_settled
+from tidings.trace.foreign.numbering import Numbering, settled_by_mapping
 from tidings.trace.foreign.sorting import Sorter
 from tidings.trace.foreign.sources import batches
 from tidings.trace.foreign.writing import Dictionary, Writer
@@ -78,7 +78,7 @@ class _Ingest:
         for table in self._read():
             events.add(table)
         self.ends = Ends(self.interpreter, self.numbering.endings)
-        events.add(told_settled(self.ends.told_settled(), like=table))
+        events.add(settled_by_mapping(self.ends.settled_by_mapping(), like=table))
         rows = self.numbering.numbered(events.blocks())
         return self._written(rows if self.mapping.columns.id is None else self._named(rows))
 
@@ -93,7 +93,7 @@ class _Ingest:
         if self.read == self.interpreter.ignored:
             raise DataError(f"{self.logs[0]}: no row to judge ({self.read:,} ignored)")
 
-    def _told(self, what: str, blocks: Iterable[Any]) -> Iterator[Any]:
+    def _followed(self, what: str, blocks: Iterable[Any]) -> Iterator[Any]:
         """The blocks, with a word about how far it is before each of them."""
         total, done = max(1, self.read - self.interpreter.ignored), 0
         for block in blocks:
@@ -107,12 +107,12 @@ class _Ingest:
         """The same rows, messages by their names instead of their ids."""
         by_id = Sorter(self.draft / "by-id", BY_ID)
         back = Sorter(self.draft / "by-index", ("history", "index"))
-        for block in self._told("putting the rows of each process in order", rows):
+        for block in self._followed("putting the rows of each process in order", rows):
             about = about_messages(block["kind"].to_numpy())
             by_id.add(with_keys(block.filter(pa.array(about))))
             back.add(block.filter(pa.array(~about)).drop_columns(["id_high", "id_low"]))
         messages = named(by_id, self.interpreter, Inventor(self.interpreter, self.ends))
-        for block in self._told("finding the broadcast of each message", messages):
+        for block in self._followed("finding the broadcast of each message", messages):
             back.add(block)
         return back.blocks()
 
@@ -130,7 +130,7 @@ class _Ingest:
         manifests = tuple(self._manifest(run, dictionary) for run in range(len(runs)))
         writer = Writer(trace, dictionary, runs)
         kinds: Counter[str] = Counter()
-        for block in self._told("writing the trace", rows):
+        for block in self._followed("writing the trace", rows):
             writer.add(block)
             counts = block["kind"].value_counts().to_pylist()
             kinds.update({KINDS[one["values"]]: one["counts"] for one in counts})

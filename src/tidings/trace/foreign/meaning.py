@@ -33,7 +33,7 @@ from tidings.trace.schema import KINDS
 
 KIND = {kind: code for code, kind in enumerate(KINDS)}
 ABSENT = -1
-AT_THE_END = TOLD = 2**63 - 1
+AT_THE_END = BY_MAPPING = 2**63 - 1
 """The order, and the place, of a row that is in no file: what the mapping says about the end."""
 
 _MESSAGES = [KIND[kind] for kind in MESSAGES]

@@ -14,8 +14,8 @@ from tidings.core import DataError
 from tidings.trace.foreign.meaning import (
     ABSENT,
     AT_THE_END,
+    BY_MAPPING,
     KIND,
-    TOLD,
     Interpreter,
     file_of,
     process_of,
@@ -34,10 +34,10 @@ class Ending(NamedTuple):
     broadcasts: int
 
 
-def told_settled(histories: Iterable[int], like: Any) -> Any:
+def settled_by_mapping(histories: Iterable[int], like: Any) -> Any:
     """The last rows of processes that had settled, as the mapping says and no line of the log."""
     history = np.array(list(histories), np.int64)
-    row = {"order": AT_THE_END, "place": TOLD, "kind": KIND["settle"], "time_ns": 0}
+    row = {"order": AT_THE_END, "place": BY_MAPPING, "kind": KIND["settle"], "time_ns": 0}
     columns = {
         name: np.full(len(history), row.get(name, ABSENT), np.int64) for name in like.column_names
     }
@@ -67,8 +67,8 @@ class Numbering:
 
     def _columns(self, rows: "_Rows") -> dict[str, Any]:
         columns = dict(rows.columns)
-        told = rows["place"] == TOLD
-        columns["time_ns"] = np.where(told, rows.before("time_ns", 0), rows["time_ns"])
+        is_by_mapping = rows["place"] == BY_MAPPING
+        columns["time_ns"] = np.where(is_by_mapping, rows.before("time_ns", 0), rows["time_ns"])
         counts = {
             name: rows.counted(name, rows["kind"] == kind if kind is not None else None)
             for name, kind in _COUNTED.items()
@@ -95,14 +95,14 @@ class Numbering:
 
     def _needless(self, rows: "_Rows") -> Any:
         """Ends that the mapping tells of processes whose rows tell it themselves."""
-        told = rows["place"] == TOLD
+        is_by_mapping = rows["place"] == BY_MAPPING
         before = rows.before("kind", ABSENT)
-        is_over = told & np.isin(before, _OVER)
+        is_over = is_by_mapping & np.isin(before, _OVER)
         if is_over.any() and self._interpreter.mapping.end.listed:
             row = int(np.argmax(is_over))
             name, last = self._name(rows, row), KINDS[before[row]]
             raise DataError(f"end.settled: {name} is listed, but its history ends with a {last}")
-        return is_over | (told & (before == KIND["settle"]))
+        return is_over | (is_by_mapping & (before == KIND["settle"]))
 
     def _check(self, rows: "_Rows") -> None:
         before = rows.before("kind", ABSENT)

@@ -108,6 +108,6 @@ class _Piece:
         """The rows up to the bound, which are then no longer here."""
         rows = range(self._begin, self._end)
         count = bisect_right(rows, bound, key=self._key)
-        taken = self._rows.slice(self._begin, count)
+        first = self._rows.slice(self._begin, count)
         self._begin += count
-        return taken
+        return first

@@ -126,8 +126,8 @@ class Debts:
             witness.append(self._first_of(names, is_seen, who[seen], index[seen]))
         rank = self.known.rank[view[sent], process]
         found = Found.of(process, index[sent], *names, witness)
-        told = np.lexsort((rank, index[sent], names[0]))
-        return found.taken(told).first(self.most)
+        order = np.lexsort((rank, index[sent], names[0]))
+        return found.at(order).first(self.most)
 
     def _first_of(
         self, names: tuple[Array, Array], is_seen: Array, who: Array, index: Array

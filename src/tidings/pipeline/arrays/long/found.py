@@ -43,7 +43,7 @@ class Found(NamedTuple):
         process = np.broadcast_to(process, len(position))
         return cls(process, position, np.asarray(origin), np.asarray(seq), events, causes)
 
-    def taken(self, places: Array) -> "Found":
+    def at(self, places: Array) -> "Found":
         return Found(*(column[places] for column in self))
 
     @classmethod
@@ -52,10 +52,10 @@ class Found(NamedTuple):
         nothing = np.zeros(0, np.int64)
         parts = [cls.of(nothing, nothing, nothing, nothing, ()), *parts]
         whole = cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        return whole.taken(np.lexsort((whole.position, whole.process)))
+        return whole.at(np.lexsort((whole.position, whole.process)))
 
     def followed_by(self, other: "Found") -> "Found":
         return Found(*(np.concatenate(column) for column in zip(self, other, strict=True)))
 
     def first(self, most: int | None) -> "Found":
-        return self if most is None else self.taken(np.arange(min(most, len(self.position))))
+        return self if most is None else self.at(np.arange(min(most, len(self.position))))

@@ -43,7 +43,7 @@ class Piece(NamedTuple):
     """No row is without a digest."""
 
 
-class Stretch(NamedTuple):
+class SurveyedHistory(NamedTuple):
     """What a survey tells of one history in one piece."""
 
     run: int
@@ -63,7 +63,7 @@ class Stretch(NamedTuple):
     has_gap: bool
 
 
-def survey(piece: Piece, directory: Directory) -> list[Stretch]:
+def survey(piece: Piece, directory: Directory) -> list[SurveyedHistory]:
     """Check a piece, and tell what is in it."""
     unread = ("digest",) if piece.is_digested else ()
     columns = [column for column in piece.columns if column not in unread]
@@ -82,7 +82,7 @@ def survey(piece: Piece, directory: Directory) -> list[Stretch]:
             for index, at in ((rows.index, start), (rows.last_index, end))
         )
         stretches.append(
-            Stretch(
+            SurveyedHistory(
                 int(rows.run[start]),
                 int(rows.process[start]),
                 end + 1 - start,
@@ -164,10 +164,10 @@ class Part(NamedTuple):
 
 
 def outlines(
-    pieces: Sequence[Piece], surveys: Sequence[Sequence[Stretch]], directory: Directory
+    pieces: Sequence[Piece], surveys: Sequence[Sequence[SurveyedHistory]], directory: Directory
 ) -> dict[int, Outline]:
     """Every run that has rows, put together from the surveys of all pieces, in reading order."""
-    of_run: dict[int, list[tuple[Piece, Stretch]]] = {}
+    of_run: dict[int, list[tuple[Piece, SurveyedHistory]]] = {}
     runs_in: dict[Piece, set[int]] = {}
     for piece, stretches in zip(pieces, surveys, strict=True):
         runs_in[piece] = {stretch.run for stretch in stretches}
@@ -179,7 +179,7 @@ def outlines(
 
 def _outline(
     run: int,
-    parts: Sequence[tuple[Piece, Stretch]],
+    parts: Sequence[tuple[Piece, SurveyedHistory]],
     runs_in: Mapping[Piece, set[int]],
     directory: Directory,
     endings: Endings,
@@ -188,9 +188,9 @@ def _outline(
     last_kind, holed = np.full((1, width), ABSENT), np.zeros((1, width), bool)
     low, high = np.full(width, np.iinfo(np.int64).max), np.full(width, NOTHING)
     is_rising, sent, last_index = True, 0, 0
-    last: dict[int, tuple[Piece, Stretch]] = {}
+    last: dict[int, tuple[Piece, SurveyedHistory]] = {}
     last_seq: dict[int, int] = {}
-    of_piece: dict[Piece, list[Stretch]] = {}
+    of_piece: dict[Piece, list[SurveyedHistory]] = {}
     for piece, stretch in parts:
         process = stretch.process
         begin = int(directory.first_indices(np.array(run), np.array(process)))
@@ -247,7 +247,7 @@ def _make_room_for_given(cuts: Cuts, present: Array, low: Array, high: Array) ->
 
 
 def _follows_a_hole(
-    piece: Piece, stretch: Stretch, last: tuple[Piece, Stretch] | None, begin: int
+    piece: Piece, stretch: SurveyedHistory, last: tuple[Piece, SurveyedHistory] | None, begin: int
 ) -> bool:
     """Whether a file is missing before it; BadRowsError if it cannot follow the one before it."""
     index, kind, incarnation = stretch.first

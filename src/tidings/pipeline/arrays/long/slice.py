@@ -128,12 +128,12 @@ class _Slice:
             is_ours = (message >= self.begin) & (message < self.end)
             message, digest = message[is_ours], digest[is_ours]
         place = message - self.begin
-        told = heard[place]
-        if (told == 0).any():
-            is_new = told == 0
+        first_heard = heard[place]
+        if (first_heard == 0).any():
+            is_new = first_heard == 0
             heard[place[is_new]] = digest[is_new]
-            told = heard[place]
-        is_odd = told != digest
+            first_heard = heard[place]
+        is_odd = first_heard != digest
         if not digest.all():
             # A text whose digest is 0 looks like one not heard yet: look at it more closely.
             is_odd |= digest == 0
@@ -261,7 +261,7 @@ class _Slice:
         return min(waiting, default=None)
 
     def _may_come(self) -> Array:
-        return (self.known.present & ~self.known.told_all)[0]
+        return (self.known.present & ~self.known.is_complete)[0]
 
     def _altered(self, texts: Sequence[Texts]) -> tuple[Found, int]:
         """Deliveries of a suspected message with a text that none of its broadcasts had.
@@ -271,15 +271,17 @@ class _Slice:
         if not texts:
             return Found.joined([]), 0
         process = np.concatenate([np.full(len(part.index), part.process) for part in texts])
-        said, message, index, digest = (
+        is_sent, message, index, digest = (
             np.concatenate([part[column] for part in texts]) for column in (1, 2, 3, 4)
         )
         names, name = np.unique(message, return_inverse=True)
         kinds, kind = np.unique(digest, return_inverse=True)
         text = name * len(kinds) + kind
         sent_at = np.full(len(names), np.iinfo(np.int64).max)
-        np.minimum.at(sent_at, name[said], index[said])
-        is_bad = ~said & (sent_at[name] != np.iinfo(np.int64).max) & ~np.isin(text, text[said])
+        np.minimum.at(sent_at, name[is_sent], index[is_sent])
+        is_bad = (
+            ~is_sent & (sent_at[name] != np.iinfo(np.int64).max) & ~np.isin(text, text[is_sent])
+        )
         if self.tables.given is not None:
             is_bad &= ~self.tables.given[message]
         bad = np.flatnonzero(is_bad)

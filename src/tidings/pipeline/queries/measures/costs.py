@@ -33,14 +33,14 @@ def run_costs(recording: Recording) -> DataFrame:
             F.sum(F.when(is_send, F.col("bytes"))).alias("bytes"),
         )
     )
-    told = totals.withColumn("packets", F.when(F.col("packets") > 0, F.col("packets")))
+    known = totals.withColumn("packets", F.when(F.col("packets") > 0, F.col("packets")))
     per_broadcast = {
         f"{what}_per_broadcast": F.when(F.col("broadcasts") > 0, F.col(what) / F.col("broadcasts"))
         for what in ("packets", "bytes")
     }
     return (
         recording.runs.select("run")
-        .join(told, "run", "left")
+        .join(known, "run", "left")
         .withColumn("broadcasts", F.coalesce("broadcasts", F.lit(0)))
         .withColumns(per_broadcast)
         .select("run", "broadcasts", "packets", "bytes", *per_broadcast)

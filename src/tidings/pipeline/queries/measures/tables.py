@@ -47,7 +47,7 @@ def write_tables(
     folder = Path(folder).absolute()
     refuse_to_overwrite(folder)
     progress("reading the trace to measure it")
-    with record(spark, path) as recording, _full_disk_told(folder):
+    with record(spark, path) as recording, _full_disk_in_one_line(folder):
         for name, measured in _MEASURED.items():
             progress(f"measuring: {name.replace('_', ' ')}")
             _write(measured(recording), folder / name)
@@ -57,7 +57,7 @@ def write_tables(
 
 
 @contextmanager
-def _full_disk_told(folder: Path) -> Iterator[None]:
+def _full_disk_in_one_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as fault:

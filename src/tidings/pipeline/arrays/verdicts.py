@@ -29,7 +29,7 @@ Doubts = tuple[str, str, str]
 """Why the histories, what was broadcast, and the end of a run are in doubt, if they are."""
 
 
-def told(
+def verdicts_of(
     judged: Judged, manifests: Mapping[str, Manifest], directory: Directory, examples: int | None
 ) -> Verdicts:
     """The five verdicts on every run, in the order of the manifests."""
