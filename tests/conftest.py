@@ -17,6 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several workers one has Spark, and all that needs it; else whole files are dealt out."""
     for item in items:
@@ -43,7 +44,7 @@ def spark() -> Iterator[Any]:
     """One session for all tests that need one: a JVM takes seconds to start."""
     from tidings.pipeline.spark.session import session
 
-    with session() as started:
+    with session(memory_gib=2) as started:
         yield started
 
 
