@@ -41,7 +41,7 @@ from rivals import generate
 from tidings import pipeline
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED
-from tidings.pipeline.arrays.told import told
+from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
@@ -153,7 +153,7 @@ def audit_by_spark(spark: SparkSession, folder: Path) -> None:
     with TemporaryDirectory() as spool:
         plan = plan_of(fill(Path(spool), files, manifests), manifests, Limits())
         judged = judge_grouped(spark, plan, Path(spool), 3)
-    _expect_good(told(judged, manifests, plan.directory, 3))
+    _expect_good(verdicts_of(judged, manifests, plan.directory, 3))
 
 
 def rows_by_spark(spark: SparkSession, folder: Path) -> None:
@@ -176,7 +176,7 @@ def one_core(spark: SparkSession, folder: Path) -> None:
     plan = plan_of(sorted(folder.glob("*.parquet")), manifests, Limits(slices=1))
     judged = judge_by_arrays(plan, plainly, 3)
     assert judged is not None, "the runs of a campaign are whole"
-    _expect_good(told(judged, manifests, plan.directory, 3))
+    _expect_good(verdicts_of(judged, manifests, plan.directory, 3))
 
 
 def in_duckdb(spark: SparkSession, folder: Path) -> None:
@@ -312,8 +312,8 @@ def growth(results: list[Result]) -> str:
     lines = [f"{'ns for one event':34}" + "".join(f" {name:>22}" for name in names)]
     for result in results:
         times = [result.per_event_ns(name) for name in names]
-        told = "".join(f" {'-' if time is None else f'{time:.1f}':>22}" for time in times)
-        lines.append(f"{result.events:>15,}, {result.track!s:17}{told}")
+        columns = "".join(f" {'-' if time is None else f'{time:.1f}':>22}" for time in times)
+        lines.append(f"{result.events:>15,}, {result.track!s:17}{columns}")
     return "\n".join(lines)
 
 
@@ -343,12 +343,12 @@ def main() -> None:
         for track in tracks:
             result = race(spark, track, root, options)
             results.append(result)
-            print(json.dumps(told_as_json(result)) if options.json else shown(result), flush=True)
+            print(json.dumps(as_json(result)) if options.json else shown(result), flush=True)
     if len(results) > 1 and not options.json:
         print(growth(results))
 
 
-def told_as_json(result: Result) -> dict[str, Any]:
+def as_json(result: Result) -> dict[str, Any]:
     track = result.track
     return {
         "events": result.events,
