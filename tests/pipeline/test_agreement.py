@@ -18,7 +18,8 @@ from tidings import pipeline
 from tidings.pipeline.spark import plan
 from tidings.pipeline.spark.plan import Limits
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
-from tidings.trace import parquet
+from tidings.trace import Manifest, digest, parquet
+from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded
 from traces import Draft, random_cut_runs, random_runs, write_drafts
 
 RUNS = 2000
@@ -207,3 +208,39 @@ def test_the_cut_runs_are_not_vacuous(specified: Verdicts) -> None:
 
 def _without_violations(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(verdict, violations=())
+
+
+WAYS = {"at once": Limits(), "pieces": Limits(batch_rows=1)}
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """The trace of two members; each was once killed before it had written its first row."""
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    manifest = Manifest(schema=2, run="run", names=("p1", "p2"), views=(("p1", "p2"),))
+    (folder / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
+    text = bytes.fromhex(digest(b"hello"))
+    broadcast = Messages("broadcast", "p1", 1, 1, text, view=0)
+    deliver = Messages("deliver", "p1", 1, 1, text)
+    for member, items in {"p1": (broadcast, deliver), "p2": (deliver,)}.items():
+        begun = beginning(Owner("run", member))
+        rows = encoded(Block(0, 7, 0, (*items, Mark("settle"))))
+        (folder / f"{member}-1.segment").write_bytes(begun + rows)
+        (folder / f"{member}-2.segment").write_bytes(begun)
+    return folder
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_segment_without_rows_is_no_damage(killed: Path, tmp_path: Path, way: str) -> None:
+    (tmp_path / "spool").mkdir()
+    found = by_arrays(killed, tmp_path / "spool", WAYS[way], way)
+    assert found == specified_by(killed)
+    assert found is not None
+    assert {verdict.value for verdict in found["run"]} == {Value.HOLDS}
+
+
+def test_a_segment_without_rows_is_no_damage_on_spark(spark: SparkSession, killed: Path) -> None:
+    assert pipeline.audit(spark, killed).verdicts == specified_by(killed)
+    with pipeline.examine(spark, killed) as case:
+        assert not pipeline.violations(case).count()

@@ -155,7 +155,8 @@ def _source_of(path: Path) -> Source:
         suspects = [
             name
             for name in schema.names
-            if name not in JUDGED and not _is_innocent(name, schema.field(name), chunks[name])
+            if groups and name not in JUDGED
+            if not _is_innocent(name, schema.field(name), chunks[name])
         ]
         return Source(
             str(path),
