@@ -22,7 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several workers one has Spark, and all that needs it; else whole files are dealt out."""
     for item in items:
         needs_spark = not {"spark", "tidings"}.isdisjoint(getattr(item, "fixturenames", ()))
-        group = "spark" if needs_spark else str(item.path)
+        # What fails to connect to a cluster has started Java nevertheless.
+        needs_java = item.path.parent.name == "pipeline"
+        group = "spark" if needs_spark or needs_java else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
 
 
