@@ -31,7 +31,7 @@ from tidings.core.events import (
 )
 from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
-from tidings.core.message import Message, MessageId, Packet, Span
+from tidings.core.message import Message, MessageId, Packet, Span, listed
 from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
@@ -81,6 +81,7 @@ __all__ = [
     "Timeout",
     "UsageError",
     "is_name",
+    "listed",
     "majority",
     "ordered",
     "quorum",

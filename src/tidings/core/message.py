@@ -35,7 +35,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
         return self.last - self.first + 1
 
     def __str__(self) -> str:
-        return f"{self.origin}#{self.first}..{self.last}"
+        return f"{self.origin}#{self.first}" + (f"..{self.last}" if len(self) > 1 else "")
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -64,3 +64,12 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
     def may_come_from(self, sender: str) -> bool:
         """Whether this member may say this; whoever holds a process asks before handing it in."""
         return True
+
+    def __str__(self) -> str:
+        """One short line for conversations; a kind with contents shows them, too."""
+        return f"{self.kind} {self.about}" if self.about else self.kind
+
+
+def listed(*parts: object) -> str:
+    """The parts that are not empty, with commas between them."""
+    return ", ".join(str(part) for part in parts if part)

@@ -47,6 +47,7 @@ from tidings.core import (
     Packet,
     Receive,
     Send,
+    listed,
     quorum,
     take_first,
 )
@@ -59,6 +60,9 @@ class Copy(Packet, frozen=True, tag="copy"):
     id: MessageId
     text: bytes
     past: tuple[MessageId, ...]
+
+    def __str__(self) -> str:
+        return f"copy {self.id}" + (f" after {listed(*self.past)}" if self.past else "")
 
 
 class HistorySets(PastNaming):

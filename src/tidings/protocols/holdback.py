@@ -33,6 +33,9 @@ class Stamped(msgspec.Struct, frozen=True, array_like=True):
     text: bytes
     causes: Vector
 
+    def __str__(self) -> str:
+        return f"{self.id} after {self.causes}" if any(self.causes) else str(self.id)
+
 
 class Carrying(Packet, frozen=True):
     """A packet with a message in it; the base of those that carry one."""
@@ -42,6 +45,9 @@ class Carrying(Packet, frozen=True):
     @property
     def about(self) -> MessageId:
         return self.message.id
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.message}"
 
 
 class HoldBack(Process):

@@ -79,7 +79,9 @@ from tidings.core import (
     Packet,
     Receive,
     Send,
+    Span,
     Start,
+    listed,
     ordered,
     quorum,
     take_first,
@@ -121,11 +123,32 @@ class Copy(Packet, frozen=True, tag="copy"):
             for origin in (self.id.origin, *dict(self.past))
         }
 
+    def __str__(self) -> str:
+        lists = self.lists()
+        *_, addressees = lists[self.id.origin].values()
+        past = [Span(origin, *ends) for origin, ranges in self.past for ends in ranges]
+        grown = [
+            f"; {origin}#{first}.. to {' '.join(members)}"
+            for origin, used in lists.items()
+            for first, members in used.items()
+        ]
+        return "".join(
+            (
+                f"copy {self.id} to {' '.join(addressees)}",
+                f" after {listed(*past)}" if past else "",
+                f", settled {self.settled}" if self.settled else "",
+                *(grown if self.since else ()),
+            )
+        )
+
 
 class Join(Packet, frozen=True, tag="join"):
     """The sender is new; this is the list it starts with."""
 
     members: Members
+
+    def __str__(self) -> str:
+        return f"join {' '.join(self.members)}"
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):

@@ -63,6 +63,7 @@ from tidings.core import (
     Send,
     SetTimer,
     Timeout,
+    listed,
     quorum,
     take_first,
 )
@@ -82,6 +83,10 @@ class Copy(Carrying, frozen=True, tag="copy"):
     delivered: Vector = ()
     age: int = 0
 
+    def __str__(self) -> str:
+        hop = self.age > 1 and f"hop {self.age}"
+        return listed(f"copy {self.message}", *_known(self.relayers, self.delivered), hop)
+
 
 class Notice(Packet, frozen=True, tag="notice"):
     """Instead of a relay: enough others have done it."""
@@ -90,17 +95,36 @@ class Notice(Packet, frozen=True, tag="notice"):
     relayers: SortedNames
     delivered: Vector = ()
 
+    def __str__(self) -> str:
+        return listed(f"notice {self.id}", *_known(self.relayers, self.delivered))
+
 
 class State(Packet, frozen=True, tag="state"):
     delivered: Vector
+
+    def __str__(self) -> str:
+        return f"state delivered {self.delivered}"
 
 
 class Pull(Packet, frozen=True, tag="pull"):
     wanted: tuple[MessageId, ...]
 
+    def __str__(self) -> str:
+        return f"pull {listed(*self.wanted)}"
+
 
 class Push(Packet, frozen=True, tag="push"):
     messages: tuple[Stamped, ...]
+
+    def __str__(self) -> str:
+        return f"push {listed(*self.messages)}"
+
+
+def _known(relayers: SortedNames, delivered: Vector) -> tuple[object, object]:
+    return (
+        relayers and f"relayed by {' '.join(relayers)}",
+        any(delivered) and f"delivered {delivered}",
+    )
 
 
 class Postponed(msgspec.Struct, frozen=True, array_like=True):

@@ -90,12 +90,18 @@ class Gossip(Carrying, frozen=True, tag="gossip"):
 
     stages: str
 
+    def __str__(self) -> str:
+        return f"gossip {self.message}, stages {self.stages}"
+
 
 class Notice(Packet, frozen=True, tag="notice"):
     """How far everybody is known to be, for one who gets the text elsewhere, or has it."""
 
     id: MessageId
     stages: str
+
+    def __str__(self) -> str:
+        return f"notice {self.id}, stages {self.stages}"
 
 
 class StageGossip(HoldBack):

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tidings.core import MOST_MEMBERS, Members, MessageId, Packet, Span
+from tidings.core import MOST_MEMBERS, Members, MessageId, Packet, Span, listed
 from tidings.core.renaming import (
     Digests,
     NamedDigests,
@@ -30,6 +30,9 @@ from tidings.core.renaming import (
 
 Why = Literal["lost disk", "two histories"]
 """Why a member is refused."""
+
+SHOWN = 4
+"""How many characters of a digest are shown."""
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +49,11 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
 
     def __bool__(self) -> bool:
         return bool(self.some or self.all)
+
+    def __str__(self) -> str:
+        return (
+            str(self.all) if self.all else listed(*(f"{one}<={count}" for one, count in self.some))
+        )
 
 
 NOTHING = Counts()
@@ -78,6 +86,10 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     def last(self) -> int:
         return self.id.seq + len(self.texts) - 1
 
+    def __str__(self) -> str:
+        span = Span(*self.id, self.last)
+        return f"{span} after {self.causes}" if self.causes else str(span)
+
     def ids(self) -> Iterator[MessageId]:
         origin, first = self.id
         for seq in range(first, first + len(self.texts)):
@@ -100,6 +112,16 @@ class Known(msgspec.Struct, frozen=True, array_like=True):
     reached: int = 0
     """So many are held by all but those that are lacking."""
     lacking: SortedNames = ()
+
+    def __str__(self) -> str:
+        lacking = f" lacking {' '.join(self.lacking)}" if self.lacking else ""
+        reached = f" reached {self.reached}{lacking}" if self.reached else ""
+        return f"{self.origin} safe {self.safe} stable {self.stable}{reached}"
+
+
+def _short(digest: tuple[str, bytes]) -> str:
+    origin, head = digest
+    return f"{origin}={head.hex()[:SHOWN]}"
 
 
 # --- packets
@@ -128,12 +150,24 @@ class Data(Packet, frozen=True, tag="data"):
     def may_come_from(self, sender: str) -> bool:
         return self.batch.id.origin == sender and all(one.origin == sender for one in self.commit)
 
+    def __str__(self) -> str:
+        return listed(
+            f"data {self.batch}",
+            self.held and f"holding {self.held}",
+            *map(_short, self.digests),
+            *(f"commit {known}" for known in self.commit),
+            self.restarted and "restarted",
+        )
+
 
 class Holding(Packet, frozen=True, tag="holding"):
     """An acknowledgement: the sender holds everything up to these."""
 
     held: Counts
     digests: NamedDigests = ()
+
+    def __str__(self) -> str:
+        return listed(f"{self.kind} {self.held}", *map(_short, self.digests))
 
 
 class Asking(Packet, frozen=True, tag="asking"):
@@ -142,15 +176,23 @@ class Asking(Packet, frozen=True, tag="asking"):
     held: Counts
     digests: NamedDigests = ()
 
+    __str__ = Holding.__str__
+
 
 class Commit(Packet, frozen=True, tag="commit"):
     known: Annotated[tuple[Known, ...], Meta(max_length=MOST_MEMBERS)]
+
+    def __str__(self) -> str:
+        return f"commit {listed(*self.known)}"
 
 
 class Pull(Packet, frozen=True, tag="pull"):
     """The sender lacks these and asks for them."""
 
     wanted: Annotated[tuple[Span, ...], Meta(max_length=MOST_MEMBERS)]
+
+    def __str__(self) -> str:
+        return f"pull {listed(*self.wanted)}"
 
 
 class Push(Packet, frozen=True, tag="push"):
@@ -159,6 +201,11 @@ class Push(Packet, frozen=True, tag="push"):
     batches: Annotated[tuple[Batch, ...], Meta(max_length=MOST_BATCHES)]
     restarted: SortedNames = ()
     """Origins that may have used numbers twice, as far as the sender knows."""
+
+    def __str__(self) -> str:
+        return listed(
+            f"push {listed(*self.batches)}", *(f"{one} restarted" for one in self.restarted)
+        )
 
 
 class State(Packet, frozen=True, tag="state"):
@@ -175,6 +222,17 @@ class State(Packet, frozen=True, tag="state"):
     digests: Digests = ()
     """Of what the sender holds, origin by origin; empty where it is not known."""
 
+    def __str__(self) -> str:
+        vectors = {"held": self.held, "safe": self.safe, "stable": self.stable, "yours": self.yours}
+        counts = listed(*(f"{name} {vector}" for name, vector in vectors.items() if any(vector)))
+        digests = listed(*(digest.hex()[:SHOWN] or "-" for digest in self.digests))
+        return "state " + listed(
+            counts or "nothing",
+            any(self.digests) and f"digests ({digests})",
+            self.asks and "asks",
+            self.greets and "greets",
+        )
+
 
 class Twins(Packet, frozen=True, tag="twins"):
     """These two hold different messages of an origin, under the same names, up to this count."""
@@ -182,6 +240,9 @@ class Twins(Packet, frozen=True, tag="twins"):
     origin: str
     holders: SortedNames
     count: int
+
+    def __str__(self) -> str:
+        return f"twins {self.origin}<={self.count} at {' '.join(self.holders)}"
 
 
 class Refusal(Packet, frozen=True, tag="refusal"):
@@ -194,6 +255,9 @@ class Refusal(Packet, frozen=True, tag="refusal"):
     member: str
     incarnation: int
     why: Why
+
+    def __str__(self) -> str:
+        return f"refusal {self.member} incarnation {self.incarnation}, {self.why}"
 
 
 REASONS: dict[Why, str] = {

@@ -16,17 +16,26 @@ T = TypeVar("T")
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
     batch: Batch
 
+    def __str__(self) -> str:
+        return str(self.batch)
+
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
     """The protocol's cursor: what stands here counts as delivered, whatever happens next."""
 
     upto: Vector
 
+    def __str__(self) -> str:
+        return f"delivered {self.upto}"
+
 
 class Processed(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
     """The application's cursor: what it need not be handed again."""
 
     upto: Vector
+
+    def __str__(self) -> str:
+        return f"processed {self.upto}"
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
@@ -39,6 +48,9 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
     upto: Vector
     marks: Annotated[tuple[Mark, ...], PER_MEMBER] = ()
 
+    def __str__(self) -> str:
+        return f"forgotten {self.upto}"
+
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):
     """This is who the member is; under another incarnation it is somebody else."""
@@ -46,9 +58,15 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True, tag="pinned"):
     member: str
     incarnation: int
 
+    def __str__(self) -> str:
+        return f"pinned {self.member} incarnation {self.incarnation}"
+
 
 class Admitted(msgspec.Struct, frozen=True, array_like=True, tag="admitted"):
     """Nobody remembers an earlier life of this process, so it may broadcast."""
+
+    def __str__(self) -> str:
+        return "admitted"
 
 
 Record = Stored | Delivered | Processed | Forgotten | Pinned | Admitted
