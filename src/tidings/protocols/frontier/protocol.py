@@ -314,12 +314,13 @@ class Frontier(Process):
         return super().describe() | {"waiting": [self.why(one) for one in waiting]}
 
     def check(self, group: Mapping[str, Process]) -> None:
-        # A member that came back as somebody else has lost what it held, and will be refused.
-        pinned = self.peers.pinned
+        # A member that lost its disk, or came back with an older one, holds less than was known.
+        pinned, refused = self.peers.pinned, self.peers.refused
         held = {
             name: one.log.held
             for name, one in group.items()
             if isinstance(one, Frontier)
+            and name not in refused
             and pinned.get(name, one.peers.incarnation) == one.peers.incarnation
         }
         invariants.check(self.log, self.knowledge, held)
