@@ -268,17 +268,6 @@ def test_the_judge_along_the_way_agrees_with_the_specification(name: str) -> Non
         assert (Extra.REACH in branch.broken) == (broken(run, Extra.REACH) is not None)
 
 
-def test_a_branch_keeps_no_more_of_what_was_refused_than_its_last_move() -> None:
-    """Branches share what is not changed in place: refusals must not pile up in all of them."""
-    explorer = Explorer(Scope(protocol="frontier", processes=3, broadcasts=2), NONE)
-    explorer.factory = factory("frontier", {"window": 1})
-    (first,) = explorer.first()
-    (one,) = first.after(choices.UserBroadcast("p1", b"1"))
-    (refused,) = one.after(choices.UserBroadcast("p1", b"2"))
-    (other,) = refused.after(choices.UserBroadcast("p2", b"3"))
-    assert [len(branch.explained) for branch in (first, one, refused, other)] == [0, 0, 1, 0]
-
-
 def test_states_that_differ_only_in_what_was_delivered_are_different_states() -> None:
     """A process that keeps no account of its deliveries is caught repeating itself."""
 

@@ -582,7 +582,7 @@ def test_a_scenario_tells_packets_by_their_types(here: Here) -> None:
     scenario = here.folder / "own.txt"
     scenario.write_text(
         f"group p1 p2\nprotocol {name}\nbroadcast p1 hi\n----\n"
-        "p1 -> p2  COPY p1#1\np1 sets timer to itself 1, 0 ms\n\n"
+        "p1 sets timer to itself 1, 0 ms\np1 -> p2  COPY p1#1\n\n"
         'timeout p1 to itself 1\n----\np1 delivers p1#1 "hi"\n\n'
         'receive p1->p2 COPY p1#1\n----\np2 receives COPY p1#1 from p1\np2 delivers p1#1 "hi"\n'
     )

@@ -140,7 +140,7 @@ class Player:
 
     def __init__(self, run: Run, until: Place | int | None) -> None:
         self._conversation = Conversation()
-        self.replay = Replay(run, on_timer=self._conversation.note_timer)
+        self.replay = Replay(run, watch=self._conversation.watch)
         self._until = until
         steps = len(self.replay.schedule)
         if isinstance(until, int) and not 1 <= until <= steps:
@@ -154,7 +154,7 @@ class Player:
         before = dict(self.world.in_flight)
         for moment in self.replay:
             choice = moment.step.choice
-            answer = self._conversation.answer(choice, moment.rows, before, self.world)
+            answer = self._conversation.answer(choice, before, self.world)
             yield Told(moment, line_for(choice, before), answer)
             before = dict(self.world.in_flight)
             places = [Place(row.process, row.index) for row in moment.rows]

@@ -1,80 +1,106 @@
 """What happens in a world, in plain words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from tidings.core import Halt, Packet, Refuse, Reject
-from tidings.simulator import choices
-from tidings.simulator.choices import Choice, PacketId
+from tidings.core import (
+    CancelTimer,
+    Deliver,
+    Effect,
+    Event,
+    Halt,
+    Packet,
+    Persist,
+    Recall,
+    Receive,
+    Refuse,
+    Reject,
+    Replay,
+    Send,
+    SetTimer,
+    Span,
+    Stable,
+    listed,
+)
+from tidings.simulator.choices import Choice, PacketArrival, PacketId
 from tidings.simulator.world import InFlight, World
-from tidings.trace import Row, digest
+from tidings.trace import Row
 
 
 class Conversation:
-    """Tells each choice and what came of it; knows the texts, of which rows keep only digests."""
+    """Describes each choice and what came of it, in the order in which it happened.
+
+    What a process keeps to itself is indented: what it writes, reads back and hands over again, and
+    what it knows to be stable.
+    """
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._timers: list[str] = []
+        self._lines: list[str] = []
+        self._packet = Packet()
 
-    def note_timer(self, process: str, name: str, delay_ms: float) -> None:
-        self._timers.append(f"{process} sets timer {name}, {delay_ms:g} ms")
+    def watch(self, process: str, seen: Event | Effect | Row) -> None:
+        match seen:
+            case Send(_, packet):
+                self._packet = packet
+            case Row(kind="send", peer=peer):
+                self._lines.append(f"{process} -> {peer}  {self._packet}")
+            case Row(kind="crash"):
+                if self._lines and self._lines[-1].startswith(f"  {process} writes "):
+                    self._lines[-1] = self._lines[-1].replace("writes", "fails to write", 1)
+                self._lines.append(f"{process} crashes")
+            case Deliver(messages):
+                for message in messages:
+                    text = message.text.decode("utf-8", "backslashreplace")
+                    self._lines.append(f'{process} delivers {message.id} "{text}"')
+            case _ if line := _line(process, seen):
+                self._lines.append(line)
 
     def answer(
-        self,
-        choice: Choice,
-        rows: Sequence[Row],
-        before: Mapping[PacketId, InFlight],
-        world: World,
+        self, choice: Choice, before: Mapping[PacketId, InFlight], world: World
     ) -> list[str]:
-        if isinstance(choice, choices.UserBroadcast):
-            text = choice.text.decode("utf-8", "backslashreplace")
-            self._texts[digest(choice.text)] = f'"{text}"'
-        lines = [line for row in rows if (line := self._line(row))]
-        lines += [_explanation(process, effect) for process, effect in world.explained]
-        gone = [packet for packet in before if packet not in world.in_flight]
-        if not isinstance(choice, choices.PacketArrival):
-            lines += [f"lost: {_arrow(packet)}  {told(before[packet].content)}" for packet in gone]
-        lines += self._timers
-        self._timers.clear()
-        return lines
-
-    def _line(self, row: Row) -> str:
-        match row.kind:
-            case "send":
-                return f"{row.process} -> {row.peer}  {_packet_of(row)}"
-            case "receive":
-                return f"{row.process} receives {_packet_of(row)} from {row.peer}"
-            case "deliver":
-                text = self._texts.get(str(row.digest), "with a text that nobody broadcast")
-                return f"{row.process} delivers {row.message} {text}"
-            case "crash":
-                return f"{row.process} crashes"
-            case "recover" | "settle":
-                return f"{row.process} {row.kind}s"
-            case "join" | "view":
-                return f"{row.process} {row.kind}s view {row.view}"
-        return ""
+        """What was seen since the last answer, and what of that in flight before was lost."""
+        lines, self._lines = self._lines, []
+        lost = [
+            one for one in before if one not in world.in_flight and choice != PacketArrival(one)
+        ]
+        return lines + [f"lost: {_arrow(one)}  {before[one].content}" for one in lost]
 
 
-def _explanation(process: str, effect: Refuse | Reject | Halt) -> str:
-    """One line, whatever the process has to say."""
-    reason = " ".join(effect.reason.split())
-    match effect:
-        case Refuse():
-            return f"{process} refuses the broadcast: {reason}"
-        case Reject(peer):
-            return f"{process} rejects {peer}: {reason}"
-        case Halt():
-            return f"{process} halts: {reason}"
+def _line(process: str, seen: Event | Effect | Row) -> str:
+    match seen:
+        case Receive(sender, packet):
+            return f"{process} receives {packet} from {sender}"
+        case Row(kind="recover" | "settle"):
+            return f"{process} {seen.kind}s"
+        case Row(kind="join"):
+            return f"{process} joins view {seen.view}"
+        case Row(kind="view"):
+            return f"{process} installs view {seen.view}"
+        case SetTimer(name, delay_ms):
+            return f"{process} sets timer {name}, {delay_ms:g} ms"
+        case CancelTimer(name):
+            return f"{process} cancels timer {name}"
+        case Refuse(reason):
+            return f"{process} refuses the broadcast: {_in_one_line(reason)}"
+        case Reject(peer, reason):
+            return f"{process} rejects {peer}: {_in_one_line(reason)}"
+        case Halt(reason):
+            return f"{process} halts: {_in_one_line(reason)}"
+        case Persist(records):
+            return f"  {process} writes {_in_one_line(listed(*records))}"
+        case Recall(peer, first, last):
+            return f"  {process} reads {Span(*first, last)} back for {peer}"
+        case Replay(after, upto):
+            again = (Span(one, after[one] + 1, last) for one, last in upto.items())
+            return f"  {process} replays {listed(*again)}"
+        case Stable(upto):
+            counts = (f"{origin}<={count}" for origin, count in upto.items())
+            return f"  {process} knows that all hold {listed(*counts)}"
+    return ""
+
+
+def _in_one_line(words: str) -> str:
+    return " ".join(words.split())
 
 
 def _arrow(packet: PacketId) -> str:
     return f"{packet.link.sender} -> {packet.link.receiver}"
-
-
-def told(packet: Packet) -> str:
-    return f"{packet.kind} {packet.about}" if packet.about else packet.kind
-
-
-def _packet_of(row: Row) -> str:
-    return f"{row.packet_kind} {row.message}" if row.origin else str(row.packet_kind)

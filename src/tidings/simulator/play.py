@@ -11,7 +11,7 @@ from tidings.guests import is_file
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Schedule, Step
-from tidings.simulator.world import Links, OnTimer, World, ignore_timer
+from tidings.simulator.world import Links, Watch, World, watch_nothing
 from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run, collect
 from tidings.trace.schema import names_in
 
@@ -66,7 +66,7 @@ class Replay:
     """
 
     def __init__(
-        self, run: Run, *, factory: Factory | None = None, on_timer: OnTimer = ignore_timer
+        self, run: Run, *, factory: Factory | None = None, watch: Watch = watch_nothing
     ) -> None:
         self.run = run
         self.manifest = run.manifest
@@ -77,7 +77,7 @@ class Replay:
                 "runs have one"
             )
         self.rows: list[Row] = []
-        self.world = world_of(run.manifest, factory=factory, on_timer=on_timer)
+        self.world = world_of(run.manifest, factory=factory, watch=watch)
 
     def __iter__(self) -> Iterator[Moment]:
         stored = {(row.process, row.index): row for row in self.run.rows}
@@ -119,7 +119,7 @@ def _text(row: Row) -> str:
 
 
 def world_of(
-    manifest: Manifest, *, factory: Factory | None = None, on_timer: OnTimer = ignore_timer
+    manifest: Manifest, *, factory: Factory | None = None, watch: Watch = watch_nothing
 ) -> World:
     """The world in which a stored run began. ``factory`` stands in for the manifest's protocol."""
     schedule = schedule_of(manifest)
@@ -131,7 +131,7 @@ def world_of(
             factory=make,
             links=links_of(manifest),
             draw=_Draws(schedule[0].draws if schedule else ()),
-            on_timer=on_timer,
+            watch=watch,
         )
     except UsageError as fault:
         is_own = factory is None and is_file(manifest.protocol or "")

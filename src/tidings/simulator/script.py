@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidings.core import Members, MessageId, UsageError, is_name, ordered
+from tidings.core import Members, MessageId, Packet, UsageError, is_name, ordered
 from tidings.guests import factory
 from tidings.protocols import DEFAULT
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
-from tidings.simulator.conversation import Conversation, told
+from tidings.simulator.conversation import Conversation
 from tidings.simulator.play import recorded, until_quiet
 from tidings.simulator.world import InFlight, Links, World, draw_first
 from tidings.trace import Row, Run
@@ -46,7 +46,7 @@ class Script:
                 factory=factory(self.protocol, self.options),
                 links=self.links,
                 draw=self._draw,
-                on_timer=self._conversation.note_timer,
+                watch=self._conversation.watch,
             )
         return self._world
 
@@ -80,7 +80,7 @@ class Script:
         self.time_ns += _MS
         rows = self.world.apply(choice, self.time_ns)
         self.rows += rows
-        return self._conversation.answer(choice, rows, in_flight, self.world)
+        return self._conversation.answer(choice, in_flight, self.world)
 
     def _draw(self, process: str, label: str, weights: Sequence[int]) -> int:
         if queue := self.forced.get((process, label)):
@@ -247,7 +247,9 @@ def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
     """The line that makes this choice; ``in_flight`` is what was in flight before it."""
 
     def packets(*which: PacketId) -> str:
-        return ", ".join(f"{one.link} {told(in_flight[one].content)}" for one in which)
+        # Kind and message are enough to find it; what else is in it stands in the answer.
+        named = ((one.link, Packet.__str__(in_flight[one].content)) for one in which)
+        return ", ".join(f"{link} {name}" for link, name in named)
 
     match choice:
         case choices.UserBroadcast(process, text):

@@ -59,6 +59,9 @@ Draw = Callable[[str, str, Sequence[int]], int]
 OnTimer = Callable[[str, str, float], None]
 """``on_timer(process, name, delay_ms)``: told of every timer that is set."""
 
+Watch = Callable[[str, Event | Effect | Row], None]
+"""``watch(process, seen)``: sees the events, effects and rows of all processes, in order."""
+
 Weigh = Callable[[Packet], int]
 """How many bytes a packet has; on every network of ours it travels as msgpack."""
 
@@ -82,6 +85,10 @@ def ignore_timer(process: str, name: str, delay_ms: float) -> None:
     pass
 
 
+def watch_nothing(process: str, seen: Event | Effect | Row) -> None:
+    pass
+
+
 class World:
     def __init__(
         self,
@@ -92,6 +99,7 @@ class World:
         links: Links = "retrying",
         draw: Draw = draw_first,
         on_timer: OnTimer = ignore_timer,
+        watch: Watch = watch_nothing,
         weigh: Weigh = as_msgpack,
     ) -> None:
         self.run = run
@@ -99,6 +107,7 @@ class World:
         self.links = links
         self.draw = draw
         self.on_timer = on_timer
+        self.watch = watch
         self.weigh = weigh
         self.now_ns = 0
         self.packets_sent = 0
@@ -119,8 +128,6 @@ class World:
         self._identities: dict[str, int] = {}
         self._doomed: dict[str, int] = {}
         self._doomed_to_write: dict[str, int] = {}
-        self.explained: tuple[tuple[str, Refuse | Reject | Halt], ...] = ()
-        """What processes refused by the last choice, and why: no row has it."""
         self._draws: list[int] = []
         self._rows: list[Row] = []
         for member in members:
@@ -183,7 +190,6 @@ class World:
         return rows
 
     def _make(self, choice: Choice) -> None:
-        self.explained = ()
         match choice:
             case choices.UserBroadcast(process, text):
                 self._broadcast(self._living(process), text)
@@ -396,7 +402,9 @@ class World:
     # --- effects
 
     def _step(self, process: str, event: Event) -> None:
+        self.watch(process, event)
         for effect in self._answer(process, event):
+            self.watch(process, effect)
             self._perform(process, event, effect)
             if process in self.crashed:
                 return
@@ -437,12 +445,9 @@ class World:
             case Recall(peer, first, last):
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
-            case Refuse() | Reject():
-                self.explained += ((process, effect),)
             case Halt():
-                self.explained += ((process, effect),)
                 self._crash(process, ())
-            case Stable() | Replay():
+            case Refuse() | Reject() | Replay() | Stable():
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")
@@ -468,19 +473,19 @@ class World:
     ) -> None:
         index = self._indexes.get(process, 0)
         self._indexes[process] = index + 1
-        self._rows.append(
-            Row(
-                run=self.run,
-                process=process,
-                index=index,
-                kind=kind,
-                time_ns=self.now_ns,
-                incarnation=self._incarnations.get(process, 0),
-                origin=origin,
-                seq=seq,
-                **columns,
-            )
+        row = Row(
+            run=self.run,
+            process=process,
+            index=index,
+            kind=kind,
+            time_ns=self.now_ns,
+            incarnation=self._incarnations.get(process, 0),
+            origin=origin,
+            seq=seq,
+            **columns,
         )
+        self._rows.append(row)
+        self.watch(process, row)
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
