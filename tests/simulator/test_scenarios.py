@@ -1,5 +1,6 @@
 """Golden conversations: every scenario file says what the group must answer."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_only_these_break_a_guarantee(path: Path) -> None:
     run = play_scenario(path).run
     broken = [v.guarantee.value for v in judge(run) if v.value is not Value.HOLDS]
     assert broken == BROKEN.get(path.stem, [])
+
+
+def test_every_rule_of_frontier_has_a_conversation() -> None:
+    rules = "1 2 3 4 5 6 7 8a 8b 8c 8d 8e 8f 9 10 11"
+    tops = [path.read_text().partition(":")[0] for path in FILES]
+    shown = [re.findall(r"\d+[a-f]?", top) for top in tops if top.startswith("# Rule")]
+    assert {rule for some in shown for rule in some} == set(rules.split())
 
 
 def play(tmp_path: Path, text: str):
