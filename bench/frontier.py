@@ -81,7 +81,7 @@ def stream_row(name: str, cost: Cost) -> list[str]:
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markdown, figures to the right."""
     rule = ["---", *("---:" for _ in heads[1:])]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows))
+    return "\n".join(" | ".join(cells) for cells in (heads, rule, *rows))
 
 
 def put(name: str, text: str) -> None:

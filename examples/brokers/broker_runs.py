@@ -249,7 +249,7 @@ def record(settings: Sequence[Setting], logs: Path) -> Iterator[str]:
 
 # --- and what came of it
 
-MARKS = {"holds": "✓", "violated": "✗", "unknown": "?"}
+MARKS = {"violated": "✗", "unknown": "?"}
 GUARANTEES = (
     "no duplication",
     "no creation",
@@ -260,19 +260,17 @@ GUARANTEES = (
 
 
 def table(verdicts: Mapping[str, Mapping[str, str]], settings: Sequence[Setting]) -> str:
-    """What held, as a table in Markdown; ``verdicts`` by the run's name, then by guarantee."""
-    lines = [["", "", *GUARANTEES], [""] * (2 + len(GUARANTEES))]
+    """What broke, as a table in Markdown; ``verdicts`` by the run's name, then by guarantee."""
+    lines = [["broker", *FAULTS], ["---"] * (1 + len(FAULTS))]
     for setting in settings:
-        for fault in FAULTS:
-            of_run = verdicts[f"{setting.name}/{fault}"]
-            marks = [MARKS[of_run[guarantee]] for guarantee in GUARANTEES]
-            lines.append([setting.words if fault == "calm" else "", fault, *marks])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines[1] = ["-" * width for width in widths]
-    cells = [
-        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+        broken = [_broken(verdicts[f"{setting.name}/{fault}"]) for fault in FAULTS]
+        lines.append([setting.words, *broken])
+    return "".join(" | ".join(line) + "\n" for line in lines)
+
+
+def _broken(of_run: Mapping[str, str]) -> str:
+    values = ((guarantee, of_run[guarantee]) for guarantee in GUARANTEES)
+    return ", ".join(f"{MARKS[value]} {name}" for name, value in values if value != "holds") or "-"
 
 
 def tidings(*words: str | Path) -> str:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bad_processes import BAD
+from guides import columns_in
 from tidings import __version__
 from tidings.campaign import counterexamples, numbers
 from tidings.campaign.baseline import compare
@@ -527,15 +528,14 @@ def test_only_those_that_are_not_meant_to_fail_decide_the_status(
 def test_the_documented_columns_are_those_that_are_written(finished: Path, tmp_path: Path) -> None:
     after = opened(Path(shutil.copytree(finished, tmp_path / "copy")))
     compare(after, opened(finished))
-    sections = DOCS.read_text().split("\n### ")[1:]
-    documented = {
-        section.split("`")[1]: {
-            column: kind.strip()
-            for columns, kind in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", section, re.MULTILINE)
-            for column in re.findall(r"`(\w+)`", columns)
-        }
-        for section in sections
-    }
+    of_a_cell, *sections = DOCS.read_text().split("\n### ")[1:]
+    with_cells = re.findall(r"`(\w+)`", of_a_cell.partition("begin with these")[0])
+    documented = {}
+    for section in sections:
+        name = section.split("`")[1]
+        documented[name] = columns_in(section)
+        if name in with_cells:
+            documented[name] |= columns_in(of_a_cell)
     stored = {
         name: {field.name: str(field.type) for field in pq.read_schema(after.table(name))}
         for name in documented

@@ -673,7 +673,6 @@ def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
         ("simulate", 1),
         ("simulate", 1),
         ("adapt", 0),
-        ("simulate", 0),
         ("simulate", 65),
     ]
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from guides import columns_in
 from measured_by_hand import Table, Tables, measured_by_hand, overview_by_hand
 from random_runs import plan_for
 from tidings.compare import CONTENDERS
@@ -25,7 +26,7 @@ from tidings.trace import Manifest, Row, Run, digest, read_runs, write_runs
 from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded
 from traces import random_runs, write_trace
 
-DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
+DOCS = Path(__file__).parents[2] / "docs" / "report.md"
 TEXT = digest(b"hello")
 
 # --- the runs
@@ -216,15 +217,10 @@ def test_a_page_shows_some_of_many_samples_and_the_last(
 
 def test_the_documented_columns_are_those_that_are_written(written: Path) -> None:
     documented = {}
-    for section in DOCS.read_text().split("\n## ")[1:]:
+    for section in DOCS.read_text().split("\n### ")[1:]:
         name = re.match(r"`(\w+)`", section)
         if name:
-            cells = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", section, re.MULTILINE)
-            documented[name[1]] = {
-                column: kind.strip()
-                for columns, kind in cells
-                for column in re.findall(r"`(\w+)`", columns)
-            }
+            documented[name[1]] = columns_in(section)
     stored = {
         name: {field.name: str(field.type) for field in pq.read_table(written / name).schema}
         for name in measures.TABLES

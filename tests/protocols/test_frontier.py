@@ -1205,7 +1205,7 @@ def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
 
 def test_the_page_names_every_option_and_every_flaw() -> None:
     for option in list(signature(Frontier).parameters)[3:]:
-        assert f"| `{option}` |" in PAGE
+        assert f"\n`{option}` |" in PAGE
     flaws = {name for name in PROTOCOLS if name.startswith("flawed/frontier-")}
     assert set(re.findall(r"`(flawed/frontier-[a-z-]+)`", PAGE)) == flaws
 

@@ -464,8 +464,9 @@ def test_the_picture_in_the_documentation_is_what_the_command_draws(tidings, req
     if request.config.getoption("--rewrite"):
         documented.write_text(drawn)
     assert documented.read_text() == drawn
-    page = (ROOT / "docs" / "stories.md").read_text()
+    page = (ROOT / "docs" / "simulate.md").read_text()
     assert f"tidings simulate {EXAMPLE.relative_to(ROOT)} --story" in page
-    for line in Path("told/story.md").read_text().splitlines():
-        if re.match(r"\d+\. ", line):
-            assert line in page, "the steps are quoted in the page"
+    told = re.findall(r"^\d+\. .*$", Path("told/story.md").read_text(), re.MULTILINE)
+    quoted = re.findall(r"^\d+\. .*$", page, re.MULTILINE)
+    assert len(quoted) >= 2
+    assert quoted == told[: len(quoted)], "the first steps are quoted in the page"

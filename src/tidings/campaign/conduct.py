@@ -73,7 +73,7 @@ def simulate(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
 
 
 _SHARED = (
-    "the folder has to be one that all workers share, under the same path (see docs/cluster.md)"
+    "the folder has to be one that all workers share, under the same path (see docs/pipeline.md)"
 )
 
 

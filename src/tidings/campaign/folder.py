@@ -5,7 +5,7 @@
     cells.parquet       the grid
     trace/              task-00012.parquet and its manifest: whole runs, a file for each task
     tasks/              task-00012.jsonl: what became of its runs; there once the task is done
-    measures/           costs, latencies and state of every run (docs/tables.md)
+    measures/           costs, latencies and state of every run (docs/report.md)
     runs.parquet, ...   the tables of docs/campaign.md, each as .csv, too
     counterexamples/    a small run for every guarantee that was violated, with its story
     good/               a run that is as it should be, for the page

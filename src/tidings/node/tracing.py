@@ -548,5 +548,5 @@ def _refuse_an_older_log(config: Config, member: str, facts: Facts, standing: St
         raise DataError(
             f"{config.data / member}: the log is older than its trace: {member} has "
             f"{unknown[0]}, of which it does not know. It was put back from an older copy, and "
-            "this member cannot return to its group (docs/node.md, Who lost its disk)"
+            "this member cannot return to its group (docs/node.md, A lost disk)"
         )

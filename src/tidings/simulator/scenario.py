@@ -13,7 +13,7 @@
     settle
 
 A block of commands may be followed by ``----`` and the group's answer; where an answer is
-written, it must be the one that comes. docs/scenarios.md lists the commands.
+written, it must be the one that comes. docs/simulate.md lists the commands.
 """
 
 from pathlib import Path

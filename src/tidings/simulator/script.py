@@ -1,6 +1,6 @@
 """The commands of scenario files: each line becomes choices, and the group answers.
 
-docs/scenarios.md lists the commands.
+docs/simulate.md lists the commands.
 """
 
 import re

@@ -50,7 +50,7 @@ def gone(path: Path) -> EnvironmentMissing:
     """What others may rely on is not there any more."""
     return EnvironmentMissing(
         f"{path}: deleted or replaced while it was in use; put back what was there before the next "
-        "start (docs/node.md, Who lost its disk)"
+        "start (docs/node.md, A lost disk)"
     )
 
 

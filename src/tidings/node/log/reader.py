@@ -15,7 +15,7 @@ from tidings.node.log.files import rewrite, sync_folder, told
 from tidings.node.log.framing import FIRST_PLACE, BadEntryError, Entry, SegmentFile
 from tidings.node.log.segments import Decoders, Records, Recovered, Segment
 
-_NO_RETURN = "this member cannot return to its group (docs/node.md, Who lost its disk)"
+_NO_RETURN = "this member cannot return to its group (docs/node.md, A lost disk)"
 
 
 class Reader:

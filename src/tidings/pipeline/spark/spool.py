@@ -53,5 +53,5 @@ def unseen(source: Path, reason: str) -> EnvironmentMissing:
     """What a worker does not find where we do."""
     return EnvironmentMissing(
         f"{source}: {reason}; the folder of the trace has to be one that all workers share, "
-        "under the same path, and where we can write (see docs/cluster.md)"
+        "under the same path, and where we can write (see docs/pipeline.md)"
     )

@@ -130,5 +130,5 @@ def _workers_faults_named() -> Iterator[None]:
             raise
         raise EnvironmentMissing(
             f"the Python of a worker {reason}; install the same there, and let PYSPARK_PYTHON "
-            "name it (see docs/cluster.md)"
+            "name it (see docs/pipeline.md)"
         ) from fault

@@ -2,7 +2,7 @@
 
 ``record`` opens a trace, and each file here makes one kind of table of it. The audit asks whether
 the rows are sound; here they are taken as they are. What a trace does not tell stays null, or has
-no row: nothing is ever zero because nobody wrote it down. docs/tables.md has every column.
+no row: nothing is ever zero because nobody wrote it down. docs/report.md has every column.
 """
 
 from tidings.pipeline.queries.measures.costs import costs, run_costs
