@@ -124,7 +124,7 @@ def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
 def test_the_audit_names_the_way_to_say_it(trace: Path, tidings: Any) -> None:
     answer = tidings("audit", "trace")
     assert answer.status == 2
-    assert answer.out.endswith("How it ended, whoever ran it says: tidings settle trace --help\n")
+    assert answer.out.endswith("To say how it ended: tidings settle trace --help\n")
     assert tidings("settle", "trace").status == 0
     answer = tidings("audit", "trace")
     assert answer.status == 0

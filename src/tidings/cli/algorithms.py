@@ -28,11 +28,11 @@ from tidings.report import plain_table
 
 @app.command(epilog="Example: tidings algorithms flawed/hasty")
 def algorithms(
-    name: Annotated[str | None, typer.Argument(help="All about one of them.")] = None,
-    flawed: Annotated[bool, typer.Option(help="The gallery of flaws instead.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Describe this one.")] = None,
+    flawed: Annotated[bool, typer.Option(help="List the gallery of flaws instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every algorithm: what it promises, and what one broadcast costs in a group of five.
+    """List every algorithm: what it promises, and what one broadcast costs in a group of five.
 
     State is what one process keeps after a stream of 100 messages. With a name: how it works,
     and for a flaw the command that shows it.
@@ -115,14 +115,14 @@ def compare(
     sizes: Annotated[str, typer.Option(help="Group sizes.")] = "3,5,10,20,50",
     messages: Annotated[int, typer.Option(help="How many messages the stream has.")] = 30,
     bounds: Annotated[
-        bool, typer.Option("--bounds", help="Also what no algorithm can beat.")
+        bool, typer.Option("--bounds", help="Also show what no algorithm can beat.")
     ] = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw it: a .svg or .png file.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="Draw a chart: a .svg or .png file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The same workload through several algorithms: one broadcast, and a stream of them.
+    """Measure the same workload with several algorithms: one broadcast, and a stream of them.
 
-    Fault-free, unit delays, texts of 32 bytes; figures are per broadcast. What explodes is cut at
+    Fault-free, unit delays, texts of 32 bytes; figures are per broadcast. A workload is cut at
     100,000 packets and shown with a ">".
     """
     named = [*(protocol or ()), *map(checked_own, process or ())]

@@ -39,11 +39,11 @@ def audit(
         Checker, typer.Option(help="arrays: fast. sql: queries, an independent second opinion.")
     ] = Checker.ARRAYS,
     violations: Annotated[
-        Path | None, typer.Option(help="Write all violations into this Parquet file.")
+        Path | None, typer.Option(help="Write all violations to this Parquet file.")
     ] = None,
     tables: Annotated[
         Path | None,
-        typer.Option(help="Measure costs and latencies, too; write the tables into this folder."),
+        typer.Option(help="Also measure costs and latencies, and write the tables to this folder."),
     ] = None,
     master: Master = None,
     remote: Remote = None,
@@ -81,7 +81,7 @@ def audit(
                 manifest = audited.manifests[run]
                 print_verdicts(manifest, verdicts, folder=path, is_one_of_many=many_runs)
                 if status is Exit.UNKNOWN and is_unsettled(path, manifest):
-                    say(f"How it ended, whoever ran it says: tidings settle {path} --help")
+                    say(f"To say how it ended: tidings settle {path} --help")
     raise typer.Exit(status)
 
 

@@ -46,22 +46,22 @@ MOST_TOLD = 5
 def campaign(
     plan: Annotated[
         Path | None,
-        typer.Argument(help="What is run, a .toml file; else every algorithm under every fault."),
+        typer.Argument(help="A .toml file; by default every algorithm runs under every fault."),
     ] = None,
     folder: Annotated[
-        Path, typer.Option("--out", help="A new folder, or that of a campaign to go on with.")
+        Path, typer.Option("--out", help="A new folder, or the folder of a campaign to continue.")
     ] = Path("runs/campaign"),
     seeds: Annotated[
         int | None, typer.Option(help="How many runs of every cell, instead of the plan's number.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="How many cores of this machine; else all of them.")
+        int | None, typer.Option(help="How many cores of this machine to use; by default all.")
     ] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="A campaign to compare with: exits 1 if something is worse.")
     ] = None,
     again: Annotated[
-        str | None, typer.Option(help="Instead, one run of the campaign once more, by its name.")
+        str | None, typer.Option(help="Instead, simulate one run again, by its name.")
     ] = None,
     master: Master = None,
     remote: Remote = None,
@@ -69,7 +69,7 @@ def campaign(
 ) -> None:
     """Run a grid of simulations on Spark: algorithms, sizes, loads, faults; judge and measure them.
 
-    What was interrupted goes on where it was. Exits 0; 1 if an algorithm that is not marked as
+    An interrupted campaign continues where it was. Exits 0; 1 if an algorithm that is not marked as
     flawed violates something, or is worse than the baseline; 2 if something is unknown.
     """
     given = [

@@ -21,12 +21,12 @@ TOLD_OTHERWISE = ("cannot be reached", "broadcasts are stuck", "left in haste", 
 
 @app.command(epilog="Example: tidings chat p1 --group group.toml")
 def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Founding = False) -> None:
-    """Talk in a group: what you type is broadcast, what anybody says is printed.
+    """Talk in a group: what you type is broadcast, what any member says is printed.
 
     /who says who is there, /why what your words wait for (/why bob#3: what that message waits
     for), /quit leaves; so do Ctrl-D and Ctrl-C.
 
-    To try it, tidings group alice bob carol; then, each in a terminal of its own, tidings chat
+    To try it, run tidings group alice bob carol; then, each in its own terminal, tidings chat
     alice, tidings chat bob, tidings chat carol.
     """
     # Imported late: the other commands need no network.

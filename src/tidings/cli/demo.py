@@ -29,21 +29,21 @@ def demo(
         typer.Option("--break", help="Run a protocol with this flaw instead."),
     ] = None,
     simulated: Annotated[
-        bool, typer.Option("--simulated", help="In the simulator, instead of on real nodes.")
+        bool, typer.Option("--simulated", help="Run in the simulator instead.")
     ] = False,
     seed: Annotated[
-        int, typer.Option(help="Who is killed, and the luck of the links; simulated, everything.")
+        int, typer.Option(help="Decides who is killed and when links fail; simulated, everything.")
     ] = 1,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="A new folder for the trace; else runs/demo-ID.")
+        Path | None, typer.Option("--out", help="A new folder; by default runs/demo-ID.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Five nodes, two killed in the middle of a broadcast; Spark audits what they logged.
 
-    The nodes are durable, each a process of its own on this machine, and one of the two comes
-    back; with --break they keep nothing, and nobody does. Exits 0 when all five guarantees hold;
+    The nodes are durable, each a separate process on this machine, and one of the two comes back.
+    With --break they keep nothing, and neither comes back. Exits 0 when all five guarantees hold;
     with --break, exits 1 and names what broke.
     """
     if folder is not None:

@@ -33,22 +33,22 @@ def explore_command(
         typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
     ] = None,
     process: Annotated[
-        str | None, typer.Option(help="Your own instead: my_file.py:MyProcess.")
+        str | None, typer.Option(help="Instead, a class of your own: my_file.py:MyProcess.")
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the protocol, as name=value.")
     ] = None,
     processes: Annotated[int, typer.Option(help="The size of the group.")] = 3,
-    broadcasts: Annotated[int, typer.Option(help="How many, by anybody, at any moment.")] = 1,
-    crashes: Annotated[int, typer.Option(help="How many crash: at most a minority.")] = 0,
-    joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
+    broadcasts: Annotated[int, typer.Option(help="How many messages, by any process.")] = 1,
+    crashes: Annotated[int, typer.Option(help="How many processes crash: at most a minority.")] = 0,
+    joiners: Annotated[int, typer.Option(help="How many processes join (interval-history).")] = 0,
     duplicates: Annotated[int, typer.Option(help="How many packets arrive twice.")] = 0,
     restarts: Annotated[int, typer.Option(help="How many of the crashed come back.")] = 0,
     rollbacks: Annotated[
         int, typer.Option(help="How many of those come back with the disk they had at the start.")
     ] = 0,
     text: Annotated[
-        list[str] | None, typer.Option(help="What each process says, in turn; else 1, 2, 3.")
+        list[str] | None, typer.Option(help="What is broadcast, in turn; by default 1, 2, 3.")
     ] = None,
     max_packets: Annotated[
         int | None, typer.Option(help="Also: no run sends more packets than this.")
@@ -58,7 +58,7 @@ def explore_command(
         list[str] | None,
         typer.Option(help=f"Leave out a reduction: {', '.join(ALL)}, or all."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="How many processes; else all cores.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers; by default all cores.")] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Do not stop at the first violation.")
     ] = False,
@@ -68,7 +68,7 @@ def explore_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every run in a small scope: every order, every crash, every draw.
+    """Try every run in a small scope: every order, every crash, every draw.
 
     Shortest runs first, so what it finds is the smallest way to break something; it is stored
     with its story, its picture and a test that reproduces it. Exits 0 if nothing can be broken, 1

@@ -28,7 +28,7 @@ def ingest(
     folder: Annotated[Path, typer.Option("--out", help="A new folder for the trace.")],
     settled: Annotated[
         str | None,
-        typer.Option(help="Who was up at the end, when nothing more could come: all, or p1,p2."),
+        typer.Option(help="Processes up at the end, when nothing more could come: all, or p1,p2."),
     ] = None,
     fate: Annotated[
         list[str] | None,
@@ -38,11 +38,11 @@ def ingest(
 ) -> None:
     """Make a trace of the log of any other system, for tidings audit.
 
-    The mapping says what the columns of the log mean (docs/audit-your-broker.md). What the log
-    cannot tell, the mapping or --settled and --fate do; what nobody tells is unknown to the audit.
-    Exits 65 for a bad row or a mistake in the mapping, named with its file and line.
+    The mapping says what the columns of the log mean (docs/audit-your-broker.md). The log, the
+    mapping, --settled or --fate must say how processes ended; otherwise verdicts are unknown. Exits
+    65 for a bad row or a mistake in the mapping, named with its file and line.
 
-    With everybody up at the end but p3, say: --settled all --fate p3=crashed
+    If all but p3 were up at the end: --settled all --fate p3=crashed
     """
     # Imported late: everything else works without pyarrow, and this says so if it is missing.
     from tidings.trace import parquet as parquet  # isort: skip

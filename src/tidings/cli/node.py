@@ -23,7 +23,7 @@ GroupFile = Annotated[Path, typer.Option("--group", help="The group file, the sa
 Founding = Annotated[
     bool,
     typer.Option(
-        "--founding", help="The group is new, for sure: begin before everybody has been there."
+        "--founding", help="The group is certainly new: begin before all members have met."
     ),
 ]
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}
@@ -35,13 +35,13 @@ def new_group(
     members: Annotated[list[str], typer.Argument(help="The names of all members.")],
     group: GroupFile = Path("group.toml"),
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="The first port; taken ones are left out.")
+        int, typer.Option(min=1, max=65535, help="The first port; ports in use are skipped.")
     ] = 7001,
 ) -> None:
     """Write a first group file, for members on this machine.
 
-    Then, each in a terminal of its own: tidings chat alice, tidings chat bob, tidings chat carol.
-    What else can stand in the file: docs/node.md.
+    Then, each in its own terminal: tidings chat alice, tidings chat bob, tidings chat carol.
+    docs/node.md lists all settings of the file.
     """
     # Imported late: the other commands need no network.
     from tidings.node.config import new_group_file

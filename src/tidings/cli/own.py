@@ -18,7 +18,7 @@ from tidings.trace import Format, Run, write_runs
 
 Anew = Annotated[
     str | None,
-    typer.Option("--process", help="Where the class of your own is now: my_file.py:MyProcess."),
+    typer.Option("--process", help="Where your class is now: my_file.py:MyProcess."),
 ]
 
 

@@ -35,11 +35,11 @@ def proxy_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the jitter.")] = 0,
 ) -> None:
-    """Stand between the members of a group, and let their links suffer.
+    """Stand between the members of a group and make their links misbehave.
 
     Each member calls the others through the proxy, at addresses that are
     printed; with a group file (group.toml) it is enough to start each with
-    its own (group-p1.toml). Commands come from the standard input, one per
+    its own (group-p1.toml). Commands come from standard input, one per
     line, until it ends:
 
     delay LINKS 20ms, delay LINKS 20ms jitter 10ms

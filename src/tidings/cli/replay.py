@@ -46,7 +46,7 @@ def replay(
         typer.Option(help="Show the state of p2, or of all, at the end. May be repeated."),
     ] = None,
     last: Annotated[
-        int | None, typer.Option(min=1, help="Tell only the last steps, this many; all are played.")
+        int | None, typer.Option(min=1, help="Print only so many last steps; all are played.")
     ] = None,
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each step.")] = False,
     process: Anew = None,
@@ -54,8 +54,8 @@ def replay(
 ) -> None:
     """Play a stored run again, in plain words, and compare it with its trace byte for byte.
 
-    Exits as the guarantees stand in what was played: a run stopped half-way is unknown (2),
-    unless one is violated by then (1); 65 if the run does not come out as stored.
+    Exits with the verdict on what was played: a run stopped half-way is unknown (2), unless a
+    guarantee is violated by then (1); 65 if the run does not come out as stored.
     """
     if step and (as_json or not sys.stdin.isatty()):
         raise UsageError("--step needs a terminal, to wait for Enter")

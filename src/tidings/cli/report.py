@@ -27,14 +27,14 @@ PAGE = "report.html"
 def report(
     path: Annotated[Path, typer.Argument(help="A trace, or the folder of a campaign.")],
     out: Annotated[
-        Path | None, typer.Option(help=f"The page to write, a .html file; else PATH/{PAGE}.")
+        Path | None, typer.Option(help=f"The page to write, a .html file; by default PATH/{PAGE}.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     master: Master = None,
     remote: Remote = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a trace on Spark and tell it as one HTML page: verdicts, costs, latencies, pictures.
+    """Audit a trace on Spark and write one HTML page: verdicts, costs, latencies, pictures.
 
     The page opens offline. Exits as audit does, with the verdict.
     """

@@ -24,15 +24,15 @@ def settle(
     path: Annotated[Path, typer.Argument(help="The trace folder of a group.")],
     crashed: Annotated[
         list[str] | None,
-        typer.Option(help="Who was killed and did not come back. May be repeated."),
+        typer.Option(help="A member that was killed and did not come back. May be repeated."),
     ] = None,
 ) -> None:
     """Say how a group on a real network ended, so that tidings audit can judge all of it.
 
-    You claim that all members, except those that you name, were up to the end and linked, and had
-    the time to deliver everything: what one of them has not delivered is a violation then. Nobody
-    can read that off the trace. Say it once, when everybody has left; name as crashed whoever was
-    killed for good, and whoever left while others went on.
+    You assert that all members, except those that you name, were up and linked to the end, and had
+    time to deliver everything: whatever one of them did not deliver is then a violation. The trace
+    cannot show that. Run it once, when all members have left, and name as crashed each one that
+    was killed for good or left while others went on.
     """
     manifest = _manifest_of(path)
     gone = tuple(dict.fromkeys(crashed or ()))

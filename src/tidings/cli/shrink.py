@@ -35,18 +35,18 @@ def shrink_command(
     path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
     run: Annotated[str | None, typer.Option(help="Which run of the trace, if it has many.")] = None,
     guarantee: Annotated[
-        str | None, typer.Option(help="What it is to break: 'causal order', ..., cost or reach.")
+        str | None, typer.Option(help="What it must break: 'causal order', ..., cost or reach.")
     ] = None,
     max_packets: Annotated[
         int | None, typer.Option(help="For cost: how many packets are allowed.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="A new folder for the trace; else runs/shrunk-ID.")
+        Path | None, typer.Option("--out", help="A new folder; by default runs/shrunk-ID.")
     ] = None,
     process: Anew = None,
     as_json: AsJson = False,
 ) -> None:
-    """From a failing run a smaller one that breaks the same guarantee, with its story.
+    """Find a smaller run that breaks the same guarantee, and write its story.
 
     Fewer processes, broadcasts, faults and steps, in this order. Exits 1, since the smaller run
     fails too; 64 if the run breaks nothing.

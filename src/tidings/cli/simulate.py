@@ -35,7 +35,7 @@ def simulate(
     file: Annotated[
         Path | None, typer.Argument(help="A scenario file; without one the run is random.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides everything; drawn if absent.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides the run; random if absent.")] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
@@ -48,7 +48,7 @@ def simulate(
     ] = None,
     processes: Annotated[int, typer.Option(help="The size of the group.")] = 5,
     broadcasts: Annotated[int, typer.Option(help="How many messages.")] = 20,
-    crashes: Annotated[int, typer.Option(help="How many crash: at most a minority.")] = 0,
+    crashes: Annotated[int, typer.Option(help="How many processes crash: at most a minority.")] = 0,
     mid_broadcast: Annotated[
         float, typer.Option(help="Share of crashes in the middle of a broadcast.")
     ] = 0.5,
@@ -59,12 +59,12 @@ def simulate(
     ),
     partitions: Annotated[int, typer.Option(help="How often the group is cut in two.")] = 0,
     restarts: Annotated[
-        int, typer.Option(help="How often somebody crashes and comes back (frontier).")
+        int, typer.Option(help="How often a process crashes and comes back (frontier).")
     ] = 0,
-    joiners: Annotated[int, typer.Option(help="How many join (interval-history).")] = 0,
+    joiners: Annotated[int, typer.Option(help="How many processes join (interval-history).")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this new folder.")] = None,
     story: Annotated[
-        Path | None, typer.Option(help="Tell the first violation in this new folder.")
+        Path | None, typer.Option(help="Write the story of the first violation to this new folder.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = "jsonl",
     as_json: AsJson = False,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidings.pipeline import Progress
 
 Master = Annotated[
-    str | None, typer.Option(help="A Spark cluster, spark://host:port; else this machine.")
+    str | None, typer.Option(help="A Spark cluster, spark://host:port; by default this machine.")
 ]
 Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, sc://host:port.")]
 

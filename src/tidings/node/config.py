@@ -246,7 +246,7 @@ def new_group_file(name: str, addresses: Mapping[str, str]) -> str:
 
 FIRST_FILE = """\
 name = "{name}"
-# durable = false        # nothing on disk: who dies cannot come back
+# durable = false        # nothing on disk: a crashed member cannot return
 # data = "data"          # where the logs are, relative to this file
 
 [members]                # on this machine only, until members can prove who they are

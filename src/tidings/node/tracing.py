@@ -387,7 +387,7 @@ def begin(config: Config, member: str) -> Tracer:
             # A life writes to its log before it writes to its trace.
             raise EnvironmentMissing(
                 f"{config.data / member} is gone, and {member} has been here before: its trace is "
-                f"in {config.trace_folder}. Who lost its disk cannot return to its group: the "
+                f"in {config.trace_folder}. A member that lost its disk cannot return: the "
                 "others go on without it, or a new group begins, with folders of its own"
             )
         raise UsageError(
