@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from guides import GUIDES, README, ROOT, blocks, commands, slugs
+from guides import GUIDES, README, ROOT, blocks, commands, shows, slugs
 from tidings.testkit.fleet import free_ports
 
 
@@ -83,6 +83,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert there.exists(), f"{page.name} -> {target}"
         if anchor:
             assert anchor in slugs(there.read_text()), f"{page.name} -> {target}#{anchor}"
+
+
+def test_what_a_guide_leaves_out_must_be_there_and_the_rest_must_fit() -> None:
+    assert shows("a\n...\nd\n", "a\nb\nc\nd\n")
+    assert not shows("a\n...\nd\n", "a\nd\n")
+    assert not shows("a\n...\nd\n", "a\nb\nc\n")
 
 
 def test_the_guides_stay_short() -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from guides import shows
 from tidings.core import (
     DataError,
     Effect,
@@ -662,10 +663,9 @@ def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
                 continue
             answer = tidings(*words)
             came = "".join(line.rstrip() + "\n" for line in (answer.out + answer.err).splitlines())
-            if request.config.getoption("--rewrite"):
+            if not shows(shown, came):
+                assert request.config.getoption("--rewrite"), f"{command}\n{came}"
                 text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{came}")
-            else:
-                assert came == shown, command
             ran.append((command.split()[1], answer.status))
     if request.config.getoption("--rewrite"):
         GUIDE.write_text(text)

@@ -22,6 +22,12 @@ def commands(text: str) -> list[tuple[str, str]]:
     return found
 
 
+def shows(shown: str, came: str) -> bool:
+    """Whether a guide shows what came; a line of three dots stands for lines left out."""
+    parts = re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE)
+    return re.fullmatch(r"(?:.*\n)+".join(map(re.escape, parts)), came) is not None
+
+
 def columns_in(section: str) -> dict[str, str]:
     """The columns of a table and their types, as ``- `run`, `process` (string): where``."""
     return {

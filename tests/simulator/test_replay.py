@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from guides import commands
+from guides import commands, shows
 from tidings.cli.common import print_verdicts
 from tidings.core import Accept, Broadcast, DataError, Deliver, Message, MessageId, Process, Start
 from tidings.demo.simulated import demo_run
@@ -370,10 +370,9 @@ def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
     for command, shown in shown_in_full:
         answer = tidings(*command.split()[1:])
         came = "".join(f"{line.rstrip()}\n" for line in answer.out.splitlines())
-        if request.config.getoption("--rewrite"):
+        if not shows(shown, came):
+            assert request.config.getoption("--rewrite"), f"{command}\n{came}"
             text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{came}")
-        else:
-            assert came == shown, command
     if request.config.getoption("--rewrite"):
         GUIDE.write_text(text)
     assert [command.split()[1] for command, _ in shown_in_full] == ["simulate", "shrink"]
