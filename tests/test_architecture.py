@@ -56,8 +56,8 @@ def test_every_file_and_every_function_that_the_page_names_exists() -> None:
 
 
 def test_what_a_member_says_when_its_disk_is_full_is_quoted_as_it_is() -> None:
-    (words,) = re.findall(r"No space left on device; ([^`]+)`", PAGE)
-    assert words in (SOURCES / "node" / "log" / "files.py").read_text()
+    ((file, words),) = re.findall(r"is full\? \| `(.+?)` .*No space left on device; (.+?)`", PAGE)
+    assert words in (SOURCES / file).read_text()
 
 
 @pytest.mark.parametrize(
