@@ -87,7 +87,11 @@ def test_fingerprints_do_not_depend_on_the_hash_seed() -> None:
     told = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(HERE)},
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": seed,
+                "PYTHONPATH": f"{HERE}:{HERE.parent / 'helpers'}",
+            },
             capture_output=True,
             check=True,
             text=True,
