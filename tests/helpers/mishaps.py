@@ -117,6 +117,10 @@ def suffer(
         return storm.run(0)
 
 
+STILL_FULL = 20
+"""A member whose log refused so many texts in a row has nothing to write, and looks at no file."""
+
+
 class Mishaps(Storm):
     only_mishaps = False
     """Without the other faults, and without a rest between two."""
@@ -227,7 +231,17 @@ class Mishaps(Storm):
             folder.rename(folder.with_name(f"{member.name}-moved"))
         while folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
-        self._ends(member, Exit.ENVIRONMENT, "deleted or replaced while it was in use|No such file")
+        full = member.report.full
+        self._until(
+            lambda: not member.is_up or member.report.full > full + STILL_FULL,
+            f"{member.name} to notice that its folder is gone, or to have nothing to write",
+        )
+        if member.is_up:
+            self.signs["deleted while full"] += 1
+            member.kill()
+        else:
+            words = "deleted or replaced while it was in use|No such file"
+            self._ends(member, Exit.ENVIRONMENT, words)
         self._start_in_vain(member, Exit.ENVIRONMENT, "is gone, and .* has been here before")
         self._go_on(self.healthy)
 
@@ -453,3 +467,4 @@ def assert_all_mishaps_happened(faults: Counter[str], signs: Counter[str], times
         assert faults[what] >= times, f"{what}: {faults}"
     assert signs["left unread"] >= times, signs
     assert signs["twins"] == signs["twins turned away"] + signs["twins refused"]
+    assert signs["deleted while full"] <= times // 2, signs
