@@ -12,10 +12,10 @@ import pytest
 from conftest import Tidings
 from measured_by_hand import overview_by_hand
 from tidings.report.causality import Causality, is_in
+from tidings.report.markup import Markup, data, element
 from tidings.report.page import Page, page_of_trace, picture_of, render
 from tidings.report.page.figures import front
 from tidings.report.page.from_trace import _note, entries_of
-from tidings.report.page.html import Html, data, tag
 from tidings.report.page.measure import growth_of, spread
 from tidings.report.page.model import (
     MOST_EVENTS,
@@ -210,7 +210,7 @@ def test_controls_and_direction_marks_are_spelt_out() -> None:
 
 @pytest.mark.parametrize("words", [HOSTILE, "<b>", 'a"b', "&lt;"])
 def test_an_element_escapes_whatever_is_not_markup_already(words: str) -> None:
-    document = Document(tag("p", words, tag("i", words), title=words))
+    document = Document(element("p", words, element("i", words), title=words))
     assert [name for name, _ in document.elements] == ["p", "i"]
     assert document.texts == [words, words]
     assert document.all("p") == [{"title": words}]
@@ -218,7 +218,7 @@ def test_an_element_escapes_whatever_is_not_markup_already(words: str) -> None:
 
 def test_data_for_the_script_cannot_end_its_element() -> None:
     told = data(msgspec.json.encode({"name": HOSTILE}))
-    assert isinstance(told, Html)
+    assert isinstance(told, Markup)
     inside = told.partition(">")[2].removesuffix("</script>")
     assert "<" not in inside
     assert msgspec.json.decode(inside) == {"name": HOSTILE}

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 from tidings.report.diagram.lanes import LANE, Spot
 from tidings.report.diagram.scene import Scene
-from tidings.report.diagram.svg import element, path, title
+from tidings.report.markup import Markup, element, joined
+from tidings.report.svg import path
 from tidings.report.words import packet_of
 from tidings.spec.evidence import place
 from tidings.trace import Row
 
 
-def arrows(scene: Scene) -> Iterator[str]:
+def arrows(scene: Scene) -> Iterator[Markup]:
     for row in scene.rows:
         if scene.never_arrives(row):
             yield _stub(row, scene)
@@ -31,13 +32,13 @@ def segments(scene: Scene) -> Iterator[tuple[Spot, Spot]]:
             yield scene.spot(row), scene.stub(row)
 
 
-def _arrow(sent: Row, arrived: Row, scene: Scene, kind: str = "packet") -> str:
+def _arrow(sent: Row, arrived: Row, scene: Scene, kind: str = "packet") -> Markup:
     start, end = scene.spot(sent), scene.spot(arrived)
     what = packet_of(sent) if sent.kind == "send" else str(sent.message)
     faded = "" if "guilty" in kind else scene.fade_arrow(sent, arrived)
     return element(
         "path",
-        title(f"{what} {place(sent)} → {place(arrived)}"),
+        element("title", f"{what} {place(sent)} → {place(arrived)}"),
         class_=f"{kind}{faded}",
         d=arrow(start, _short_of(start, end, 9 if arrived.kind == "deliver" else 4)),
         data_process=sent.process,
@@ -48,7 +49,7 @@ def _arrow(sent: Row, arrived: Row, scene: Scene, kind: str = "packet") -> str:
     )
 
 
-def _guilty(sent: Row, scene: Scene) -> Iterator[str]:
+def _guilty(sent: Row, scene: Scene) -> Iterator[Markup]:
     """The one packet too many: strong, even where its arrival is left out of the picture."""
     arrivals = [row for row in scene.causality.arrivals[place(sent)] if place(row) in scene.shown]
     for arrived in arrivals:
@@ -56,7 +57,7 @@ def _guilty(sent: Row, scene: Scene) -> Iterator[str]:
     if not arrivals:
         yield element(
             "path",
-            title(f"{packet_of(sent)} {place(sent)} → {sent.peer}"),
+            element("title", f"{packet_of(sent)} {place(sent)} → {sent.peer}"),
             class_="packet guilty",
             d=arrow(scene.spot(sent), scene.stub(sent)),
             data_process=sent.process,
@@ -65,15 +66,17 @@ def _guilty(sent: Row, scene: Scene) -> Iterator[str]:
         )
 
 
-def _stub(sent: Row, scene: Scene) -> str:
+def _stub(sent: Row, scene: Scene) -> Markup:
     """A packet that never arrives: lost, or on its way when the run was cut short."""
     start, end = scene.spot(sent), scene.stub(sent)
     guilty = " guilty" if place(sent) == scene.marked else ""
     is_on_its_way = scene.is_on_its_way(sent)
     return element(
         "g",
-        title(f"{packet_of(sent)} {place(sent)} → {sent.peer}: {scene.causality.loss(sent)}"),
-        open_end(start, end, guilty) if is_on_its_way else _dead_end(start, end, guilty),
+        element(
+            "title", f"{packet_of(sent)} {place(sent)} → {sent.peer}: {scene.causality.loss(sent)}"
+        ),
+        open_end(start, end, guilty) if is_on_its_way else dead_end(start, end, guilty),
         class_=f"{'on-its-way' if is_on_its_way else 'loss'}{scene.fade(sent)}",
         data_process=sent.process,
         data_index=sent.index,
@@ -82,15 +85,16 @@ def _stub(sent: Row, scene: Scene) -> str:
     )
 
 
-def open_end(start: Spot, end: Spot, guilty: str = "") -> str:
+def open_end(start: Spot, end: Spot, guilty: str = "") -> Markup:
     """A line that stops at an open ring: it may yet go on."""
     line = element("path", class_=f"packet{guilty}", d=path(start, _short_of(start, end, 4)))
-    return line + element("circle", class_=f"packet open{guilty}", cx=end.x, cy=end.y, r=4)
+    ring = element("circle", class_=f"packet open{guilty}", cx=end.x, cy=end.y, r=4)
+    return joined(line, ring)
 
 
-def _dead_end(start: Spot, end: Spot, guilty: str) -> str:
+def dead_end(start: Spot, end: Spot, guilty: str = "", size: float = 5) -> Markup:
     line = element("path", class_=f"lost{guilty}", d=path(start, end))
-    return line + element("path", class_=f"lost cross{guilty}", d=cross(end, 5))
+    return joined(line, element("path", class_=f"lost cross{guilty}", d=cross(end, size)))
 
 
 def _short_of(start: Spot, end: Spot, distance: float) -> Spot:

@@ -1,7 +1,6 @@
 """A diagram put together: as a file of its own, or as a figure of a page around it."""
 
 from collections.abc import Iterator
-from xml.sax.saxutils import escape
 
 from tidings.report.diagram.arrows import arrows
 from tidings.report.diagram.events import lanes, marks
@@ -9,18 +8,18 @@ from tidings.report.diagram.frame import accusation, entries, header, legend
 from tidings.report.diagram.labels import Labels
 from tidings.report.diagram.scene import MARGIN, Scene
 from tidings.report.diagram.style import stylesheet
-from tidings.report.diagram.svg import element
 from tidings.report.explain import however
-from tidings.report.words import listed, printable
+from tidings.report.markup import Markup, element
+from tidings.report.words import listed
 
 
 def document(scene: Scene) -> str:
     """One self-contained SVG document."""
     symbols, height = legend(scene)
     layers = [
-        element("title", escape(printable(scene.header[0])), id="spacetime-title"),
-        element("desc", escape(printable(description(scene))), id="spacetime-desc"),
-        element("style", stylesheet()),
+        element("title", scene.header[0], id="spacetime-title"),
+        element("desc", description(scene), id="spacetime-desc"),
+        element("style", Markup(stylesheet())),
         element("rect", class_="paper", width=scene.width, height=height),
         element("g", *header(scene), class_="header"),
         *_layers(scene),
@@ -30,7 +29,7 @@ def document(scene: Scene) -> str:
     return f"{_svg(scene, layers, height, **named)}\n"
 
 
-def figure(scene: Scene) -> str:
+def figure(scene: Scene) -> Markup:
     """The same inside a page, which brings the stylesheet, the words and the legend.
 
     It has no title element: a browser would show that wherever the pointer rests.
@@ -39,7 +38,7 @@ def figure(scene: Scene) -> str:
     return _svg(scene, list(_layers(scene)), height, aria_label=description(scene))
 
 
-def symbols(scene: Scene) -> list[tuple[str, str]]:
+def symbols(scene: Scene) -> list[tuple[Markup, str]]:
     """The legend of such a figure: each symbol as a drawing of its own, and its meaning."""
     return [
         (
@@ -50,7 +49,7 @@ def symbols(scene: Scene) -> list[tuple[str, str]]:
     ]
 
 
-def _layers(scene: Scene) -> Iterator[str]:
+def _layers(scene: Scene) -> Iterator[Markup]:
     labels = Labels(scene)
     yield element("g", *lanes(scene), class_="lanes")
     yield element("g", *arrows(scene), class_="packets")
@@ -60,10 +59,10 @@ def _layers(scene: Scene) -> Iterator[str]:
     yield element("g", *accusation(scene), class_="violation")
 
 
-def _svg(scene: Scene, layers: list[str], height: float, **named: str) -> str:
+def _svg(scene: Scene, layers: list[Markup], height: float, **named: str) -> Markup:
     return element(
         "svg",
-        *(f"\n{layer}" for layer in layers),
+        *(part for layer in layers for part in ("\n", layer)),
         "\n",
         xmlns="http://www.w3.org/2000/svg",
         class_="spacetime",

@@ -5,17 +5,19 @@ from collections.abc import Iterator
 from tidings.report.causality import is_in
 from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
 from tidings.report.diagram.style import SYMBOLS
-from tidings.report.diagram.svg import element, path, text, title
+from tidings.report.markup import Markup, element
+from tidings.report.svg import moved, path
 from tidings.spec import Extra
 from tidings.spec.evidence import place
 
 
-def lanes(scene: Scene) -> Iterator[str]:
+def lanes(scene: Scene) -> Iterator[Markup]:
     past = _ends_of_the_past(scene)
     for process, lane in scene.lanes.y.items():
         y = scene.top + lane
         name = scene.name(process)
-        yield text(
+        yield element(
+            "text",
             name,
             class_="ink",
             x=MARGIN,
@@ -31,7 +33,7 @@ def lanes(scene: Scene) -> Iterator[str]:
                 thick = path((begin, y), (known, y))
                 yield element("path", class_="past", d=thick, data_process=process)
         for x in _where_names_are_repeated(pieces[-1][1], scene):
-            yield text(name, class_="soft halo", x=x, y=y + 14, font_size=11)
+            yield element("text", name, class_="soft halo", x=x, y=y + 14, font_size=11)
 
 
 def _lifetimes(process: str, scene: Scene) -> list[tuple[float, float]]:
@@ -72,16 +74,16 @@ def _ends_of_the_past(scene: Scene) -> dict[str, float]:
     }
 
 
-def marks(scene: Scene) -> Iterator[str]:
+def marks(scene: Scene) -> Iterator[Markup]:
     for row in scene.rows:
         if scene.lanes.has_column(row):
             x, y = scene.spot(row)
             yield element(
                 "g",
-                title(f"{place(row)} {scene.deeds.deed(row)}"),
+                element("title", f"{place(row)} {scene.deeds.deed(row)}"),
                 SYMBOLS[row.kind],
                 class_=f"event{scene.fade(row)}",
-                transform=f"translate({x:.1f} {y:.1f})",
+                transform=moved(x, y),
                 data_kind=row.kind,
                 data_process=row.process,
                 data_index=row.index,

@@ -2,27 +2,32 @@
 
 from collections.abc import Iterator
 
-from tidings.report.diagram.arrows import arrow, cross, open_end
+from tidings.report.diagram.arrows import arrow, dead_end, open_end
 from tidings.report.diagram.lanes import Spot
 from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
 from tidings.report.diagram.style import MEANINGS, SYMBOLS, WORDS
-from tidings.report.diagram.svg import element, path, text, width_of
 from tidings.report.explain import shows_at
+from tidings.report.markup import Markup, element
+from tidings.report.svg import moved, path, width_of
 from tidings.spec import Violation
 from tidings.spec.evidence import place
 
 
-def header(scene: Scene) -> Iterator[str]:
+def header(scene: Scene) -> Iterator[Markup]:
     first, *others = scene.header
-    yield text(first, class_="ink", x=MARGIN, y=MARGIN + 14, font_size=17, font_weight=650)
+    yield element(
+        "text", first, class_="ink", x=MARGIN, y=MARGIN + 14, font_size=17, font_weight=650
+    )
     for number, line in enumerate(others, start=1):
-        yield text(line, class_="soft", x=MARGIN, y=MARGIN + 14 + 20 * number, font_size=12)
+        yield element(
+            "text", line, class_="soft", x=MARGIN, y=MARGIN + 14 + 20 * number, font_size=12
+        )
 
 
 # --- the violation
 
 
-def accusation(scene: Scene) -> Iterator[str]:
+def accusation(scene: Scene) -> Iterator[Markup]:
     """Rings around the events that prove it, and words that cannot be overlooked."""
     if scene.violation is None:
         return
@@ -40,7 +45,7 @@ def accusation(scene: Scene) -> Iterator[str]:
         yield from _callout(scene.violation, Spot(x, y), scene)
 
 
-def _callout(violation: Violation, ring: Spot, scene: Scene) -> Iterator[str]:
+def _callout(violation: Violation, ring: Spot, scene: Scene) -> Iterator[Markup]:
     head = f"{violation.guarantee.capitalize()} violated"
     wide = 28 + max(width_of(line, WORDS) for line in (*scene.callout, f"{head}  "))
     left = min(max(MARGIN, ring.x - wide / 2), scene.width - MARGIN - wide)
@@ -54,15 +59,19 @@ def _callout(violation: Violation, ring: Spot, scene: Scene) -> Iterator[str]:
     yield element(
         "rect", class_="callout", x=left, y=top, width=wide, height=scene.callout_height, rx=6
     )
-    yield text(head, class_="wrong", x=left + 14, y=top + 22, font_size=WORDS, font_weight=650)
+    yield element(
+        "text", head, class_="wrong", x=left + 14, y=top + 22, font_size=WORDS, font_weight=650
+    )
     for number, line in enumerate(scene.callout):
-        yield text(line, class_="ink", x=left + 14, y=top + 40 + 18 * number, font_size=WORDS)
+        yield element(
+            "text", line, class_="ink", x=left + 14, y=top + 40 + 18 * number, font_size=WORDS
+        )
 
 
 # --- the legend
 
 
-def legend(scene: Scene) -> tuple[str, float]:
+def legend(scene: Scene) -> tuple[Markup, float]:
     """The symbols in the picture and their meanings, and where the picture ends under them."""
     x, y = MARGIN + 10, scene.under_callout + 28
     told = []
@@ -70,13 +79,13 @@ def legend(scene: Scene) -> tuple[str, float]:
         wide = 40 + width_of(words, 11.5)
         if x + wide > NARROWEST - MARGIN:
             x, y = MARGIN + 10, y + 26
-        meaning = text(words, class_="soft", x=18, y=4, font_size=11.5)
-        told.append(element("g", symbol, meaning, transform=f"translate({x:.1f} {y:.1f})"))
+        meaning = element("text", words, class_="soft", x=18, y=4, font_size=11.5)
+        told.append(element("g", symbol, meaning, transform=moved(x, y)))
         x += wide
     return element("g", *told, class_="legend"), y + 24
 
 
-def entries(scene: Scene) -> Iterator[tuple[str, str]]:
+def entries(scene: Scene) -> Iterator[tuple[Markup, str]]:
     """The symbols in the picture, each around its own middle, and what they mean."""
     kinds = {row.kind for row in scene.rows}
     for kind, words in MEANINGS.items():
@@ -88,8 +97,7 @@ def entries(scene: Scene) -> Iterator[tuple[str, str]]:
     if any(scene.is_on_its_way(row) for row in scene.rows):
         yield open_end(Spot(-10, 0), Spot(7, 0)), "on its way"
     if any(scene.is_lost(row) for row in scene.rows):
-        line = element("path", class_="lost", d=path((-10, 0), (6, 0)))
-        yield line + element("path", class_="lost cross", d=cross(Spot(6, 0), 4)), "lost packet"
+        yield dead_end(Spot(-10, 0), Spot(6, 0), size=4), "lost packet"
     if scene.violation is not None:
         yield element("circle", class_="ring", r=8), "the violation"
         yield element("circle", class_="ring witness", r=8), "events that prove it"

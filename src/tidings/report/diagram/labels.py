@@ -7,7 +7,8 @@ from tidings.report.diagram.arrows import segments
 from tidings.report.diagram.lanes import LANE, Box, Spot
 from tidings.report.diagram.scene import Scene
 from tidings.report.diagram.style import LABEL, SMALL
-from tidings.report.diagram.svg import element, text, width_of
+from tidings.report.markup import Markup, element
+from tidings.report.svg import moved, width_of
 from tidings.report.words import packet_of
 from tidings.spec import Place
 from tidings.spec.evidence import place
@@ -29,14 +30,15 @@ class Labels:
 
     # --- messages
 
-    def _message(self, row: Row) -> str:
+    def _message(self, row: Row) -> Markup:
         """Its name and its text, above or below the mark."""
         scene = self.scene
         x, _ = scene.spot(row)
         says = scene.short_text_of(row)
         room = self._room(row, 28.0 if says else 14.0)
         self._taken.append(room)
-        name = text(
+        name = element(
+            "text",
             str(row.message),
             class_=f"{row.kind} halo",
             x=x,
@@ -47,7 +49,9 @@ class Labels:
         return element(
             "g",
             name,
-            text(says, class_="ink halo", x=x, y=room.top + 24, font_size=SMALL) if says else "",
+            element("text", says, class_="ink halo", x=x, y=room.top + 24, font_size=SMALL)
+            if says
+            else None,
             class_=f"label{scene.fade(row)}",
             text_anchor="middle",
             data_process=row.process,
@@ -78,7 +82,7 @@ class Labels:
 
     # --- packets
 
-    def _packets(self) -> Iterator[str]:
+    def _packets(self) -> Iterator[Markup]:
         """Only of those that led to the violation: the others would drown them."""
         scene = self.scene
         for row in scene.rows:
@@ -88,7 +92,7 @@ class Labels:
             elif source is not None and not scene.fade_arrow(source, row):
                 yield from self._packet(source, scene.spot(source), scene.spot(row))
 
-    def _packet(self, sent: Row, start: Spot, end: Spot) -> Iterator[str]:
+    def _packet(self, sent: Row, start: Spot, end: Spot) -> Iterator[Markup]:
         words = packet_of(sent) if sent.kind == "send" else str(sent.message)
         wide = width_of(words, SMALL)
         angle = math.atan2(end.y - start.y, end.x - start.x)
@@ -101,12 +105,13 @@ class Labels:
             if any(piece.overlaps(box) for piece in pieces for box in self._taken):
                 continue
             self._taken += pieces
-            yield text(
+            yield element(
+                "text",
                 words,
                 class_="soft halo",
                 font_size=SMALL,
                 text_anchor="middle",
-                transform=f"translate({x:.1f} {y:.1f}) rotate({math.degrees(angle):.1f})",
+                transform=f"{moved(x, y)} rotate({math.degrees(angle):.1f})",
                 dy=-4,
                 data_process=sent.process,
                 data_index=sent.index,

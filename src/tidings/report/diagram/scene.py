@@ -6,9 +6,9 @@ from tidings.report.causality import Causality
 from tidings.report.deeds import Deeds
 from tidings.report.diagram.lanes import LANE, Lanes, Spot, stub
 from tidings.report.diagram.style import LABEL, SMALL
-from tidings.report.diagram.svg import balanced, shortened, width_of
 from tidings.report.explain import however
 from tidings.report.focus import Focus, marked
+from tidings.report.svg import balanced, shortened, width_of
 from tidings.report.words import many
 from tidings.spec import Extra, Violation
 from tidings.spec.evidence import place

@@ -3,7 +3,7 @@
 Every mark has a shape of its own too. On paper it is always light, whatever the screen is.
 """
 
-from tidings.report.diagram.svg import element
+from tidings.report.markup import Markup, element
 from tidings.trace import Kind
 
 _LIGHT = {
@@ -79,7 +79,7 @@ LABEL, SMALL, WORDS = 12.0, 10.5, 13.0
 """Sizes of type: a message's name, its text and packets, sentences."""
 
 _DOT = element("circle", class_="dot", r=3)
-SYMBOLS: dict[Kind, str] = {
+SYMBOLS: dict[Kind, Markup] = {
     "broadcast": element("path", class_="broadcast", d="M0 -8.5L8.5 0L0 8.5L-8.5 0Z"),
     "deliver": element("circle", class_="deliver", r=6.5),
     "send": _DOT,

@@ -7,8 +7,7 @@ alone: it has a mark of its own shape, and a dash of its own where colours begin
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from tidings.report.diagram.svg import element, path, shortened, text, title
-from tidings.report.page.html import Html
+from tidings.report.markup import Markup, element
 from tidings.report.page.model import (
     Axis,
     Dot,
@@ -21,6 +20,7 @@ from tidings.report.page.model import (
     StateLine,
 )
 from tidings.report.page.numbers import Scale, figure, rounded_up
+from tidings.report.svg import moved, path, shortened
 
 Styles = Mapping[str, int]
 """The number of each name, which decides how it looks."""
@@ -52,7 +52,7 @@ def look(number: int) -> tuple[str, str, str | None]:
     return f"s{number % COLOURS}", shape, _DASHES[again % len(_DASHES)]
 
 
-def key(number: int) -> Html:
+def key(number: int) -> Markup:
     """A piece of the line with its mark, for a legend."""
     colour, shape, dash = look(number)
     line = element("path", class_="line", d="M0 8H28", stroke_dasharray=dash)
@@ -60,13 +60,13 @@ def key(number: int) -> Html:
     return _small(line, mark, class_=f"key {colour}")
 
 
-def bound_key(number: int) -> Html:
+def bound_key(number: int) -> Markup:
     line = element("path", class_="bound", d="M0 8H28", stroke_dasharray=_bound_dash(number))
     return _small(line, class_="key")
 
 
-def _small(*parts: str, class_: str) -> Html:
-    return Html(element("svg", *parts, class_=class_, viewBox="0 0 28 16", aria_hidden="true"))
+def _small(*parts: Markup, class_: str) -> Markup:
+    return element("svg", *parts, class_=class_, viewBox="0 0 28 16", aria_hidden="true")
 
 
 def _bound_dash(number: int) -> str:
@@ -80,7 +80,7 @@ def with_unit(axis: Axis) -> str:
 # --- lines
 
 
-def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Html:
+def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     """The lines, and the lower bounds, which are numbered by themselves."""
     every = [point for line in (*chart.lines, *chart.bounds) for point in line.points]
     xs = sorted({point.x for point in every})
@@ -111,32 +111,34 @@ def _scale(
 
 def _frame(
     x: Scale, y: Scale, x_axis: Axis, y_axis: Axis, x_ticks: Sequence[float]
-) -> Iterator[str]:
+) -> Iterator[Markup]:
     """Grid, ticks and labels; the label of the upright axis lies on top of it, to be read."""
     floor = _TOP + _PLOT
     for tick in y.ticks():
         at = y(tick)
         yield element("path", class_="grid", d=path((_LEFT, at), (WIDTH - _RIGHT, at)))
-        yield text(figure(tick), class_="tick", x=_LEFT - 6, y=at + 3.5, text_anchor="end")
+        yield element(
+            "text", figure(tick), class_="tick", x=_LEFT - 6, y=at + 3.5, text_anchor="end"
+        )
     for tick in x_ticks:
         at = x(tick)
         yield element("path", class_="axis", d=path((at, floor), (at, floor + 4)))
-        yield text(figure(tick), class_="tick", x=at, y=floor + 16, text_anchor="middle")
+        yield element("text", figure(tick), class_="tick", x=at, y=floor + 16, text_anchor="middle")
     yield element("path", class_="axis", d=path((_LEFT, floor), (WIDTH - _RIGHT, floor)))
     up = f"{with_unit(y_axis)}{', logarithmic' if y_axis.logarithmic else ''}"
-    yield text(up, class_="label", x=2, y=11)
+    yield element("text", up, class_="label", x=2, y=11)
     across = f"{with_unit(x_axis)}{', logarithmic' if x_axis.logarithmic else ''}"
     middle = (_LEFT + WIDTH - _RIGHT) / 2
-    yield text(across, class_="label", x=middle, y=floor + 34, text_anchor="middle")
+    yield element("text", across, class_="label", x=middle, y=floor + 34, text_anchor="middle")
 
 
-def _bound(line: Line, number: int, x: Scale, y: Scale) -> str:
+def _bound(line: Line, number: int, x: Scale, y: Scale) -> Markup | None:
     spots = [(x(point.x), y(point.y)) for point in line.points if _fits(point, x, y)]
     if not spots:
-        return ""
+        return None
     return element(
         "path",
-        title(f"lower bound, {line.name}"),
+        element("title", f"lower bound, {line.name}"),
         class_="bound",
         d=path(*spots),
         stroke_dasharray=_bound_dash(number),
@@ -148,7 +150,7 @@ def _fits(point: Point, x: Scale, y: Scale) -> bool:
     return not ((x.logarithmic and point.x <= 0) or (y.logarithmic and point.y <= 0))
 
 
-def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> str:
+def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> Markup:
     colour, shape, dash = look(number)
     points = [point for point in line.points if _fits(point, x, y)]
     parts = [
@@ -159,21 +161,21 @@ def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> st
             stroke_dasharray=dash,
         )
         if len(points) > 1
-        else "",
+        else None,
         *(_whisker(point, x, y) for point in points),
     ]
     for point in points:
         at_least = "at least " if point.at_least else ""
         told = f"{line.name}, {chart.x.label} {figure(point.x)}: {at_least}{figure(point.y)}"
         mark = "M0 -8L5 0H1.5V6H-1.5V0H-5Z" if point.at_least else shape
-        move = f"translate({x(point.x):.1f} {y(point.y):.1f})"
-        parts.append(element("path", title(told), class_="mark", d=mark, transform=move))
+        move = moved(x(point.x), y(point.y))
+        parts.append(element("path", element("title", told), class_="mark", d=mark, transform=move))
     return element("g", *parts, class_=f"series {colour}", data_series=number)
 
 
-def _whisker(point: Point, x: Scale, y: Scale) -> str:
+def _whisker(point: Point, x: Scale, y: Scale) -> Markup | None:
     if point.low is None or point.high is None or (y.logarithmic and point.low <= 0):
-        return ""
+        return None
     at = x(point.x)
     return element("path", class_="whisker", d=path((at, y(point.low)), (at, y(point.high))))
 
@@ -183,7 +185,7 @@ def _whisker(point: Point, x: Scale, y: Scale) -> str:
 _ROW = 40.0
 
 
-def spreads(chart: SpreadChart, styles: Styles) -> Html:
+def spreads(chart: SpreadChart, styles: Styles) -> Markup:
     most = max(spread.most for spread in chart.spreads)
     least = min(spread.least for spread in chart.spreads)
     if chart.x.logarithmic:
@@ -196,16 +198,20 @@ def spreads(chart: SpreadChart, styles: Styles) -> Html:
     for tick in x.ticks():
         at = x(tick)
         parts.append(element("path", class_="grid", d=path((at, 0), (at, floor))))
-        parts.append(text(figure(tick), class_="tick", x=at, y=floor + 15, text_anchor="middle"))
+        parts.append(
+            element("text", figure(tick), class_="tick", x=at, y=floor + 15, text_anchor="middle")
+        )
     parts.append(element("path", class_="axis", d=path((10, floor), (WIDTH - 14, floor))))
     across = f"{with_unit(chart.x)}{', logarithmic' if chart.x.logarithmic else ''}"
-    parts.append(text(across, class_="label", x=WIDTH / 2, y=floor + 33, text_anchor="middle"))
+    parts.append(
+        element("text", across, class_="label", x=WIDTH / 2, y=floor + 33, text_anchor="middle")
+    )
     for row, spread in enumerate(chart.spreads):
         parts.append(_strip(spread, styles[spread.name], x, _ROW * row, chart.x.unit))
     return _svg(parts, f"{chart.title}: {with_unit(chart.x)}", floor + 40)
 
 
-def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> str:
+def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Markup:
     """Everything as a hairline, the middle half as a bar, the median as a notch, p99 as a post."""
     colour, _, _ = look(number)
     y = top + 27
@@ -225,9 +231,9 @@ def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> str:
     name = shortened(spread.name, _LONGEST_NAME)
     return element(
         "g",
-        title(told),
-        text(name, class_="name", x=10, y=top + 14),
-        text(numbers, class_="tick halo", x=WIDTH - 14, y=top + 14, text_anchor="end"),
+        element("title", told),
+        element("text", name, class_="name", x=10, y=top + 14),
+        element("text", numbers, class_="tick halo", x=WIDTH - 14, y=top + 14, text_anchor="end"),
         element("path", class_="hair", d=path((at(spread.least), y), (at(spread.most), y))),
         element("path", class_="bar", d=path((at(spread.p25), y), (at(spread.p75), y))),
         element("path", class_="notch", d=post(spread.p50, 7)),
@@ -242,7 +248,7 @@ def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> str:
 _PANEL, _HIGH = 200.0, 96.0
 
 
-def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Html:
+def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Markup:
     """A line over its own area, from 0, with its largest and its last value."""
     colour, _, _ = look(number)
     top = rounded_up(max(point.y for point in line.points))
@@ -254,13 +260,14 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Html:
     unit = f" {y_axis.unit}" if y_axis.unit else ""
     parts = [
         element("path", class_="grid", d=path((4, y(top)), (_PANEL - 8, y(top)))),
-        text(f"{figure(top)}{unit}", class_="tick", x=4, y=11),
+        element("text", f"{figure(top)}{unit}", class_="tick", x=4, y=11),
         element("path", class_="area", d=f"{area}Z"),
         element("path", class_="line", d=path(*spots)),
         element("path", class_="axis", d=path((4, y(0)), (_PANEL - 8, y(0)))),
         element("circle", class_="mark", cx=spots[-1][0], cy=spots[-1][1], r=3.5),
-        text(figure(x.least), class_="tick", x=4, y=_HIGH - 4),
-        text(
+        element("text", figure(x.least), class_="tick", x=4, y=_HIGH - 4),
+        element(
+            "text",
             f"{figure(end.x)} {x_axis.unit}".rstrip(),
             class_="tick",
             x=_PANEL - 8,
@@ -272,7 +279,9 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Html:
         f"{line.name}: {with_unit(y_axis)} against {with_unit(x_axis)}, {line.growth}, "
         f"{figure(end.y)} at the end"
     )
-    group = element("g", title(told), *parts, class_=f"series {colour}", data_series=number)
+    group = element(
+        "g", element("title", told), *parts, class_=f"series {colour}", data_series=number
+    )
     return _svg([group], told, _HIGH, width=_PANEL)
 
 
@@ -289,7 +298,7 @@ def front(dots: Sequence[Dot]) -> list[Dot]:
     return best
 
 
-def pareto(chart: ParetoChart, styles: Styles) -> Html:
+def pareto(chart: ParetoChart, styles: Styles) -> Markup:
     x = _scale(chart.x, [dot.x for dot in chart.dots], _LEFT + 6, WIDTH - _RIGHT - 6)
     y = _scale(chart.y, [dot.y for dot in chart.dots], _TOP + _PLOT, _TOP)
     best = front(chart.dots)
@@ -307,33 +316,31 @@ def pareto(chart: ParetoChart, styles: Styles) -> Html:
     return _svg(parts, told, _TOP + _PLOT + _BOTTOM)
 
 
-def _front(stairs: Sequence[tuple[float, float]]) -> str:
-    told = title("nobody is below and left of this line")
+def _front(stairs: Sequence[tuple[float, float]]) -> Markup:
+    told = element("title", "nobody is below and left of this line")
     return element("path", told, class_="front", d=path(*stairs))
 
 
-def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: ParetoChart) -> str:
+def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: ParetoChart) -> Markup:
     colour, shape, _ = look(number)
     told = f"{dot.name}: {figure(dot.x)} {chart.x.label}, {figure(dot.y)} {chart.y.label}"
     return element(
         "g",
-        title(told),
-        element("circle", class_="best", r=9) if is_best else "",
+        element("title", told),
+        element("circle", class_="best", r=9) if is_best else None,
         element("path", class_="mark", d=shape),
         class_=f"series {colour}",
-        transform=f"translate({x(dot.x):.1f} {y(dot.y):.1f})",
+        transform=moved(x(dot.x), y(dot.y)),
         data_series=number,
     )
 
 
-def _svg(parts: Sequence[str], told: str, height: float, width: float = WIDTH) -> Html:
-    return Html(
-        element(
-            "svg",
-            *parts,
-            class_="figure",
-            viewBox=f"0 0 {width:.0f} {height:.0f}",
-            role="img",
-            aria_label=told,
-        )
+def _svg(parts: Sequence[Markup | None], told: str, height: float, width: float = WIDTH) -> Markup:
+    return element(
+        "svg",
+        *parts,
+        class_="figure",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        role="img",
+        aria_label=told,
     )

@@ -1,8 +1,7 @@
 """What a page shows: plain data, filled by whoever has the numbers.
 
-Every part may be missing; a section without data is left out. Words are plain text, never markup,
-except the drawing of a ``Picture``, which ``pictures`` makes. The ``how`` of a figure is the
-command that makes its numbers again.
+Every part may be missing; a section without data is left out. Words are plain text. The ``how`` of
+a figure is the command that makes its numbers again.
 
 A name (of an algorithm, mostly) has the same colour, shape and dash wherever it appears.
 """
@@ -12,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tidings.report.markup import Markup
 from tidings.spec import Guarantee, Value
 
 # --- the verdicts
@@ -227,9 +227,9 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 class Symbol(msgspec.Struct, frozen=True):
-    """A sign of a picture and what it means; the sign is markup, as the picture itself is."""
+    """A sign of a picture and what it means."""
 
-    svg: str
+    svg: Markup
     meaning: str
 
 
@@ -243,8 +243,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """Whose run it is, as in the matrix."""
     facts: str
     """What the run was: its name, its seed, counts."""
-    svg: str
-    """Markup, made by ``report.diagram`` and by nobody else."""
+    svg: Markup
     symbols: tuple[Symbol, ...]
     processes: tuple[str, ...]
     moments: tuple[Moment, ...]

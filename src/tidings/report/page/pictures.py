@@ -7,7 +7,6 @@ from tidings.report.causality import Causality
 from tidings.report.diagram.document import figure, symbols
 from tidings.report.diagram.scene import Scene
 from tidings.report.diagram.steps import steps
-from tidings.report.diagram.svg import shortened
 from tidings.report.explain import explain, however
 from tidings.report.focus import Focus, focus, marked
 from tidings.report.page.model import (
@@ -19,6 +18,7 @@ from tidings.report.page.model import (
     Spoken,
     Symbol,
 )
+from tidings.report.svg import shortened
 from tidings.report.words import many
 from tidings.spec import Place, Violation
 from tidings.spec.evidence import place

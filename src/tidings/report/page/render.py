@@ -4,6 +4,8 @@ The content security policy allows the one style and the one script that are wri
 their hashes, and nothing else: no network, no frames, no forms.
 """
 
+import base64
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING
 from importlib.resources import files
@@ -11,10 +13,9 @@ from importlib.resources import files
 import msgspec
 
 from tidings.report.diagram.style import stylesheet
-from tidings.report.diagram.svg import element
+from tidings.report.markup import Markup, data, element, joined
 from tidings.report.page import figures
 from tidings.report.page.figures import Styles, with_unit
-from tidings.report.page.html import Html, data, fingerprint, joined, tag
 from tidings.report.page.model import (
     Cell,
     Comparison,
@@ -48,38 +49,43 @@ def render(page: Page) -> str:
     style = f"{_asset('page.css')}\n{stylesheet()}"
     script = _asset("page.js")
     policy = (
-        f"default-src 'none'; style-src {fingerprint(style)}; script-src {fingerprint(script)}; "
+        f"default-src 'none'; style-src {_fingerprint(style)}; script-src {_fingerprint(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    head = tag(
+    head = element(
         "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content="tidings report"),
-        tag("title", page.title),
-        tag("style", Html(style)),
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="generator", content="tidings report"),
+        element("title", page.title),
+        element("style", Markup(style)),
     )
-    body = tag(
+    body = element(
         "body",
-        tag("a", "Skip to the verdicts", href="#main", class_="skip"),
+        element("a", "Skip to the verdicts", href="#main", class_="skip"),
         _header(page, [(key, title) for key, title, _ in sections]),
-        tag("main", *(_section(*section) for section in sections), id="main", tabindex="-1"),
-        tag(
+        element("main", *(_section(*section) for section in sections), id="main", tabindex="-1"),
+        element(
             "footer",
-            tag("p", "Written by tidings report. Everything on this page is in this file."),
+            element("p", "Written by tidings report. Everything on this page is in this file."),
         ),
-        tag("script", Html(script)),
+        element("script", Markup(script)),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _fingerprint(source: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
 
 
 def _asset(name: str) -> str:
     return (files("tidings.report.page") / "assets" / name).read_text(encoding="utf-8").strip()
 
 
-Section = tuple[str, str, Sequence[Html]]
+Section = tuple[str, str, Sequence[Markup]]
 
 
 def _sections(page: Page) -> Iterator[Section]:
@@ -102,13 +108,13 @@ def _sections(page: Page) -> Iterator[Section]:
     )
     yield "runs", "Runs", [_picture(picture) for picture in page.pictures]
     yield "again", "Reproduce", [_reproduce(page.reproduce)] if page.reproduce else []
-    left_out = tag("ul", *(tag("li", line) for line in page.left_out))
+    left_out = element("ul", *(element("li", line) for line in page.left_out))
     yield "left-out", "What is left out", [left_out] if page.left_out else []
 
 
-def _section(key: str, title: str, contents: Sequence[Html]) -> Html:
-    heading = tag("h2", title, id=f"{key}-title")
-    return tag("section", heading, *contents, id=key, aria_labelledby=f"{key}-title")
+def _section(key: str, title: str, contents: Sequence[Markup]) -> Markup:
+    heading = element("h2", title, id=f"{key}-title")
+    return element("section", heading, *contents, id=key, aria_labelledby=f"{key}-title")
 
 
 def _styles(page: Page) -> dict[str, int]:
@@ -128,41 +134,41 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
 # --- the top
 
 
-def _header(page: Page, sections: Sequence[tuple[str, str]]) -> Html:
-    mark = tag("span", MARKS[page.value], class_="mark", aria_hidden="true")
-    links = [tag("a", title, href=f"#{key}") for key, title in sections]
-    return tag(
+def _header(page: Page, sections: Sequence[tuple[str, str]]) -> Markup:
+    mark = element("span", MARKS[page.value], class_="mark", aria_hidden="true")
+    links = [element("a", title, href=f"#{key}") for key, title in sections]
+    return element(
         "header",
-        tag("p", "Tidings", class_="brand"),
-        tag("h1", page.title),
-        tag("p", mark, tag("span", page.answer), class_=f"answer {page.value}"),
-        tag("p", page.about, class_="about") if page.about else None,
+        element("p", "Tidings", class_="brand"),
+        element("h1", page.title),
+        element("p", mark, element("span", page.answer), class_=f"answer {page.value}"),
+        element("p", page.about, class_="about") if page.about else None,
         _facts(page.facts) if page.facts else None,
-        tag("nav", *links, aria_label="Sections") if len(links) > 1 else None,
+        element("nav", *links, aria_label="Sections") if len(links) > 1 else None,
     )
 
 
-def _facts(facts: Sequence[Fact]) -> Html:
-    pairs = [tag("div", tag("dt", fact.name), tag("dd", fact.value)) for fact in facts]
-    return tag("dl", *pairs, class_="facts")
+def _facts(facts: Sequence[Fact]) -> Markup:
+    pairs = [element("div", element("dt", fact.name), element("dd", fact.value)) for fact in facts]
+    return element("dl", *pairs, class_="facts")
 
 
 # --- the matrix
 
 
-def _matrix(matrix: Matrix) -> Html:
+def _matrix(matrix: Matrix) -> Markup:
     guarantees = [one for one in Guarantee if any(one in entry.cells for entry in matrix.entries)]
-    head = tag(
+    head = element(
         "tr",
-        tag("th", matrix.what, scope="col", role="columnheader"),
-        *(tag("th", one.value, scope="col", role="columnheader") for one in guarantees),
+        element("th", matrix.what, scope="col", role="columnheader"),
+        *(element("th", one.value, scope="col", role="columnheader") for one in guarantees),
         role="row",
     )
     rows = [_entry(entry, guarantees) for entry in matrix.entries]
-    table = tag(
+    table = element(
         "table",
-        tag("thead", head, role="rowgroup"),
-        tag("tbody", *rows, role="rowgroup"),
+        element("thead", head, role="rowgroup"),
+        element("tbody", *rows, role="rowgroup"),
         class_="matrix",
         role="table",
         aria_label="Verdicts",
@@ -176,28 +182,28 @@ def _matrix(matrix: Matrix) -> Html:
     return joined(table, _note(" ".join(notes)), _how(matrix.how))
 
 
-def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Html:
-    flawed = tag("span", "flawed on purpose", class_="tag") if entry.flawed else None
-    note = tag("span", entry.note, class_="small") if entry.note else None
-    name = tag("span", entry.name, class_="name")
-    return tag(
+def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
+    flawed = element("span", "flawed on purpose", class_="tag") if entry.flawed else None
+    note = element("span", entry.note, class_="small") if entry.note else None
+    name = element("span", entry.name, class_="name")
+    return element(
         "tr",
-        tag("th", name, flawed, note, scope="row", role="rowheader"),
+        element("th", name, flawed, note, scope="row", role="rowheader"),
         *(_cell(entry.cells.get(one), one) for one in guarantees),
         role="row",
         class_="flawed" if entry.flawed else None,
     )
 
 
-def _cell(cell: Cell | None, guarantee: Guarantee) -> Html:
+def _cell(cell: Cell | None, guarantee: Guarantee) -> Markup:
     if cell is None:
-        return tag("td", "–", role="cell", data_label=guarantee.value, class_="none")
-    mark = tag("span", MARKS[cell.value], class_="mark", aria_hidden="true")
-    word = tag("span", mark, " ", cell.value.value, class_="word")
+        return element("td", "–", role="cell", data_label=guarantee.value, class_="none")
+    mark = element("span", MARKS[cell.value], class_="mark", aria_hidden="true")
+    word = element("span", mark, " ", cell.value.value, class_="word")
     if cell.picture is not None:
-        word = tag("a", word, tag("span", " see it", class_="see"), href=f"#{cell.picture}")
-    small = [tag("span", line, class_="small") for line in _counts(cell)]
-    return tag("td", word, *small, role="cell", data_label=guarantee.value, class_=cell.value)
+        word = element("a", word, element("span", " see it", class_="see"), href=f"#{cell.picture}")
+    small = [element("span", line, class_="small") for line in _counts(cell)]
+    return element("td", word, *small, role="cell", data_label=guarantee.value, class_=cell.value)
 
 
 def _counts(cell: Cell) -> Iterator[str]:
@@ -214,7 +220,7 @@ def _counts(cell: Cell) -> Iterator[str]:
         yield cell.note
 
 
-def _changes(comparison: Comparison) -> Html:
+def _changes(comparison: Comparison) -> Markup:
     title = f"Compared with {comparison.baseline}"
     rows = [
         [
@@ -227,10 +233,10 @@ def _changes(comparison: Comparison) -> Html:
         for change in comparison.changes
     ]
     head = ["where", "what", "before", "after", "chance"]
-    told = tag("p", "Nothing is better or worse beyond noise.")
-    shown = tag("div", _table(head, rows), class_="scroll", tabindex="0") if rows else told
-    return tag(
-        "figure", tag("figcaption", title), shown, _note(comparison.note), _how(comparison.how)
+    told = element("p", "Nothing is better or worse beyond noise.")
+    shown = element("div", _table(head, rows), class_="scroll", tabindex="0") if rows else told
+    return element(
+        "figure", element("figcaption", title), shown, _note(comparison.note), _how(comparison.how)
     )
 
 
@@ -240,30 +246,32 @@ WORSE, BETTER = "↗ worse:", "↘ better:"
 # --- figures
 
 
-def _grid(shown: Sequence[Html], legend: Html | None = None) -> list[Html]:
+def _grid(shown: Sequence[Markup], legend: Markup | None = None) -> list[Markup]:
     if not shown:
         return []
-    return [tag("div", *shown, class_="grid"), *([legend] if legend else [])]
+    return [element("div", *shown, class_="grid"), *([legend] if legend else [])]
 
 
-def _legend(charts: Sequence[LineChart], styles: Styles, bounds: Styles) -> Html:
+def _legend(charts: Sequence[LineChart], styles: Styles, bounds: Styles) -> Markup:
     names = [line.name for chart in charts for line in chart.lines]
     keys = [
-        tag("li", tag("span", figures.bound_key(number), f"lower bound, {name}", class_="entry"))
+        element(
+            "li", element("span", figures.bound_key(number), f"lower bound, {name}", class_="entry")
+        )
         for name, number in bounds.items()
     ]
     return _keys(names, styles, keys)
 
 
-def _keys(names: Sequence[str], styles: Styles, more: Sequence[Html] = ()) -> Html:
+def _keys(names: Sequence[str], styles: Styles, more: Sequence[Markup] = ()) -> Markup:
     """Each name a button: resting on it brings its lines to the front, everywhere."""
     keys = [
-        tag(
+        element(
             "li",
-            tag(
+            element(
                 "button",
                 figures.key(styles[name]),
-                tag("span", name),
+                element("span", name),
                 type="button",
                 class_="entry",
                 data_series=styles[name],
@@ -272,14 +280,14 @@ def _keys(names: Sequence[str], styles: Styles, more: Sequence[Html] = ()) -> Ht
         )
         for name in dict.fromkeys(names)
     ]
-    return tag("ul", *keys, *more, class_="legend-keys")
+    return element("ul", *keys, *more, class_="legend-keys")
 
 
-def _figure(title: str, drawing: Html, *below: Html | None) -> Html:
-    return tag("figure", tag("figcaption", title), drawing, *below)
+def _figure(title: str, drawing: Markup, *below: Markup | None) -> Markup:
+    return element("figure", element("figcaption", title), drawing, *below)
 
 
-def _lines(chart: LineChart, styles: Styles, bounds: Styles) -> Html:
+def _lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     xs = sorted({point.x for line in chart.lines for point in line.points})
     head = [chart.x.label, *(figure(x) for x in xs)]
     named = [(line.name, line) for line in chart.lines]
@@ -310,18 +318,18 @@ def _value(point: Point) -> str:
     return f"{at_least}{figure(point.y)}{interval}"
 
 
-def _cost_table(table: CostTable) -> Html:
+def _cost_table(table: CostTable) -> Markup:
     packets = sum(row.packets for row in table.rows)
     size = sum(row.bytes for row in table.rows)
     rows = [[row.kind, figure(row.packets), figure(row.bytes)] for row in table.rows]
     rows.append(["altogether", figure(packets), figure(size)])
     head = ["kind of packet", "packets", "bytes"]
     of = f"{table.title}, on average of {many(table.broadcasts, 'broadcast')}"
-    shown = tag("div", _table(head, rows, has_total=True), class_="scroll", tabindex="0")
-    return tag("figure", tag("figcaption", of), shown, _note(table.note), _how(table.how))
+    shown = element("div", _table(head, rows, has_total=True), class_="scroll", tabindex="0")
+    return element("figure", element("figcaption", of), shown, _note(table.note), _how(table.how))
 
 
-def _spreads(chart: SpreadChart, styles: Styles) -> Html:
+def _spreads(chart: SpreadChart, styles: Styles) -> Markup:
     head = ["", "measured", "least", "p25", "p50", "p75", "p95", "p99", "most"]
     rows = [
         [one.name, f"{one.count:,}"]
@@ -337,12 +345,12 @@ def _spreads(chart: SpreadChart, styles: Styles) -> Html:
     return _figure(chart.title, figures.spreads(chart, styles), note, table, _how(chart.how))
 
 
-def _states(chart: StateChart, styles: Styles) -> Html:
+def _states(chart: StateChart, styles: Styles) -> Markup:
     panels = [
-        tag(
+        element(
             "div",
-            tag("p", line.name, class_="panel-name"),
-            tag(
+            element("p", line.name, class_="panel-name"),
+            element(
                 "p",
                 _GROWTH[line.growth],
                 " ",
@@ -368,7 +376,7 @@ def _states(chart: StateChart, styles: Styles) -> Html:
     axes = f"{_capital(with_unit(chart.y))}, from 0, against {with_unit(chart.x)}."
     own = "Each panel has a scale of its own: compare shapes, and read sizes at the upper line."
     note = _note(f"{axes} {own} {chart.note}".strip())
-    grid = tag("div", *panels, class_="panels")
+    grid = element("div", *panels, class_="panels")
     return _figure(
         chart.title, grid, note, _numbers(with_unit(chart.y), head, rows), _how(chart.how)
     )
@@ -378,7 +386,7 @@ def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _pareto(chart: ParetoChart, styles: Styles) -> Html:
+def _pareto(chart: ParetoChart, styles: Styles) -> Markup:
     best = figures.front(chart.dots)
     told = "Less of both is better."
     if best:
@@ -394,24 +402,28 @@ def _pareto(chart: ParetoChart, styles: Styles) -> Html:
     return _figure(chart.title, figures.pareto(chart, styles), note, table, _how(chart.how))
 
 
-def _numbers(what: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+def _numbers(what: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
     """The figure's data, for those who cannot see it, and for those who want to know exactly."""
-    table = tag("div", _table(head, rows), class_="scroll", tabindex="0")
-    return tag("details", tag("summary", "The numbers"), tag("p", what, class_="small"), table)
+    table = element("div", _table(head, rows), class_="scroll", tabindex="0")
+    return element(
+        "details", element("summary", "The numbers"), element("p", what, class_="small"), table
+    )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, has_total: bool = False) -> Html:
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, has_total: bool = False
+) -> Markup:
     last = len(rows) - 1
-    return tag(
+    return element(
         "table",
-        tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head))),
-        tag(
+        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
+        element(
             "tbody",
             *(
-                tag(
+                element(
                     "tr",
-                    tag("th", row[0], scope="row"),
-                    *(tag("td", value) for value in row[1:]),
+                    element("th", row[0], scope="row"),
+                    *(element("td", value) for value in row[1:]),
                     class_="total" if has_total and number == last else None,
                 )
                 for number, row in enumerate(rows)
@@ -421,31 +433,33 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, has_total: boo
     )
 
 
-def _note(words: str) -> Html | None:
-    return tag("p", words, class_="note") if words else None
+def _note(words: str) -> Markup | None:
+    return element("p", words, class_="note") if words else None
 
 
-def _how(command: str) -> Html | None:
+def _how(command: str) -> Markup | None:
     if not command:
         return None
-    return tag("p", tag("span", "Again: "), tag("code", command), class_="how")
+    return element("p", element("span", "Again: "), element("code", command), class_="how")
 
 
 # --- runs
 
 
-def _picture(picture: Picture) -> Html:
+def _picture(picture: Picture) -> Markup:
     name = f"{picture.key}-title"
-    mark = tag("span", "✗ ", class_="mark", aria_hidden="true") if picture.is_violation else None
-    return tag(
+    mark = (
+        element("span", "✗ ", class_="mark", aria_hidden="true") if picture.is_violation else None
+    )
+    return element(
         "article",
-        tag("h3", mark, picture.title, id=name),
-        tag("p", tag("b", picture.entry), f", {picture.facts}", class_="small"),
-        tag("p", picture.summary, class_="summary") if picture.summary else None,
+        element("h3", mark, picture.title, id=name),
+        element("p", element("b", picture.entry), f", {picture.facts}", class_="small"),
+        element("p", picture.summary, class_="summary") if picture.summary else None,
         _note(picture.left_out),
-        tag(
+        element(
             "div",
-            tag("div", _controls(picture), _stage(picture), _messages(picture), class_="left"),
+            element("div", _controls(picture), _stage(picture), _messages(picture), class_="left"),
             _story(picture),
             class_="play",
         ),
@@ -478,7 +492,7 @@ _ICONS = {
 """Drawn, because not every machine has a font with these signs."""
 
 
-def _controls(picture: Picture) -> Html:
+def _controls(picture: Picture) -> Markup:
     words = {
         "first": "First step",
         "back": "One step back",
@@ -486,41 +500,41 @@ def _controls(picture: Picture) -> Html:
         "last": "Last step",
     }
     buttons = [
-        tag("button", _icon(go), type="button", data_go=go, aria_label=told, title=told)
+        element("button", _icon(go), type="button", data_go=go, aria_label=told, title=told)
         for go, told in words.items()
     ]
-    whole = tag("button", "Whole run", type="button", data_go="all")
-    count = tag("output", many(len(picture.moments), "step"), class_="count")
-    keys = tag("span", "or use the arrow keys; Enter lights a step", class_="small keys")
-    return tag(
+    whole = element("button", "Whole run", type="button", data_go="all")
+    count = element("output", many(len(picture.moments), "step"), class_="count")
+    keys = element("span", "or use the arrow keys; Enter lights a step", class_="small keys")
+    return element(
         "div", *buttons, whole, count, keys, class_="controls", role="group", aria_label="Steps"
     )
 
 
-def _icon(name: str) -> Html:
+def _icon(name: str) -> Markup:
     drawn = element("path", d=_ICONS[name])
-    return Html(element("svg", drawn, class_="icon", viewBox="0 0 16 16", aria_hidden="true"))
+    return element("svg", drawn, class_="icon", viewBox="0 0 16 16", aria_hidden="true")
 
 
-def _stage(picture: Picture) -> Html:
+def _stage(picture: Picture) -> Markup:
     words = f"{picture.title}. Arrow keys step through the run, Escape shows all of it."
-    stage = tag(
-        "div", Html(picture.svg), class_="stage", tabindex="0", role="group", aria_label=words
+    stage = element(
+        "div", picture.svg, class_="stage", tabindex="0", role="group", aria_label=words
     )
     legend = [
-        tag("li", Html(symbol.svg), tag("span", symbol.meaning)) for symbol in picture.symbols
+        element("li", symbol.svg, element("span", symbol.meaning)) for symbol in picture.symbols
     ]
-    signs = tag("ul", *legend, class_="signs", aria_label="Legend")
-    return joined(stage, signs, tag("p", class_="status", role="status", data_hint=HINT))
+    signs = element("ul", *legend, class_="signs", aria_label="Legend")
+    return joined(stage, signs, element("p", class_="status", role="status", data_hint=HINT))
 
 
-def _messages(picture: Picture) -> Html | None:
+def _messages(picture: Picture) -> Markup | None:
     if not picture.messages:
         return None
     chips = [
-        tag(
+        element(
             "button",
-            tag("b", spoken.name),
+            element("b", spoken.name),
             f" {spoken.text}" if spoken.text else None,
             type="button",
             class_="chip",
@@ -529,42 +543,47 @@ def _messages(picture: Picture) -> Html | None:
         )
         for spoken in picture.messages
     ]
-    label = tag("span", "What came before and after a message: ", class_="small")
-    return tag("div", label, *chips, class_="chips")
+    label = element("span", "What came before and after a message: ", class_="small")
+    return element("div", label, *chips, class_="chips")
 
 
-def _story(picture: Picture) -> Html:
+def _story(picture: Picture) -> Markup:
     steps = [
-        tag(
+        element(
             "li",
-            tag("code", moment.where),
+            element("code", moment.where),
             " ",
             moment.words,
-            tag("b", " Here it is violated.") if moment.is_violation else None,
+            element("b", " Here it is violated.") if moment.is_violation else None,
             data_moment=number,
             class_="wrong-here" if moment.is_violation else None,
         )
         for number, moment in enumerate(picture.moments)
     ]
-    return tag(
+    return element(
         "div",
-        tag("h4", "What happened"),
-        tag("ol", *steps, class_="story", tabindex="0", aria_label="What happened, step by step"),
+        element("h4", "What happened"),
+        element(
+            "ol", *steps, class_="story", tabindex="0", aria_label="What happened, step by step"
+        ),
         class_="right",
     )
 
 
-def _proof(picture: Picture) -> Html | None:
+def _proof(picture: Picture) -> Markup | None:
     proof = (
-        joined(tag("h4", "The proof"), tag("pre", picture.proof, tabindex="0"))
+        joined(element("h4", "The proof"), element("pre", picture.proof, tabindex="0"))
         if picture.proof
         else None
     )
-    replay = tag("p", "Play it again: ", tag("code", picture.replay), class_="how")
+    replay = element("p", "Play it again: ", element("code", picture.replay), class_="how")
     parts = joined(proof, replay if picture.replay else None)
-    return tag("div", parts, class_="proof") if parts else None
+    return element("div", parts, class_="proof") if parts else None
 
 
-def _reproduce(facts: Sequence[Fact]) -> Html:
-    pairs = [tag("div", tag("dt", fact.name), tag("dd", tag("code", fact.value))) for fact in facts]
-    return tag("dl", *pairs, class_="again")
+def _reproduce(facts: Sequence[Fact]) -> Markup:
+    pairs = [
+        element("div", element("dt", fact.name), element("dd", element("code", fact.value)))
+        for fact in facts
+    ]
+    return element("dl", *pairs, class_="again")

@@ -1,38 +1,20 @@
-"""Vector graphics by hand: elements as strings, and how wide a text will be."""
+"""What drawings share: lines through points, and texts as wide as there is room for them."""
 
 import textwrap
 import unicodedata
-from xml.sax.saxutils import escape, quoteattr
 
+from tidings.report.markup import written
 from tidings.report.words import printable
-
-
-def element(name: str, *children: str, **attributes: object) -> str:
-    """One element. An attribute that is None is left out; ``stroke_width`` is stroke-width."""
-    told = "".join(
-        f" {key.rstrip('_').replace('_', '-')}={quoteattr(printable(_plain(value)))}"
-        for key, value in attributes.items()
-        if value is not None
-    )
-    return f"<{name}{told}>{''.join(children)}</{name}>" if children else f"<{name}{told}/>"
-
-
-def text(words: str, **attributes: object) -> str:
-    return element("text", escape(printable(words)), **attributes)
-
-
-def title(words: str) -> str:
-    """What a reader sees who rests the pointer on the element around it."""
-    return element("title", escape(printable(words)))
-
-
-def _plain(value: object) -> str:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def path(*points: tuple[float, float]) -> str:
     """A line through the points, as the ``d`` of a path."""
-    return "M" + "L".join(f"{_plain(float(x))} {_plain(float(y))}" for x, y in points)
+    return "M" + "L".join(f"{written(float(x))} {written(float(y))}" for x, y in points)
+
+
+def moved(x: float, y: float) -> str:
+    """As the ``transform`` of what is drawn around its own middle."""
+    return f"translate({x:.1f} {y:.1f})"
 
 
 _NARROW = frozenset("iIjl.,:;'|!()[] ")
