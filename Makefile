@@ -62,7 +62,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into $(VENV): about a minute, once"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[spark,charts,dev]'
+		--constraint constraints.txt --editable '.[spark,dev]'
 	@touch $@
 
 $(VENV)/.rivals: $(READY)

@@ -21,7 +21,7 @@ from tidings.core.state import measured
 from tidings.guests.diagnosis import trusted
 from tidings.protocols.history_sets import HistorySets
 from tidings.protocols.interval_history import IntervalHistory
-from tidings.report import line_chart
+from tidings.report.charts import Axis, LineChart, Point, document, lines_of
 from tidings.simulator import Plan, walk
 
 PICTURE = Path(__file__).parents[1] / "docs" / "ranges.svg"
@@ -114,26 +114,21 @@ def draw(taken: Sequence[Sample], path: Path) -> None:
     """Lines over time while messages keep coming; at rest they all meet again, far to the right."""
     times = sorted({one.time_ms for one in taken if not one.settled})
     drawn = {times[number - 1] for number in DRAWN if number <= len(times)}
-    rows = [
-        {
-            "simulated time (ms)": one.time_ms,
-            "kept per process (mean of five)": one.mean,
-            "series": f"{one.unit}, {one.delays}",
-            "panel": one.what,
-        }
-        for one in taken
-        if one.time_ms in drawn and one.mean > 0
+    charts = [
+        LineChart(
+            title=what.capitalize(),
+            x=Axis("simulated time", "ms", logarithmic=True),
+            y=Axis("ranges or ids kept by a process, mean of five", logarithmic=True),
+            lines=lines_of(
+                (f"{one.unit}, {one.delays}", Point(one.time_ms, one.mean))
+                for one in taken
+                if one.what == what and one.time_ms in drawn
+            ),
+        )
+        for what in (SETS, ALL)
     ]
-    line_chart(
-        rows,
-        path,
-        x="simulated time (ms)",
-        y="kept per process (mean of five)",
-        colour="series",
-        panel="panel",
-        title="Ranges of interval-history and ids of history-sets while five processes talk",
-        logarithmic=True,
-    )
+    title = "Ranges of interval-history and ids of history-sets while five processes talk"
+    path.write_text(document(title, charts), encoding="utf-8")
 
 
 def table(taken: Sequence[Sample]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from tidings.core import Packet, quorum
 from tidings.guests import factory
-from tidings.report import line_chart
+from tidings.report.charts import Axis, LineChart, Point, document, lines_of
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import protocol_of
 from tidings.trace import Run
@@ -263,28 +263,22 @@ def _short(value: float) -> str:
 
 
 def draw(costs: Sequence[Cost], path: Path) -> None:
-    """Packets and bytes against the size of the group, one panel for each workload."""
-    rows = [
-        {
-            "processes": cost.processes,
-            "per broadcast": getattr(cost, metric),
-            "algorithm": cost.contender,
-            "panel": f"{workload}: {metric}",
-        }
+    """Packets and bytes against the size of the group, one chart for each workload."""
+    charts = [
+        LineChart(
+            title=f"{title}: {metric}",
+            x=Axis("processes", logarithmic=True),
+            y=Axis(f"{metric} per broadcast", logarithmic=True),
+            lines=lines_of(
+                (cost.contender, Point(cost.processes, getattr(cost, metric), at_least=cost.cut))
+                for cost in costs
+                if cost.workload == workload
+            ),
+        )
         for metric in ("packets", "bytes")
-        for cost in costs
-        for workload in [{"one": "one broadcast", "stream": "a stream"}[cost.workload]]
+        for workload, title in (("one", "One broadcast"), ("stream", "A stream"))
     ]
-    line_chart(
-        rows,
-        path,
-        x="processes",
-        y="per broadcast",
-        colour="algorithm",
-        panel="panel",
-        title="What one broadcast costs, fault-free",
-        logarithmic=True,
-    )
+    path.write_text(document("What one broadcast costs, fault-free", charts), encoding="utf-8")
 
 
 def compare(

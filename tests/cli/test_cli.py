@@ -89,7 +89,7 @@ def test_where_members_join_reach_is_said_to_hold(tidings) -> None:
         (["demo", "--break", "trust"], "'--break'"),
         (["compare", "--sizes", "few"], "--sizes takes numbers like 3,5,10"),
         (["compare", "--messages", "0"], "--messages takes 1 or more"),
-        (["compare", "--chart", "costs.pdf"], "--chart takes a .svg or .png file"),
+        (["compare", "--chart", "costs.pdf"], "--chart takes a .svg file"),
         (["compare", "--protocol", "urb"], "unknown protocol 'urb'"),
         (["audit", "nowhere"], "nowhere: no such file or folder"),
         (["audit", "nowhere", "--examples", "-1"], "--examples takes 0 or more"),

@@ -12,9 +12,11 @@ import pytest
 from conftest import Tidings
 from measured_by_hand import overview_by_hand
 from tidings.report.causality import Causality, is_in
+from tidings.report.charts.figures import front
+from tidings.report.charts.model import Axis, Dot, Growth, Line, ParetoChart, Point
 from tidings.report.markup import Markup, data, element
+from tidings.report.numbers import Scale, figure, percent, percents
 from tidings.report.page import Page, page_of_trace, picture_of, render
-from tidings.report.page.figures import front
 from tidings.report.page.from_trace import _note, entries_of
 from tidings.report.page.measure import growth_of, spread
 from tidings.report.page.model import (
@@ -22,19 +24,12 @@ from tidings.report.page.model import (
     MOST_LINES,
     MOST_PICTURES,
     MOST_POINTS,
-    Axis,
     Cell,
-    Dot,
     Entry,
-    Growth,
-    Line,
     Matrix,
-    ParetoChart,
     Picture,
-    Point,
     within_limits,
 )
-from tidings.report.page.numbers import Scale, figure, percent, percents
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script
 from tidings.spec import Guarantee, Place, Value, Verdict, broken, judge

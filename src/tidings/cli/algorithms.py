@@ -117,7 +117,7 @@ def compare(
     bounds: Annotated[
         bool, typer.Option("--bounds", help="Also show what no algorithm can beat.")
     ] = False,
-    chart: Annotated[Path | None, typer.Option(help="Draw a chart: a .svg or .png file.")] = None,
+    chart: Annotated[Path | None, typer.Option(help="Draw a chart: a .svg file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the same workload with several algorithms: one broadcast, and a stream of them.
@@ -130,8 +130,8 @@ def compare(
     numbers = _sizes(sizes)
     if messages < 1:
         raise UsageError("--messages takes 1 or more")
-    if chart is not None and (chart.suffix not in (".svg", ".png") or not chart.parent.is_dir()):
-        raise UsageError(f"--chart takes a .svg or .png file in a folder that exists, not {chart}")
+    if chart is not None and (chart.suffix != ".svg" or not chart.parent.is_dir()):
+        raise UsageError(f"--chart takes a .svg file in a folder that exists, not {chart}")
     costs = []
     with progress(2 * len(contenders) * len(numbers), "comparing") as step, faults_are_stored():
         for cost in compare_all(contenders, {"one": 1, "stream": messages}, numbers):

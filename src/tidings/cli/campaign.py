@@ -27,7 +27,7 @@ from tidings.cli.report import write_page
 from tidings.cli.spark import Master, Remote, on_spark
 from tidings.core import Exit, TidingsError, UsageError
 from tidings.report import plain_table
-from tidings.report.page.numbers import percent
+from tidings.report.numbers import percent
 from tidings.report.words import listed
 from tidings.spec import Guarantee, exit_status
 from tidings.spec import judge as judged

@@ -1,6 +1,5 @@
 """How we say it: verdicts as tables, violations as proofs, pictures and stories."""
 
-from tidings.report.charts import line_chart
 from tidings.report.explain import explain
 from tidings.report.reproduce import as_pytest
 from tidings.report.schedule import can_be_replayed, is_long
@@ -14,7 +13,6 @@ __all__ = [
     "can_be_replayed",
     "explain",
     "is_long",
-    "line_chart",
     "plain_table",
     "property_table",
     "spacetime",

@@ -2,9 +2,28 @@
 
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 
-from tidings.report.markup import written
+from tidings.report.markup import Markup, element, written
 from tidings.report.words import printable
+
+
+def drawing(
+    *layers: Markup | None, class_: str, width: float, height: float, **named: object
+) -> Markup:
+    """A picture of that size: a file of its own, or a part of a page or of another picture."""
+    return element(
+        "svg",
+        *(part for layer in layers for part in ("\n", layer)),
+        "\n",
+        xmlns="http://www.w3.org/2000/svg",
+        class_=class_,
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        width=f"{width:.0f}",
+        height=f"{height:.0f}",
+        role="img",
+        **named,
+    )
 
 
 def path(*points: tuple[float, float]) -> str:
@@ -15,6 +34,22 @@ def path(*points: tuple[float, float]) -> str:
 def moved(x: float, y: float) -> str:
     """As the ``transform`` of what is drawn around its own middle."""
     return f"translate({x:.1f} {y:.1f})"
+
+
+def legend(
+    entries: Iterable[tuple[Markup, str]], left: float, top: float, right: float
+) -> tuple[Markup, float]:
+    """Symbols, each drawn around its own middle, with their meanings; and where they end."""
+    x, y = left, top
+    told = []
+    for symbol, words in entries:
+        wide = 40 + width_of(words, 11.5)
+        if x + wide > right:
+            x, y = left, y + 26
+        meaning = element("text", words, class_="soft", x=18, y=4, font_size=11.5)
+        told.append(element("g", symbol, meaning, transform=moved(x, y)))
+        x += wide
+    return element("g", *told, class_="legend"), y + 24
 
 
 _NARROW = frozenset("iIjl.,:;'|!()[] ")
@@ -40,9 +75,9 @@ def shortened(words: str, most: int) -> str:
 def balanced(words: str, most: int) -> list[str]:
     """As few lines as needed, and none much shorter than the others."""
     plain = printable(words)
-    lines = textwrap.wrap(plain, most) or [""]
+    lines = textwrap.wrap(plain, most, break_on_hyphens=False) or [""]
     for fewer in range(most - 1, 0, -1):
-        narrower = textwrap.wrap(plain, fewer)
+        narrower = textwrap.wrap(plain, fewer, break_on_hyphens=False)
         if len(narrower) > len(lines):
             break
         lines = narrower

@@ -9,8 +9,7 @@ from tidings.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
 from tidings.campaign.tables import read_table
 from tidings.compare import BOUNDS
 from tidings.core import quorum
-from tidings.report.page.measure import growth_of, spread
-from tidings.report.page.model import (
+from tidings.report.charts.model import (
     Axis,
     Dot,
     Line,
@@ -20,7 +19,9 @@ from tidings.report.page.model import (
     SpreadChart,
     StateChart,
     StateLine,
+    lines_of,
 )
+from tidings.report.page.measure import growth_of, spread
 from tidings.report.words import listed, many
 
 _MS = 1_000_000
@@ -38,10 +39,6 @@ def _figures(
 
 
 def cost_chart(found: Found, measure: str) -> LineChart:
-    lines: dict[str, list[Point]] = {}
-    for name, size, row in _figures(found, measure, found.quiet, found.calm):
-        point = Point(size, row["mean"], row["mean_low"], row["mean_high"])
-        lines.setdefault(name, []).append(point)
     sizes, seeds = found.folder.campaign.sizes, found.folder.campaign.seeds
     means = f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run."
     bounds = [
@@ -52,7 +49,10 @@ def cost_chart(found: Found, measure: str) -> LineChart:
         title=f"{measure.capitalize()} per broadcast: {found.quiet}, faults: {found.calm}",
         x=Axis("processes", logarithmic=True),
         y=Axis(f"{measure} per broadcast", logarithmic=True),
-        lines=tuple(Line(name, tuple(points)) for name, points in lines.items()),
+        lines=lines_of(
+            (name, Point(size, row["mean"], row["mean_low"], row["mean_high"]))
+            for name, size, row in _figures(found, measure, found.quiet, found.calm)
+        ),
         bounds=tuple(bounds) if measure == "packets" else (),
         note=f"{means} {_disclaimer(found, 'not held to any bound')}".strip(),
         how=found.again,

@@ -4,19 +4,22 @@ from collections.abc import Iterator
 
 from tidings.report.diagram.arrows import arrows
 from tidings.report.diagram.events import lanes, marks
-from tidings.report.diagram.frame import accusation, entries, header, legend
+from tidings.report.diagram.frame import accusation, entries, header
 from tidings.report.diagram.labels import Labels
-from tidings.report.diagram.scene import MARGIN, Scene
+from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
 from tidings.report.diagram.style import stylesheet
 from tidings.report.explain import however
 from tidings.report.markup import Markup, element
+from tidings.report.svg import drawing, legend
 from tidings.report.words import listed
 
 
 def document(scene: Scene) -> str:
     """One self-contained SVG document."""
-    symbols, height = legend(scene)
-    layers = [
+    symbols, height = legend(
+        entries(scene), MARGIN + 10, scene.under_callout + 28, NARROWEST - MARGIN
+    )
+    drawn = drawing(
         element("title", scene.header[0], id="spacetime-title"),
         element("desc", description(scene), id="spacetime-desc"),
         element("style", Markup(stylesheet())),
@@ -24,9 +27,13 @@ def document(scene: Scene) -> str:
         element("g", *header(scene), class_="header"),
         *_layers(scene),
         symbols,
-    ]
-    named = {"aria_labelledby": "spacetime-title spacetime-desc"}
-    return f"{_svg(scene, layers, height, **named)}\n"
+        class_="spacetime",
+        width=scene.width,
+        height=height,
+        aria_labelledby="spacetime-title spacetime-desc",
+        data_run=scene.manifest.run,
+    )
+    return f"{drawn}\n"
 
 
 def figure(scene: Scene) -> Markup:
@@ -34,8 +41,14 @@ def figure(scene: Scene) -> Markup:
 
     It has no title element: a browser would show that wherever the pointer rests.
     """
-    height = scene.under_callout + MARGIN / 2
-    return _svg(scene, list(_layers(scene)), height, aria_label=description(scene))
+    return drawing(
+        *_layers(scene),
+        class_="spacetime",
+        width=scene.width,
+        height=scene.under_callout + MARGIN / 2,
+        aria_label=description(scene),
+        data_run=scene.manifest.run,
+    )
 
 
 def symbols(scene: Scene) -> list[tuple[Markup, str]]:
@@ -57,22 +70,6 @@ def _layers(scene: Scene) -> Iterator[Markup]:
     yield element("g", *marks(scene), class_="events")
     yield element("g", *labels.of_messages, class_="labels")
     yield element("g", *accusation(scene), class_="violation")
-
-
-def _svg(scene: Scene, layers: list[Markup], height: float, **named: str) -> Markup:
-    return element(
-        "svg",
-        *(part for layer in layers for part in ("\n", layer)),
-        "\n",
-        xmlns="http://www.w3.org/2000/svg",
-        class_="spacetime",
-        viewBox=f"0 0 {scene.width:.0f} {height:.0f}",
-        width=f"{scene.width:.0f}",
-        height=f"{height:.0f}",
-        role="img",
-        **named,
-        data_run=scene.manifest.run,
-    )
 
 
 def description(scene: Scene) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from tidings.report.diagram.arrows import arrow, dead_end, open_end
 from tidings.report.diagram.lanes import Spot
-from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene
+from tidings.report.diagram.scene import MARGIN, Scene
 from tidings.report.diagram.style import MEANINGS, SYMBOLS, WORDS
 from tidings.report.explain import shows_at
 from tidings.report.markup import Markup, element
-from tidings.report.svg import moved, path, width_of
+from tidings.report.svg import path, width_of
 from tidings.spec import Violation
 from tidings.spec.evidence import place
 
@@ -69,20 +69,6 @@ def _callout(violation: Violation, ring: Spot, scene: Scene) -> Iterator[Markup]
 
 
 # --- the legend
-
-
-def legend(scene: Scene) -> tuple[Markup, float]:
-    """The symbols in the picture and their meanings, and where the picture ends under them."""
-    x, y = MARGIN + 10, scene.under_callout + 28
-    told = []
-    for symbol, words in entries(scene):
-        wide = 40 + width_of(words, 11.5)
-        if x + wide > NARROWEST - MARGIN:
-            x, y = MARGIN + 10, y + 26
-        meaning = element("text", words, class_="soft", x=18, y=4, font_size=11.5)
-        told.append(element("g", symbol, meaning, transform=moved(x, y)))
-        x += wide
-    return element("g", *told, class_="legend"), y + 24
 
 
 def entries(scene: Scene) -> Iterator[tuple[Markup, str]]:

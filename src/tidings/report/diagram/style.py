@@ -1,33 +1,9 @@
-"""The look of a diagram: Okabe and Ito's colours, light and dark, and no meaning in colour alone.
-
-Every mark has a shape of its own too. On paper it is always light, whatever the screen is.
-"""
+"""The look of a diagram. No meaning is in colour alone: every mark has a shape of its own too."""
 
 from tidings.report.markup import Markup, element
+from tidings.report.palette import themed
 from tidings.trace import Kind
 
-_LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#1b1f24",
-    "soft": "#57606a",
-    "lane": "#b6bec7",
-    "broadcast": "#0072b2",
-    "deliver": "#007a59",
-    "lost": "#a34e00",
-    "wrong": "#c8102e",
-    "callout": "#fff3f3",
-}
-_DARK = {
-    "paper": "#0d1117",
-    "ink": "#e6edf3",
-    "soft": "#a5afba",
-    "lane": "#4a535d",
-    "broadcast": "#56b4e9",
-    "deliver": "#35d0a0",
-    "lost": "#f0a35e",
-    "wrong": "#ff6b75",
-    "callout": "#2a1417",
-}
 _COLOURS = """
 .spacetime .paper{{fill:{paper}}}
 .spacetime .ink{{fill:{ink}}}
@@ -69,10 +45,7 @@ _SHAPES = """
 
 
 def stylesheet() -> str:
-    light = _COLOURS.format(**_LIGHT).replace("\n", "")
-    dark = _COLOURS.format(**_DARK).replace("\n", "")
-    shapes = _SHAPES.replace("\n", "")
-    return f"{shapes}{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+    return _SHAPES.replace("\n", "") + themed(_COLOURS)
 
 
 LABEL, SMALL, WORDS = 12.0, 10.5, 13.0

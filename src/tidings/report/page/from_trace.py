@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import ordered
 from tidings.report import schedule
 from tidings.report.causality import Causality
+from tidings.report.charts.model import Axis, Point, Spread, SpreadChart, StateChart, StateLine
 from tidings.report.explain import however, replay_command
 from tidings.report.page.measure import growth_of
 from tidings.report.page.model import (
     MOST_PICTURES,
-    Axis,
     Cell,
     CostRow,
     CostTable,
@@ -22,11 +22,6 @@ from tidings.report.page.model import (
     Matrix,
     Page,
     Picture,
-    Point,
-    Spread,
-    SpreadChart,
-    StateChart,
-    StateLine,
 )
 from tidings.report.page.pictures import can_be_drawn, picture_of
 from tidings.report.words import listed, many

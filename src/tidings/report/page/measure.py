@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from statistics import median
 
-from tidings.report.page.model import Growth, Point, Spread
+from tidings.report.charts.model import Growth, Point, Spread
 
 QUARTER_LEAST = 2
 """Samples in each quarter of a line, without which nothing is said about its growth."""

@@ -2,15 +2,13 @@
 
 Every part may be missing; a section without data is left out. Words are plain text. The ``how`` of
 a figure is the command that makes its numbers again.
-
-A name (of an algorithm, mostly) has the same colour, shape and dash wherever it appears.
 """
 
 from collections.abc import Container, Sequence
-from enum import StrEnum
 
 import msgspec
 
+from tidings.report.charts.model import Line, LineChart, ParetoChart, SpreadChart, StateChart
 from tidings.report.markup import Markup
 from tidings.spec import Guarantee, Value
 
@@ -77,42 +75,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
-# --- figures
-
-
-class Axis(msgspec.Struct, frozen=True):
-    label: str
-    unit: str = ""
-    logarithmic: bool = False
-
-
-class Point(msgspec.Struct, frozen=True):
-    x: float
-    y: float
-    low: float | None = None
-    """The confidence interval of ``y``, if it has one."""
-    high: float | None = None
-    at_least: bool = False
-    """Whether the run was cut, and there would have been more."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    name: str
-    points: tuple[Point, ...]
-
-
-class LineChart(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines over a number, with what nobody can go below as ``bounds``."""
-
-    title: str
-    x: Axis
-    y: Axis
-    lines: tuple[Line, ...]
-    bounds: tuple[Line, ...] = ()
-    note: str = ""
-    how: str = ""
-
-
 class CostRow(msgspec.Struct, frozen=True):
     """Packets of one kind, per broadcast."""
 
@@ -127,72 +89,6 @@ class CostTable(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     rows: tuple[CostRow, ...]
     broadcasts: int
-    note: str = ""
-    how: str = ""
-
-
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """A distribution, by some of its quantiles."""
-
-    name: str
-    count: int
-    least: float
-    p25: float
-    p50: float
-    p75: float
-    p95: float
-    p99: float
-    most: float
-
-
-class SpreadChart(msgspec.Struct, frozen=True, kw_only=True):
-    """Distributions under each other, on one axis."""
-
-    title: str
-    x: Axis
-    spreads: tuple[Spread, ...]
-    note: str = ""
-    how: str = ""
-
-
-class Growth(StrEnum):
-    BOUNDED = "bounded"
-    GROWING = "growing"
-    UNCLEAR = "too short to tell"
-
-
-class StateLine(msgspec.Struct, frozen=True):
-    name: str
-    points: tuple[Point, ...]
-    growth: Growth
-
-
-class StateChart(msgspec.Struct, frozen=True, kw_only=True):
-    """One small panel per line, each with a scale of its own, from 0: their shapes are compared."""
-
-    title: str
-    x: Axis
-    y: Axis
-    lines: tuple[StateLine, ...]
-    note: str = ""
-    how: str = ""
-
-
-class Dot(msgspec.Struct, frozen=True):
-    name: str
-    x: float
-    y: float
-    is_out: bool = False
-    """Whether it is shown only, and beats nobody."""
-
-
-class ParetoChart(msgspec.Struct, frozen=True, kw_only=True):
-    """Two prices, less of both being better; whom nobody beats in both is marked."""
-
-    title: str
-    x: Axis
-    y: Axis
-    dots: tuple[Dot, ...]
     note: str = ""
     how: str = ""
 
@@ -359,7 +255,7 @@ _PARTS = {"costs": "lines", "latencies": "spreads", "states": "lines", "pareto":
 def _thinned(part: object) -> object:
     """A line with no more points than can be told apart; its ends stay."""
     points = getattr(part, "points", ())
-    if not isinstance(part, Line | StateLine) or len(points) <= MOST_POINTS:
+    if not isinstance(part, Line) or len(points) <= MOST_POINTS:
         return part
     last = len(points) - 1
     kept = [points[round(number * last / (MOST_POINTS - 1))] for number in range(MOST_POINTS)]

@@ -6,38 +6,43 @@ their hashes, and nothing else: no network, no frames, no forms.
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING
 from importlib.resources import files
 
 import msgspec
 
-from tidings.report.diagram.style import stylesheet
+from tidings.report.charts import figures
+from tidings.report.charts import style as charts
+from tidings.report.charts.figures import Styles, numbered, with_unit
+from tidings.report.charts.model import (
+    Growth,
+    LineChart,
+    ParetoChart,
+    Point,
+    SpreadChart,
+    StateChart,
+)
+from tidings.report.diagram import style as diagram
 from tidings.report.markup import Markup, data, element, joined
-from tidings.report.page import figures
-from tidings.report.page.figures import Styles, with_unit
+from tidings.report.numbers import figure, percent, percents
 from tidings.report.page.model import (
     Cell,
     Comparison,
     CostTable,
     Entry,
     Fact,
-    Growth,
-    LineChart,
     Matrix,
     Page,
-    ParetoChart,
     Picture,
-    Point,
-    SpreadChart,
-    StateChart,
     within_limits,
 )
-from tidings.report.page.numbers import figure, percent, percents
+from tidings.report.palette import themed
 from tidings.report.words import listed, many
 from tidings.spec import Guarantee, Value
 
 MARKS = {Value.HOLDS: "✓", Value.VIOLATED: "✗", Value.UNKNOWN: "?"}
+_COLOURS = ":root{{--paper:{paper};--ink:{ink};--soft:{soft};--line:{line}}}"
 HINT = "Rest on an event, or choose a message, to see what came before it and after it."
 _GROWTH = {Growth.BOUNDED: "→", Growth.GROWING: "↗", Growth.UNCLEAR: "?"}
 
@@ -46,7 +51,9 @@ def render(page: Page) -> str:
     """The page as the text of an HTML file. What is beyond the limits is left out, and told."""
     page = within_limits(page)
     sections = [section for section in _sections(page) if section[2]]
-    style = f"{_asset('page.css')}\n{stylesheet()}"
+    style = "\n".join(
+        (themed(_COLOURS), _asset("page.css"), diagram.stylesheet(), charts.stylesheet())
+    )
     script = _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_fingerprint(style)}; script-src {_fingerprint(script)}; "
@@ -93,7 +100,7 @@ def _sections(page: Page) -> Iterator[Section]:
     styles = _styles(page)
     yield "verdicts", "Verdicts", [_matrix(page.matrix)] if page.matrix else []
     yield "changes", "Since the baseline", [_changes(page.comparison)] if page.comparison else []
-    bounds = _numbered(line.name for chart in page.costs for line in chart.bounds)
+    bounds = numbered(line.name for chart in page.costs for line in chart.bounds)
     costs = [_lines(chart, styles, bounds) for chart in page.costs]
     table = [_cost_table(page.cost_table)] if page.cost_table else []
     yield "cost", "Cost", [*_grid(costs, _legend(page.costs, styles, bounds)), *table]
@@ -117,18 +124,14 @@ def _section(key: str, title: str, contents: Sequence[Markup]) -> Markup:
     return element("section", heading, *contents, id=key, aria_labelledby=f"{key}-title")
 
 
-def _styles(page: Page) -> dict[str, int]:
+def _styles(page: Page) -> Styles:
     """A number for every name, the same all over the page."""
     names = [entry.name for entry in page.matrix.entries] if page.matrix else []
     names += [line.name for chart in page.costs for line in chart.lines]
     names += [spread.name for chart in page.latencies for spread in chart.spreads]
     names += [line.name for chart in page.states for line in chart.lines]
     names += [dot.name for chart in page.pareto for dot in chart.dots]
-    return _numbered(names)
-
-
-def _numbered(names: Iterable[str]) -> dict[str, int]:
-    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return numbered(names)
 
 
 # --- the top
@@ -256,7 +259,10 @@ def _legend(charts: Sequence[LineChart], styles: Styles, bounds: Styles) -> Mark
     names = [line.name for chart in charts for line in chart.lines]
     keys = [
         element(
-            "li", element("span", figures.bound_key(number), f"lower bound, {name}", class_="entry")
+            "li",
+            element(
+                "span", _key(figures.bound_key(number)), f"lower bound, {name}", class_="entry"
+            ),
         )
         for name, number in bounds.items()
     ]
@@ -270,7 +276,7 @@ def _keys(names: Sequence[str], styles: Styles, more: Sequence[Markup] = ()) -> 
             "li",
             element(
                 "button",
-                figures.key(styles[name]),
+                _key(figures.key(styles[name])),
                 element("span", name),
                 type="button",
                 class_="entry",
@@ -281,6 +287,10 @@ def _keys(names: Sequence[str], styles: Styles, more: Sequence[Markup] = ()) -> 
         for name in dict.fromkeys(names)
     ]
     return element("ul", *keys, *more, class_="legend-keys")
+
+
+def _key(symbol: Markup) -> Markup:
+    return element("svg", symbol, class_="legend-key", viewBox="-14 -8 28 16", aria_hidden="true")
 
 
 def _figure(title: str, drawing: Markup, *below: Markup | None) -> Markup:
@@ -297,18 +307,8 @@ def _lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
         at = {point.x: _value(point) for point in line.points}
         rows.append([name, *(at.get(x, "–") for x in xs)])
     table = _numbers(with_unit(chart.y), head, rows)
-    note = _note(" ".join([*([chart.note] if chart.note else []), *_coinciding(chart)]))
+    note = _note(" ".join(filter(None, figures.notes(chart))))
     return _figure(chart.title, figures.lines(chart, styles, bounds), note, table, _how(chart.how))
-
-
-def _coinciding(chart: LineChart) -> Iterator[str]:
-    """Which lines lie on each other, so that nobody looks for them in vain."""
-    same: dict[tuple[Point, ...], list[str]] = {}
-    for line in chart.lines:
-        same.setdefault(line.points, []).append(line.name)
-    for names in same.values():
-        if len(names) > 1:
-            yield f"{listed(names)} coincide."
 
 
 def _value(point: Point) -> str:

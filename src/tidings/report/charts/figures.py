@@ -1,14 +1,13 @@
-"""Figures as vector graphics: drawn for a narrow column, so that a phone need not shrink them.
+"""Charts as vector graphics: drawn for a narrow column, so that a phone need not shrink them.
 
-Colours come from the page's stylesheet (classes ``s0`` to ``s7``). No line is told by its colour
-alone: it has a mark of its own shape, and a dash of its own where colours begin again.
+Colours come from ``style``. No line is known by its colour alone: it has a mark of its own shape,
+and a dash of its own where colours begin again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
 
-from tidings.report.markup import Markup, element
-from tidings.report.page.model import (
+from tidings.report.charts.model import (
     Axis,
     Dot,
     Line,
@@ -19,19 +18,30 @@ from tidings.report.page.model import (
     SpreadChart,
     StateLine,
 )
-from tidings.report.page.numbers import Scale, figure, rounded_up
-from tidings.report.svg import moved, path, shortened
+from tidings.report.markup import Markup, element
+from tidings.report.numbers import Scale, figure, rounded_up
+from tidings.report.svg import drawing, moved, path, shortened, width_of
+from tidings.report.words import listed
 
 Styles = Mapping[str, int]
 """The number of each name, which decides how it looks."""
 
+
+def numbered(names: Iterable[str]) -> Styles:
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+
 WIDTH = 380.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 14.0, 26.0, 40.0
 _PLOT = 210.0
+HEIGHT = _TOP + _PLOT + _BOTTOM
 COLOURS = 8
 _DASHES = (None, "6 3", "2 3", "9 3 2 3")
 _BOUND_DASHES = ("1 3", "5 4", "8 3 1 3", "2 2 6 2")
 _LONGEST_NAME = 40
+_KEY = "M-14 0H14"
+AT_LEAST = "M0 -8L5 0H1.5V6H-1.5V0H-5Z"
+"""Instead of the mark of a point that would have been higher."""
 
 _SHAPES = (
     "M0 -4.2A4.2 4.2 0 1 1 -0.01 -4.2Z",
@@ -53,20 +63,14 @@ def look(number: int) -> tuple[str, str, str | None]:
 
 
 def key(number: int) -> Markup:
-    """A piece of the line with its mark, for a legend."""
+    """A piece of the line with its mark, around its own middle, for a legend."""
     colour, shape, dash = look(number)
-    line = element("path", class_="line", d="M0 8H28", stroke_dasharray=dash)
-    mark = element("path", class_="mark", d=shape, transform="translate(14 8)")
-    return _small(line, mark, class_=f"key {colour}")
+    line = element("path", class_="line", d=_KEY, stroke_dasharray=dash)
+    return element("g", line, element("path", class_="mark", d=shape), class_=f"key {colour}")
 
 
 def bound_key(number: int) -> Markup:
-    line = element("path", class_="bound", d="M0 8H28", stroke_dasharray=_bound_dash(number))
-    return _small(line, class_="key")
-
-
-def _small(*parts: Markup, class_: str) -> Markup:
-    return element("svg", *parts, class_=class_, viewBox="0 0 28 16", aria_hidden="true")
+    return element("path", class_="bound", d=_KEY, stroke_dasharray=_bound_dash(number))
 
 
 def _bound_dash(number: int) -> str:
@@ -77,23 +81,58 @@ def with_unit(axis: Axis) -> str:
     return f"{axis.label} ({axis.unit})" if axis.unit else axis.label
 
 
+def _label(axis: Axis) -> str:
+    return f"{with_unit(axis)}{', logarithmic' if axis.logarithmic else ''}"
+
+
 # --- lines
+
+
+def notes(chart: LineChart) -> Iterator[str]:
+    """Its note, and which lines lie on each other, so that nobody looks for them in vain."""
+    yield chart.note
+    same: dict[tuple[Point, ...], list[str]] = {}
+    for line in chart.lines:
+        same.setdefault(line.points, []).append(line.name)
+    for names in same.values():
+        if len(names) > 1:
+            yield f"{listed(names)} coincide."
 
 
 def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     """The lines, and the lower bounds, which are numbered by themselves."""
     every = [point for line in (*chart.lines, *chart.bounds) for point in line.points]
-    xs = sorted({point.x for point in every})
+    xs = sorted({point.x for point in every if point.x > 0 or not chart.x.logarithmic})
     x = _scale(chart.x, xs, _LEFT + 6, WIDTH - _RIGHT - 6, from_zero=False)
-    y = _scale(chart.y, [point.y for point in every], _TOP + _PLOT, _TOP)
-    few = xs if len(xs) <= 7 else x.ticks(6)
-    parts = [
-        *_frame(x, y, chart.x, chart.y, few),
+    ends = [end for point in every for end in (point.y, point.low, point.high) if end is not None]
+    y = _scale(chart.y, ends, _TOP + _PLOT, _TOP)
+    wide = {value: width_of(f"{figure(value)} ", 10.5) for value in xs}
+    has_room = all(x(b) - x(a) >= (wide[a] + wide[b]) / 2 for a, b in pairwise(xs))
+    return _plot(
+        chart,
+        x,
+        y,
+        xs if has_room else x.ticks(),
         *(_bound(line, bounds[line.name], x, y) for line in chart.bounds),
         *(_series(line, styles[line.name], x, y, chart) for line in chart.lines),
-    ]
-    told = f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}"
-    return _svg(parts, told, _TOP + _PLOT + _BOTTOM)
+    )
+
+
+def _plot(
+    chart: LineChart | ParetoChart,
+    x: Scale,
+    y: Scale,
+    x_ticks: Sequence[float],
+    *inside: Markup | None,
+) -> Markup:
+    return drawing(
+        *_frame(chart, x, y, x_ticks),
+        *inside,
+        class_="figure",
+        width=WIDTH,
+        height=HEIGHT,
+        aria_label=f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}",
+    )
 
 
 def _scale(
@@ -110,7 +149,7 @@ def _scale(
 
 
 def _frame(
-    x: Scale, y: Scale, x_axis: Axis, y_axis: Axis, x_ticks: Sequence[float]
+    chart: LineChart | ParetoChart, x: Scale, y: Scale, x_ticks: Sequence[float]
 ) -> Iterator[Markup]:
     """Grid, ticks and labels; the label of the upright axis lies on top of it, to be read."""
     floor = _TOP + _PLOT
@@ -125,11 +164,11 @@ def _frame(
         yield element("path", class_="axis", d=path((at, floor), (at, floor + 4)))
         yield element("text", figure(tick), class_="tick", x=at, y=floor + 16, text_anchor="middle")
     yield element("path", class_="axis", d=path((_LEFT, floor), (WIDTH - _RIGHT, floor)))
-    up = f"{with_unit(y_axis)}{', logarithmic' if y_axis.logarithmic else ''}"
-    yield element("text", up, class_="label", x=2, y=11)
-    across = f"{with_unit(x_axis)}{', logarithmic' if x_axis.logarithmic else ''}"
+    yield element("text", _label(chart.y), class_="label", x=2, y=11)
     middle = (_LEFT + WIDTH - _RIGHT) / 2
-    yield element("text", across, class_="label", x=middle, y=floor + 34, text_anchor="middle")
+    yield element(
+        "text", _label(chart.x), class_="label", x=middle, y=floor + 34, text_anchor="middle"
+    )
 
 
 def _bound(line: Line, number: int, x: Scale, y: Scale) -> Markup | None:
@@ -167,7 +206,7 @@ def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> Ma
     for point in points:
         at_least = "at least " if point.at_least else ""
         told = f"{line.name}, {chart.x.label} {figure(point.x)}: {at_least}{figure(point.y)}"
-        mark = "M0 -8L5 0H1.5V6H-1.5V0H-5Z" if point.at_least else shape
+        mark = AT_LEAST if point.at_least else shape
         move = moved(x(point.x), y(point.y))
         parts.append(element("path", element("title", told), class_="mark", d=mark, transform=move))
     return element("g", *parts, class_=f"series {colour}", data_series=number)
@@ -188,11 +227,7 @@ _ROW = 40.0
 def spreads(chart: SpreadChart, styles: Styles) -> Markup:
     most = max(spread.most for spread in chart.spreads)
     least = min(spread.least for spread in chart.spreads)
-    if chart.x.logarithmic:
-        values = [value for value in (least, most) if value > 0]
-        x = _scale(chart.x, values, 10, WIDTH - 14)
-    else:
-        x = Scale(min(0.0, least), rounded_up(most), 10, WIDTH - 14)
+    x = _scale(chart.x, [least, most], 10, WIDTH - 14)
     floor = _ROW * len(chart.spreads) + 6
     parts = []
     for tick in x.ticks():
@@ -202,13 +237,15 @@ def spreads(chart: SpreadChart, styles: Styles) -> Markup:
             element("text", figure(tick), class_="tick", x=at, y=floor + 15, text_anchor="middle")
         )
     parts.append(element("path", class_="axis", d=path((10, floor), (WIDTH - 14, floor))))
-    across = f"{with_unit(chart.x)}{', logarithmic' if chart.x.logarithmic else ''}"
     parts.append(
-        element("text", across, class_="label", x=WIDTH / 2, y=floor + 33, text_anchor="middle")
+        element(
+            "text", _label(chart.x), class_="label", x=WIDTH / 2, y=floor + 33, text_anchor="middle"
+        )
     )
     for row, spread in enumerate(chart.spreads):
         parts.append(_strip(spread, styles[spread.name], x, _ROW * row, chart.x.unit))
-    return _svg(parts, f"{chart.title}: {with_unit(chart.x)}", floor + 40)
+    told = f"{chart.title}: {with_unit(chart.x)}"
+    return drawing(*parts, class_="figure", width=WIDTH, height=floor + 40, aria_label=told)
 
 
 def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Markup:
@@ -282,7 +319,7 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Markup:
     group = element(
         "g", element("title", told), *parts, class_=f"series {colour}", data_series=number
     )
-    return _svg([group], told, _HIGH, width=_PANEL)
+    return drawing(group, class_="figure", width=_PANEL, height=_HIGH, aria_label=told)
 
 
 # --- two prices
@@ -307,18 +344,15 @@ def pareto(chart: ParetoChart, styles: Styles) -> Markup:
         right = WIDTH - _RIGHT if after is None else x(after.x)
         stairs += [(x(before.x), y(before.y)), (right, y(before.y))]
     names = {dot.name for dot in best}
-    parts = [
-        *_frame(x, y, chart.x, chart.y, x.ticks()),
-        *([_front(stairs)] if stairs else []),
-        *(_dot(dot, styles[dot.name], x, y, dot.name in names, chart) for dot in chart.dots),
-    ]
-    told = f"{chart.title}: {with_unit(chart.y)} against {with_unit(chart.x)}"
-    return _svg(parts, told, _TOP + _PLOT + _BOTTOM)
-
-
-def _front(stairs: Sequence[tuple[float, float]]) -> Markup:
     told = element("title", "nobody is below and left of this line")
-    return element("path", told, class_="front", d=path(*stairs))
+    return _plot(
+        chart,
+        x,
+        y,
+        x.ticks(),
+        element("path", told, class_="front", d=path(*stairs)) if stairs else None,
+        *(_dot(dot, styles[dot.name], x, y, dot.name in names, chart) for dot in chart.dots),
+    )
 
 
 def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: ParetoChart) -> Markup:
@@ -332,15 +366,4 @@ def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: Pareto
         class_=f"series {colour}",
         transform=moved(x(dot.x), y(dot.y)),
         data_series=number,
-    )
-
-
-def _svg(parts: Sequence[Markup | None], told: str, height: float, width: float = WIDTH) -> Markup:
-    return element(
-        "svg",
-        *parts,
-        class_="figure",
-        viewBox=f"0 0 {width:.0f} {height:.0f}",
-        role="img",
-        aria_label=told,
     )
