@@ -364,6 +364,8 @@ def test_algorithms_are_compared_in_tables_and_in_a_chart(tidings, tmp_path: Pat
     chart = (tmp_path / "costs.svg").read_text()
     assert chart.startswith("<svg")
     assert all(word in chart for word in ("majority-relay", "two-phase", "processes"))
+    for point in ("majority-relay, processes 5: 20", "two-phase, processes 3: 10"):
+        assert f"<title>{point}</title>" in chart
 
 
 def test_what_explodes_is_cut_and_spared_the_larger_groups(tidings) -> None:
