@@ -6,7 +6,7 @@ their hashes, and nothing else: no network, no frames, no forms.
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING
 from importlib.resources import files
 
@@ -16,6 +16,7 @@ from tidings.report.charts import figures
 from tidings.report.charts import style as charts
 from tidings.report.charts.figures import Styles, numbered, with_unit
 from tidings.report.charts.model import (
+    Chart,
     Growth,
     LineChart,
     ParetoChart,
@@ -92,6 +93,7 @@ def _asset(name: str) -> str:
     return (files("tidings.report.page") / "assets" / name).read_text(encoding="utf-8").strip()
 
 
+Rows = Sequence[Sequence[str]]
 Section = tuple[str, str, Sequence[Markup]]
 
 
@@ -103,16 +105,13 @@ def _sections(page: Page) -> Iterator[Section]:
     bounds = numbered(line.name for chart in page.costs for line in chart.bounds)
     costs = [_lines(chart, styles, bounds) for chart in page.costs]
     table = [_cost_table(page.cost_table)] if page.cost_table else []
-    yield "cost", "Cost", [*_grid(costs, _legend(page.costs, styles, bounds)), *table]
+    names = [line.name for chart in page.costs for line in chart.lines]
+    yield "cost", "Cost", [*_grid(costs, _legend(names, styles, bounds)), *table]
     yield "latency", "Latency", _grid([_spreads(chart, styles) for chart in page.latencies])
     yield "state", "State over time", [_states(chart, styles) for chart in page.states]
-    dots = [(dot.name for dot in chart.dots) for chart in page.pareto]
-    legend = _keys([name for names in dots for name in names], styles)
-    yield (
-        "pareto",
-        "Bytes against delays",
-        _grid([_pareto(one, styles) for one in page.pareto], legend),
-    )
+    legend = _legend([dot.name for chart in page.pareto for dot in chart.dots], styles, {})
+    pareto = [_pareto(chart, styles) for chart in page.pareto]
+    yield "pareto", "Bytes against delays", _grid(pareto, legend)
     yield "runs", "Runs", [_picture(picture) for picture in page.pictures]
     yield "again", "Reproduce", [_reproduce(page.reproduce)] if page.reproduce else []
     left_out = element("ul", *(element("li", line) for line in page.left_out))
@@ -181,8 +180,7 @@ def _matrix(matrix: Matrix) -> Markup:
         f"Shares of runs with exact {percent(matrix.confidence)} confidence intervals; “≤” is what "
     )
     bounds = f"{exact}no violation in so many runs still allows."
-    notes = [*([bounds] if has_bounds else []), *([matrix.note] if matrix.note else [])]
-    return joined(table, _note(" ".join(notes)), _how(matrix.how))
+    return joined(table, _note(bounds if has_bounds else "", matrix.note), _how(matrix.how))
 
 
 def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
@@ -237,7 +235,7 @@ def _changes(comparison: Comparison) -> Markup:
     ]
     head = ["where", "what", "before", "after", "chance"]
     told = element("p", "Nothing is better or worse beyond noise.")
-    shown = element("div", _table(head, rows), class_="scroll", tabindex="0") if rows else told
+    shown = _table(head, rows) if rows else told
     return element(
         "figure", element("figcaption", title), shown, _note(comparison.note), _how(comparison.how)
     )
@@ -255,60 +253,62 @@ def _grid(shown: Sequence[Markup], legend: Markup | None = None) -> list[Markup]
     return [element("div", *shown, class_="grid"), *([legend] if legend else [])]
 
 
-def _legend(charts: Sequence[LineChart], styles: Styles, bounds: Styles) -> Markup:
-    names = [line.name for chart in charts for line in chart.lines]
-    keys = [
-        element(
-            "li",
-            element(
-                "span", _key(figures.bound_key(number)), f"lower bound, {name}", class_="entry"
-            ),
-        )
-        for name, number in bounds.items()
-    ]
-    return _keys(names, styles, keys)
-
-
-def _keys(names: Sequence[str], styles: Styles, more: Sequence[Markup] = ()) -> Markup:
+def _legend(names: Iterable[str], styles: Styles, bounds: Styles) -> Markup:
     """Each name a button: resting on it brings its lines to the front, everywhere."""
     keys = [
         element(
-            "li",
-            element(
-                "button",
-                _key(figures.key(styles[name])),
-                element("span", name),
-                type="button",
-                class_="entry",
-                data_series=styles[name],
-                aria_pressed="false",
-            ),
+            "button",
+            _key(figures.key(styles[name])),
+            element("span", name),
+            type="button",
+            class_="entry",
+            data_series=styles[name],
+            aria_pressed="false",
         )
         for name in dict.fromkeys(names)
     ]
-    return element("ul", *keys, *more, class_="legend-keys")
+    keys += [
+        element("span", _key(figures.bound_key(number)), f"lower bound, {name}", class_="entry")
+        for name, number in bounds.items()
+    ]
+    return element("ul", *(element("li", key) for key in keys), class_="legend-keys")
 
 
 def _key(symbol: Markup) -> Markup:
     return element("svg", symbol, class_="legend-key", viewBox="-14 -8 28 16", aria_hidden="true")
 
 
-def _figure(title: str, drawing: Markup, *below: Markup | None) -> Markup:
-    return element("figure", element("figcaption", title), drawing, *below)
+def _figure(
+    chart: Chart, drawing: Markup, what: str, head: Sequence[str], rows: Rows, *notes: str
+) -> Markup:
+    """With its data, for those who cannot see it, and for those who want to know exactly."""
+    summary = element("summary", "The numbers")
+    return element(
+        "figure",
+        element("figcaption", chart.title),
+        drawing,
+        _note(*notes),
+        element("details", summary, element("p", what, class_="small"), _table(head, rows)),
+        _how(chart.how),
+    )
 
 
 def _lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     xs = sorted({point.x for line in chart.lines for point in line.points})
-    head = [chart.x.label, *(figure(x) for x in xs)]
     named = [(line.name, line) for line in chart.lines]
     named += [(f"lower bound, {line.name}", line) for line in chart.bounds]
     rows = []
     for name, line in named:
         at = {point.x: _value(point) for point in line.points}
         rows.append([name, *(at.get(x, "–") for x in xs)])
-    table = _numbers(with_unit(chart.y), head, rows)
-    note = _note(" ".join(filter(None, figures.notes(chart))))
-    return _figure(chart.title, figures.lines(chart, styles, bounds), note, table, _how(chart.how))
+    return _figure(
+        chart,
+        figures.lines(chart, styles, bounds),
+        with_unit(chart.y),
+        [chart.x.label, *map(figure, xs)],
+        rows,
+        *figures.notes(chart),
+    )
 
 
 def _value(point: Point) -> str:
@@ -325,24 +325,24 @@ def _cost_table(table: CostTable) -> Markup:
     rows.append(["altogether", figure(packets), figure(size)])
     head = ["kind of packet", "packets", "bytes"]
     of = f"{table.title}, on average of {many(table.broadcasts, 'broadcast')}"
-    shown = element("div", _table(head, rows, has_total=True), class_="scroll", tabindex="0")
+    shown = _table(head, rows, has_total=True)
     return element("figure", element("figcaption", of), shown, _note(table.note), _how(table.how))
 
 
 def _spreads(chart: SpreadChart, styles: Styles) -> Markup:
-    head = ["", "measured", "least", "p25", "p50", "p75", "p95", "p99", "most"]
-    rows = [
-        [one.name, f"{one.count:,}"]
-        + [
-            figure(value)
-            for value in (one.least, one.p25, one.p50, one.p75, one.p95, one.p99, one.most)
-        ]
-        for one in chart.spreads
-    ]
-    reading = "Hairline: least to most. Bar: the middle half. Tall notch: median. Short post: p99."
-    note = _note(f"{chart.note} {reading}".strip())
-    table = _numbers(with_unit(chart.x), head, rows)
-    return _figure(chart.title, figures.spreads(chart, styles), note, table, _how(chart.how))
+    quantiles = ("least", "p25", "p50", "p75", "p95", "p99", "most")
+    return _figure(
+        chart,
+        figures.spreads(chart, styles),
+        with_unit(chart.x),
+        ["", "measured", *quantiles],
+        [
+            [one.name, f"{one.count:,}", *(figure(getattr(one, name)) for name in quantiles)]
+            for one in chart.spreads
+        ],
+        chart.note,
+        "Hairline: least to most. Bar: the middle half. Tall notch: median. Short post: p99.",
+    )
 
 
 def _states(chart: StateChart, styles: Styles) -> Markup:
@@ -362,7 +362,6 @@ def _states(chart: StateChart, styles: Styles) -> Markup:
         )
         for line in chart.lines
     ]
-    head = ["", "growth", f"at first ({chart.y.unit})", "largest", "at the end"]
     rows = [
         [
             line.name,
@@ -373,67 +372,55 @@ def _states(chart: StateChart, styles: Styles) -> Markup:
         ]
         for line in chart.lines
     ]
-    axes = f"{_capital(with_unit(chart.y))}, from 0, against {with_unit(chart.x)}."
-    own = "Each panel has a scale of its own: compare shapes, and read sizes at the upper line."
-    note = _note(f"{axes} {own} {chart.note}".strip())
-    grid = element("div", *panels, class_="panels")
+    what = with_unit(chart.y)
     return _figure(
-        chart.title, grid, note, _numbers(with_unit(chart.y), head, rows), _how(chart.how)
+        chart,
+        element("div", *panels, class_="panels"),
+        what,
+        ["", "growth", f"at first ({chart.y.unit})", "largest", "at the end"],
+        rows,
+        f"{what[:1].upper()}{what[1:]}, from 0, against {with_unit(chart.x)}.",
+        "Each panel has a scale of its own: compare shapes, and read sizes at the upper line.",
+        chart.note,
     )
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _pareto(chart: ParetoChart, styles: Styles) -> Markup:
     best = figures.front(chart.dots)
-    told = "Less of both is better."
-    if best:
-        names = listed([dot.name for dot in best])
-        told += f" Nobody beats those with a ring in both: {names}."
-    head = ["", with_unit(chart.x), with_unit(chart.y), "best"]
-    rows = [
-        [dot.name, figure(dot.x), figure(dot.y), "yes" if dot in best else "no"]
-        for dot in chart.dots
-    ]
-    note = _note(f"{told} {chart.note}".strip())
-    table = _numbers(chart.title, head, rows)
-    return _figure(chart.title, figures.pareto(chart, styles), note, table, _how(chart.how))
-
-
-def _numbers(what: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """The figure's data, for those who cannot see it, and for those who want to know exactly."""
-    table = element("div", _table(head, rows), class_="scroll", tabindex="0")
-    return element(
-        "details", element("summary", "The numbers"), element("p", what, class_="small"), table
+    ringed = listed([dot.name for dot in best]) if best else ""
+    return _figure(
+        chart,
+        figures.pareto(chart, styles),
+        chart.title,
+        ["", with_unit(chart.x), with_unit(chart.y), "best"],
+        [
+            [dot.name, figure(dot.x), figure(dot.y), "yes" if dot in best else "no"]
+            for dot in chart.dots
+        ],
+        "Less of both is better.",
+        f"Nobody beats those with a ring in both: {ringed}." if best else "",
+        chart.note,
     )
 
 
-def _table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, has_total: bool = False
-) -> Markup:
+def _table(head: Sequence[str], rows: Rows, *, has_total: bool = False) -> Markup:
     last = len(rows) - 1
-    return element(
-        "table",
-        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
+    body = [
         element(
-            "tbody",
-            *(
-                element(
-                    "tr",
-                    element("th", row[0], scope="row"),
-                    *(element("td", value) for value in row[1:]),
-                    class_="total" if has_total and number == last else None,
-                )
-                for number, row in enumerate(rows)
-            ),
-        ),
-        class_="numbers",
-    )
+            "tr",
+            element("th", row[0], scope="row"),
+            *(element("td", value) for value in row[1:]),
+            class_="total" if has_total and number == last else None,
+        )
+        for number, row in enumerate(rows)
+    ]
+    titles = element("tr", *(element("th", name, scope="col") for name in head))
+    table = element("table", element("thead", titles), element("tbody", *body), class_="numbers")
+    return element("div", table, class_="scroll", tabindex="0")
 
 
-def _note(words: str) -> Markup | None:
+def _note(*sentences: str) -> Markup | None:
+    words = " ".join(filter(None, sentences))
     return element("p", words, class_="note") if words else None
 
 
