@@ -13,6 +13,7 @@ import msgspec
 from tidings.core import Packet, quorum
 from tidings.guests import factory
 from tidings.report.charts import Axis, LineChart, Point, document, lines_of
+from tidings.report.words import with_options
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import protocol_of
 from tidings.trace import Run
@@ -31,14 +32,7 @@ class Contender(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
 
     def __str__(self) -> str:
-        words = [f"{name}={_word(value)}" for name, value in self.options.items()]
-        return " ".join([self.protocol, *words])
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
+        return with_options(self.protocol, self.options)
 
 
 CONTENDERS = (

@@ -17,7 +17,7 @@ from tidings.report.explain import explain, replay_command
 from tidings.report.focus import focus, marked
 from tidings.report.reproduce import as_pytest, file_name
 from tidings.report.spacetime import spacetime
-from tidings.report.words import listed, printable
+from tidings.report.words import listed, printable, with_options
 from tidings.spec import Extra, Guarantee, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
@@ -101,19 +101,14 @@ def _group(causality: Causality) -> str:
     names = causality.processes
     manifest = causality.run.manifest
     who = f"{listed([_plain(name) for name in names])} run{'s' if len(names) == 1 else ''}"
-    options = "".join(f" {name}={_option(value)}" for name, value in manifest.options.items())
-    sentences = [f"{who} `{manifest.protocol or 'an unknown protocol'}{options}`."]
+    what = with_options(manifest.protocol or "an unknown protocol", manifest.options)
+    sentences = [f"{who} `{what}`."]
     crashed = [_plain(name) for name in names if causality.has_crashed(name)]
     if crashed:
         sentences.append(f"{listed(crashed)} crash{'es' if len(crashed) == 1 else ''}.")
     if not causality.has_settled:
         sentences.append("The run was cut short before it settled.")
     return " ".join(sentences)
-
-
-def _option(value: object) -> str:
-    """As it is written on the command line."""
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def _again(

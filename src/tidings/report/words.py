@@ -1,6 +1,6 @@
 """Small ways to say things, shared by everything that is told."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidings.trace import Row
 
@@ -18,6 +18,15 @@ def many(count: int, noun: str) -> str:
 
 
 _PLURALS = {"crash": "crashes", "delivery": "deliveries", "process": "processes"}
+
+
+def with_options(protocol: str, options: Mapping[str, object]) -> str:
+    """As on the command line: ``majority-relay notice=yes``."""
+    words = [
+        f"{name}={('no', 'yes')[value] if isinstance(value, bool) else value}"
+        for name, value in options.items()
+    ]
+    return " ".join([protocol, *words])
 
 
 def printable(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from os import PathLike
 from shlex import join
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidings.core import ordered
 from tidings.report import schedule
@@ -24,7 +24,7 @@ from tidings.report.page.model import (
     Picture,
 )
 from tidings.report.page.pictures import can_be_drawn, picture_of
-from tidings.report.words import listed, many
+from tidings.report.words import listed, many, with_options
 from tidings.spec import Guarantee, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
@@ -347,13 +347,7 @@ def entries_of(manifests: Mapping[str, Manifest]) -> dict[str, str]:
 
 
 def _entry_of(manifest: Manifest) -> str:
-    """A protocol with its options, as on the command line."""
-    words = [f"{name}={_option(value)}" for name, value in manifest.options.items()]
-    return " ".join([manifest.protocol or "unknown protocol", *words])
-
-
-def _option(value: Any) -> str:
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    return with_options(manifest.protocol or "unknown protocol", manifest.options)
 
 
 def _note(verdicts: Sequence[Verdict]) -> str:
