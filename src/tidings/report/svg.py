@@ -41,15 +41,15 @@ def legend(
 ) -> tuple[Markup, float]:
     """Symbols, each drawn around its own middle, with their meanings; and where they end."""
     x, y = left, top
-    told = []
+    drawn = []
     for symbol, words in entries:
         wide = 40 + width_of(words, 11.5)
         if x + wide > right:
             x, y = left, y + 26
         meaning = element("text", words, class_="soft", x=18, y=4, font_size=11.5)
-        told.append(element("g", symbol, meaning, transform=moved(x, y)))
+        drawn.append(element("g", symbol, meaning, transform=moved(x, y)))
         x += wide
-    return element("g", *told, class_="legend"), y + 24
+    return element("g", *drawn, class_="legend"), y + 24
 
 
 _NARROW = frozenset("iIjl.,:;'|!()[] ")

@@ -205,10 +205,12 @@ def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> Ma
     ]
     for point in points:
         at_least = "at least " if point.at_least else ""
-        told = f"{line.name}, {chart.x.label} {figure(point.x)}: {at_least}{figure(point.y)}"
+        words = f"{line.name}, {chart.x.label} {figure(point.x)}: {at_least}{figure(point.y)}"
         mark = AT_LEAST if point.at_least else shape
         move = moved(x(point.x), y(point.y))
-        parts.append(element("path", element("title", told), class_="mark", d=mark, transform=move))
+        parts.append(
+            element("path", element("title", words), class_="mark", d=mark, transform=move)
+        )
     return element("g", *parts, class_=f"series {colour}", data_series=number)
 
 
@@ -244,8 +246,8 @@ def spreads(chart: SpreadChart, styles: Styles) -> Markup:
     )
     for row, spread in enumerate(chart.spreads):
         parts.append(_strip(spread, styles[spread.name], x, _ROW * row, chart.x.unit))
-    told = f"{chart.title}: {with_unit(chart.x)}"
-    return drawing(*parts, class_="figure", width=WIDTH, height=floor + 40, aria_label=told)
+    words = f"{chart.title}: {with_unit(chart.x)}"
+    return drawing(*parts, class_="figure", width=WIDTH, height=floor + 40, aria_label=words)
 
 
 def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Markup:
@@ -259,7 +261,7 @@ def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Mark
     def post(value: float, half: float) -> str:
         return path((at(value), y - half), (at(value), y + half))
 
-    told = (
+    words = (
         f"{spread.name}: median {figure(spread.p50)}, 95 % within {figure(spread.p95)}, "
         f"99 % within {figure(spread.p99)}, at most {figure(spread.most)} {unit}, "
         f"{spread.count:,} measured"
@@ -268,7 +270,7 @@ def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Mark
     name = shortened(spread.name, _LONGEST_NAME)
     return element(
         "g",
-        element("title", told),
+        element("title", words),
         element("text", name, class_="name", x=10, y=top + 14),
         element("text", numbers, class_="tick halo", x=WIDTH - 14, y=top + 14, text_anchor="end"),
         element("path", class_="hair", d=path((at(spread.least), y), (at(spread.most), y))),
@@ -312,14 +314,14 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Markup:
             text_anchor="end",
         ),
     ]
-    told = (
+    words = (
         f"{line.name}: {with_unit(y_axis)} against {with_unit(x_axis)}, {line.growth}, "
         f"{figure(end.y)} at the end"
     )
     group = element(
-        "g", element("title", told), *parts, class_=f"series {colour}", data_series=number
+        "g", element("title", words), *parts, class_=f"series {colour}", data_series=number
     )
-    return drawing(group, class_="figure", width=_PANEL, height=_HIGH, aria_label=told)
+    return drawing(group, class_="figure", width=_PANEL, height=_HIGH, aria_label=words)
 
 
 # --- two prices
@@ -344,23 +346,23 @@ def pareto(chart: ParetoChart, styles: Styles) -> Markup:
         right = WIDTH - _RIGHT if after is None else x(after.x)
         stairs += [(x(before.x), y(before.y)), (right, y(before.y))]
     names = {dot.name for dot in best}
-    told = element("title", "nobody is below and left of this line")
+    words = element("title", "nobody is below and left of this line")
     return _plot(
         chart,
         x,
         y,
         x.ticks(),
-        element("path", told, class_="front", d=path(*stairs)) if stairs else None,
+        element("path", words, class_="front", d=path(*stairs)) if stairs else None,
         *(_dot(dot, styles[dot.name], x, y, dot.name in names, chart) for dot in chart.dots),
     )
 
 
 def _dot(dot: Dot, number: int, x: Scale, y: Scale, is_best: bool, chart: ParetoChart) -> Markup:
     colour, shape, _ = look(number)
-    told = f"{dot.name}: {figure(dot.x)} {chart.x.label}, {figure(dot.y)} {chart.y.label}"
+    words = f"{dot.name}: {figure(dot.x)} {chart.x.label}, {figure(dot.y)} {chart.y.label}"
     return element(
         "g",
-        element("title", told),
+        element("title", words),
         element("circle", class_="best", r=9) if is_best else None,
         element("path", class_="mark", d=shape),
         class_=f"series {colour}",

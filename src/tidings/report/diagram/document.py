@@ -73,5 +73,5 @@ def _layers(scene: Scene) -> Iterator[Markup]:
 
 
 def description(scene: Scene) -> str:
-    told = f"A space-time diagram of {listed(scene.causality.processes)}, one lane each."
-    return f"{told} {however(scene.violation)}" if scene.violation else told
+    words = f"A space-time diagram of {listed(scene.causality.processes)}, one lane each."
+    return f"{words} {however(scene.violation)}" if scene.violation else words

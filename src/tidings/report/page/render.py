@@ -49,7 +49,7 @@ _GROWTH = {Growth.BOUNDED: "→", Growth.GROWING: "↗", Growth.UNCLEAR: "?"}
 
 
 def render(page: Page) -> str:
-    """The page as the text of an HTML file. What is beyond the limits is left out, and told."""
+    """The page as the text of an HTML file. What is beyond the limits is left out and listed."""
     page = within_limits(page)
     sections = [section for section in _sections(page) if section[2]]
     style = "\n".join(
@@ -234,8 +234,8 @@ def _changes(comparison: Comparison) -> Markup:
         for change in comparison.changes
     ]
     head = ["where", "what", "before", "after", "chance"]
-    told = element("p", "Nothing is better or worse beyond noise.")
-    shown = _table(head, rows) if rows else told
+    nothing = element("p", "Nothing is better or worse beyond noise.")
+    shown = _table(head, rows) if rows else nothing
     return element(
         "figure", element("figcaption", title), shown, _note(comparison.note), _how(comparison.how)
     )
@@ -451,7 +451,7 @@ def _picture(picture: Picture) -> Markup:
             class_="play",
         ),
         _proof(picture),
-        data(_told(picture), class_="data"),
+        data(_for_the_script(picture), class_="data"),
         class_=f"picture{' broken' if picture.is_violation else ''}",
         id=picture.key,
         aria_labelledby=name,
@@ -459,7 +459,7 @@ def _picture(picture: Picture) -> Markup:
     )
 
 
-def _told(picture: Picture) -> bytes:
+def _for_the_script(picture: Picture) -> bytes:
     """What the script needs: who is who, when, and what came before what."""
     return msgspec.json.encode(
         {
@@ -487,8 +487,8 @@ def _controls(picture: Picture) -> Markup:
         "last": "Last step",
     }
     buttons = [
-        element("button", _icon(go), type="button", data_go=go, aria_label=told, title=told)
-        for go, told in words.items()
+        element("button", _icon(go), type="button", data_go=go, aria_label=label, title=label)
+        for go, label in words.items()
     ]
     whole = element("button", "Whole run", type="button", data_go="all")
     count = element("output", many(len(picture.moments), "step"), class_="count")
