@@ -15,6 +15,7 @@ import os
 import random
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -231,11 +232,10 @@ class Mishaps(Storm):
             folder.rename(folder.with_name(f"{member.name}-moved"))
         while folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
-        full = member.report.full
-        self._until(
-            lambda: not member.is_up or member.report.full > full + STILL_FULL,
-            f"{member.name} to notice that its folder is gone, or to have nothing to write",
-        )
+        full, end_s = member.report.full, time.monotonic() + PATIENCE_S
+        while member.is_up and member.report.full <= full + STILL_FULL:
+            assert time.monotonic() < end_s, f"{member.name} writes, and misses no folder"
+            time.sleep(LOOK_AGAIN_S)
         if member.is_up:
             self.signs["deleted while full"] += 1
             member.kill()
