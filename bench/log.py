@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from tidings.core import MessageId
+from tidings.core.ranks import percentile
 from tidings.node.log import About, open_log
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch
@@ -69,7 +70,7 @@ def measure(write: Write, texts: int) -> float:
         begin = time.perf_counter()
         write(records)
         times.append(time.perf_counter() - begin)
-    return sorted(times)[COMMITS // 10]
+    return percentile(10, sorted(times))
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from tidings.campaign.cells import Cell
 from tidings.campaign.folder import Folder
 from tidings.campaign.runs import outcomes_of
 from tidings.campaign.tables import read_table, write_table
+from tidings.core.ranks import percentile
 from tidings.spec import Guarantee, Value
 
 _MS = 1_000_000
@@ -142,7 +143,7 @@ def _measured(folder: Folder) -> Callable[[Cell, str], dict[str, float | None]]:
         "latency_ms": {run: fmean(of_run) for run, of_run in waits.items()},
         "state_bytes": {row["run"]: row["last"] for row in kept},
     }
-    middle = {run: _median(of_run) for run, of_run in waits.items()}
+    middle = {run: percentile(50, sorted(of_run)) for run, of_run in waits.items()}
 
     def of_run(cell: Cell, run: str) -> dict[str, float | None]:
         delay_ms = (cell.plan.delay_ms_min + cell.plan.delay_ms_max) / 2
@@ -150,11 +151,6 @@ def _measured(folder: Folder) -> Callable[[Cell, str], dict[str, float | None]]:
         return {name: of_all.get(run) for name, of_all in plain.items()} | {"delays": delays}
 
     return of_run
-
-
-def _median(values: Sequence[float]) -> float:
-    """By nearest rank, as everywhere."""
-    return sorted(values)[(len(values) - 1) // 2]
 
 
 # --- cells

@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tidings.core import EnvironmentMissing
+from tidings.core.ranks import percentile, rank
 
 try:
     import numpy as np
@@ -59,7 +60,7 @@ def summary(values: Sequence[float]) -> Summary:
     sample = np.sort(np.asarray(values, dtype=float))
     runs = len(sample)
     assert runs, "nothing was measured"
-    middle, late = (_rank(share, runs) for share in (0.5, 0.99))
+    middle, late = (rank(percent, runs) - 1 for percent in (50, 99))
     told = {"mean": sample.mean(), "p50": sample[middle], "p99": sample[late]}
     if sample[0] == sample[-1]:
         told["mean"] = sample[0]
@@ -84,10 +85,6 @@ def _interval(value: Any, ends: Any, is_enough: bool) -> Interval:
     return Interval(float(value), low, high) if is_enough else Interval(float(value), None, None)
 
 
-def _rank(share: float, count: int) -> int:
-    return max(0, int(np.ceil(share * count)) - 1)
-
-
 @cache
 def _draws(count: int) -> Any:
     """Which values each resample takes: the same for all samples of this size."""
@@ -96,7 +93,8 @@ def _draws(count: int) -> Any:
 
 def _ends(resampled: Any, runs: int) -> Any:
     tail = 100 * _tail(runs)
-    return np.percentile(resampled, (tail, 100 - tail), method="inverted_cdf")
+    ascending: Any = np.sort(resampled)
+    return percentile(tail, ascending), percentile(100 - tail, ascending)
 
 
 @cache

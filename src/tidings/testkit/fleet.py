@@ -33,6 +33,7 @@ from typing import IO, Self, TypeVar
 import msgspec
 
 from tidings.core import Exit, IntervalSet, TidingsError
+from tidings.core.ranks import percentile
 from tidings.node.config import Config, read_config
 from tidings.testkit.member import (
     Command,
@@ -84,12 +85,8 @@ def free_ports(count: int) -> list[int]:
 
 def percentile_s(latencies: Latencies, share: float) -> float:
     """The time within which this share of the receipts came."""
-    left = share * latencies.total()
-    for number in sorted(latencies):
-        left -= latencies[number]
-        if left <= 0:
-            return bucket_s(number)
-    return 0.0
+    buckets = sorted(latencies.elements())
+    return bucket_s(percentile(100 * share, buckets)) if buckets else 0.0
 
 
 class Member:

@@ -1,9 +1,9 @@
 """What some measured numbers look like: how they spread, and whether they grow."""
 
 from collections.abc import Iterable, Sequence
-from math import ceil
 from statistics import median
 
+from tidings.core.ranks import percentile
 from tidings.report.charts.model import Growth, Point, Spread
 
 QUARTER_LEAST = 2
@@ -18,19 +18,15 @@ def spread(name: str, values: Iterable[float]) -> Spread:
     """The quantiles of some values, each one of them: by nearest rank."""
     ranked = sorted(values)
     assert ranked, f"nothing was measured for {name}"
-
-    def at(share: float) -> float:
-        return ranked[ceil(share * len(ranked)) - 1]
-
     return Spread(
         name=name,
         count=len(ranked),
         least=ranked[0],
-        p25=at(0.25),
-        p50=at(0.5),
-        p75=at(0.75),
-        p95=at(0.95),
-        p99=at(0.99),
+        p25=percentile(25, ranked),
+        p50=percentile(50, ranked),
+        p75=percentile(75, ranked),
+        p95=percentile(95, ranked),
+        p99=percentile(99, ranked),
         most=ranked[-1],
     )
 

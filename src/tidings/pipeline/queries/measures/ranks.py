@@ -1,13 +1,11 @@
-"""Percentiles by nearest rank: always a value that was measured, never one in between.
+"""Percentiles by nearest rank (``core/ranks.py``), of columns.
 
-The p-th percentile of n values is the one at place ceil(n p / 100) in ascending order, from 1.
-This is numpy's ``percentile(..., method="inverted_cdf")``. Exact: the values are sorted, on disk if
-they have to be.
+Exact: the values are sorted, on disk if they have to be.
 """
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 PERCENTILES = (50, 90, 99)
@@ -33,7 +31,7 @@ def percentiles(
     )
     ranks = {
         f"min_{unit}": F.lit(1),
-        **{f"p{share}_{unit}": _rank(share) for share in shares},
+        **{f"p{share}_{unit}": F.ceil(F.col("count") * share / 100) for share in shares},
         f"max_{unit}": F.col("count"),
     }
     return ranked.groupBy(*by).agg(
@@ -43,8 +41,3 @@ def percentiles(
             for name, rank in ranks.items()
         ),
     )
-
-
-def _rank(share: int) -> Column:
-    # Two whole numbers divided: the quotient is whole, or off by a hundredth at least.
-    return F.ceil(F.col("count") * share / 100)
