@@ -3,48 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tidings.explore import gallery
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script, protocol_of
 from tidings.trace import Run
-
-SLOW = {"delay_ms_max": 100.0, "gap_ms_mean": 60.0}
-ONE_CRASH = {"processes": 3, "broadcasts": 1, "crashes": 1}
-
-SCOPES: dict[str, dict[str, Any]] = {
-    "flawed/repeating": {"processes": 3, "broadcasts": 1},
-    "flawed/embroidering": {"processes": 2, "broadcasts": 1},
-    "flawed/falling-silent": {"processes": 1, "broadcasts": 4},
-    "flawed/hasty": ONE_CRASH,
-    "flawed/careless": {"processes": 3, "broadcasts": 2} | SLOW,
-    "flawed/silent-relay": ONE_CRASH,
-    "flawed/self-counting-relay": ONE_CRASH,
-    "flawed/gambling-relay": ONE_CRASH,
-    "flawed/small-quorum": ONE_CRASH,
-    "flawed/on-receipt-only": {"processes": 1, "broadcasts": 1},
-    "flawed/others-only": ONE_CRASH,
-    "flawed/early-exit": {"processes": 3, "broadcasts": 1},
-    "flawed/waiting-for-all": {"processes": 1, "broadcasts": 2, "joiners": 1},
-    "flawed/two-phase-as-written": ONE_CRASH,
-    "flawed/first-word": ONE_CRASH,
-    "flawed/known-by-text": {"processes": 1, "broadcasts": 2, "texts": (b"same",)},
-    "flawed/never-alone": {"processes": 1, "broadcasts": 1},
-    "flawed/unordered": {"processes": 3, "broadcasts": 2} | SLOW,
-    "flawed/half-only": ONE_CRASH,
-    "flawed/relayers-vector": {"processes": 3, "broadcasts": 2} | SLOW,
-    "flawed/single-pass": {"processes": 3, "broadcasts": 3},
-    "flawed/frontier-quorum-of-f": ONE_CRASH,
-    "flawed/frontier-never-fetching": ONE_CRASH,
-    "flawed/frontier-overlooking-causes": {"processes": 3, "broadcasts": 2} | SLOW,
-    "flawed/frontier-saying-it-once": {
-        "processes": 3,
-        "broadcasts": 1,
-        "links": "lossy",
-        "lost": 0.3,
-    },
-    "flawed/frontier-forgetting-early": ONE_CRASH,
-    "flawed/frontier-acknowledging-early": ONE_CRASH | {"restarts": 1},
-    "flawed/frontier-not-greeting": {"processes": 3, "broadcasts": 1, "restarts": 1},
-}
 
 COSTS: dict[str, tuple[dict[str, Any], int]] = {
     "flawed/forgetful-relay": ({"processes": 3, "broadcasts": 1}, 6),
@@ -205,6 +167,26 @@ SCENARIOS = {
         """,
 }
 """Flaws so rare that chance hardly finds them: written by hand."""
+
+SLOW = {"processes": 3, "broadcasts": 2, "delay_ms_max": 100.0, "gap_ms_mean": 60.0}
+
+RANDOM_SCOPES: dict[str, dict[str, Any]] = {
+    name: {"broadcasts": 1} | scope
+    for name, scope in (
+        *gallery.SCOPES.items(),
+        *((name, plan) for name, (_, plan) in gallery.SEEDS.items()),
+        # Chance needs more room than an explorer.
+        ("flawed/repeating", {"processes": 3}),
+        ("flawed/careless", SLOW),
+        ("flawed/unordered", SLOW),
+        ("flawed/relayers-vector", SLOW),
+        ("flawed/single-pass", {"processes": 3, "broadcasts": 3}),
+        ("flawed/frontier-overlooking-causes", SLOW),
+        ("flawed/frontier-not-greeting", {"processes": 3, "restarts": 1}),
+    )
+    if name not in COSTS.keys() | SCENARIOS.keys()
+}
+"""Where random runs show a flaw sooner or later."""
 
 
 def played(protocol: str, scenario: str) -> Run:

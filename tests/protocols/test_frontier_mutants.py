@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flaw_scenes import SCENARIOS
-from flaw_scenes import SCOPES as RANDOM_SCOPES
+from flaw_scenes import RANDOM_SCOPES, SCENARIOS
 from frontier_runs import adversarial_plan
 from tidings.explore import Scope, explore
 from tidings.explore.gallery import AT_ONCE, ONE_CRASH, SCOPES, scope_of
