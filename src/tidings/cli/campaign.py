@@ -25,7 +25,7 @@ from tidings.cli.common import (
 from tidings.cli.own import faults_are_stored
 from tidings.cli.report import write_page
 from tidings.cli.spark import Master, Remote, on_spark
-from tidings.core import Exit, TidingsError, UsageError
+from tidings.core import Exit, Interrupted, UsageError
 from tidings.report import plain_table
 from tidings.report.numbers import percent
 from tidings.report.words import listed
@@ -111,7 +111,7 @@ def _interruptions_told(
             say("UNKNOWN: interrupted before the verdicts")
         given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
         on = shlex.join(["tidings", "campaign", "--out", str(folder), *given])
-        raise _InterruptedError(f"interrupted; what is done is kept, go on with: {on}") from None
+        raise Interrupted(f"interrupted; what is done is kept, go on with: {on}") from None
 
 
 def _is_interruption(fault: BaseException | None) -> bool:
@@ -119,12 +119,6 @@ def _is_interruption(fault: BaseException | None) -> bool:
     while fault is not None and not isinstance(fault, KeyboardInterrupt):
         fault = fault.__context__
     return fault is not None
-
-
-class _InterruptedError(TidingsError):
-    """By Ctrl-C."""
-
-    status = Exit.INTERRUPTED
 
 
 def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Folder", str]:

@@ -14,7 +14,7 @@ import typer
 
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
 from tidings.cli.report import PAGE, judged_and_measured, open_page, write_page
-from tidings.core import Exit, TidingsError
+from tidings.core import Exit, Interrupted
 from tidings.demo.simulated import Break, demo_run, last_words
 from tidings.report.page import page_of_trace
 from tidings.report.words import listed
@@ -58,7 +58,7 @@ def demo(
             sys.modules["tidings.pipeline"].abandon()
         if not as_json:
             say("audit  UNKNOWN: interrupted before the verdicts")
-        raise _InterruptedError("interrupted") from None
+        raise Interrupted("interrupted") from None
     if open_:
         open_page(done.page)
     raise typer.Exit(done.status)
@@ -69,12 +69,6 @@ class _Done(NamedTuple):
 
     page: Path
     status: Exit
-
-
-class _InterruptedError(TidingsError):
-    """By Ctrl-C; what is unknown has been told."""
-
-    status = Exit.INTERRUPTED
 
 
 # --- on real nodes

@@ -11,7 +11,7 @@ import typer
 
 from tidings.cli.common import AsJson, app, err, named_protocol, out, print_json, say
 from tidings.cli.own import checked_own, faults_are_stored
-from tidings.core import Exit, TidingsError, UsageError
+from tidings.core import Exit, Interrupted, UsageError
 from tidings.explore import ALL, Explored, Pace, Scope, explore, reductions_without
 from tidings.protocols import DEFAULT
 from tidings.report import explain, property_table, write_story
@@ -109,14 +109,8 @@ def explore_command(
     else:
         _print(explored, stored)
     if explored.cut == "interrupted" and not explored.found:
-        raise _InterruptedError("interrupted")
+        raise Interrupted("interrupted")
     raise typer.Exit(_status(explored))
-
-
-class _InterruptedError(TidingsError):
-    """By Ctrl-C, but what was seen until then has been told."""
-
-    status = Exit.INTERRUPTED
 
 
 @contextmanager

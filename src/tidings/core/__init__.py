@@ -17,7 +17,14 @@ from tidings.core.effects import (
     SetTimer,
     Stable,
 )
-from tidings.core.errors import DataError, EnvironmentMissing, Exit, TidingsError, UsageError
+from tidings.core.errors import (
+    DataError,
+    EnvironmentMissing,
+    Exit,
+    Interrupted,
+    TidingsError,
+    UsageError,
+)
 from tidings.core.events import (
     Broadcast,
     Event,
@@ -54,6 +61,7 @@ __all__ = [
     "Halt",
     "Held",
     "Install",
+    "Interrupted",
     "IntervalSet",
     "LinkDown",
     "LinkUp",

@@ -37,6 +37,12 @@ class DataError(TidingsError):
     status = Exit.DATA
 
 
+class Interrupted(TidingsError):  # noqa: N818 - reads as what happened
+    """By Ctrl-C, when the command has reported what it knew until then."""
+
+    status = Exit.INTERRUPTED
+
+
 class EnvironmentMissing(TidingsError):  # noqa: N818 - reads as what happened
     """Something outside the project is needed and not there; the text says how to get it."""
 
