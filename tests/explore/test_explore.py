@@ -29,7 +29,15 @@ from tidings.core import (
 )
 from tidings.core.renaming import renamed, renamed_state
 from tidings.core.state import fingerprint
-from tidings.explore import ALL, Pace, Reduction, Scope, explore, reductions_without, search
+from tidings.explore import (
+    ALL,
+    Reduction,
+    Scope,
+    SearchProgress,
+    explore,
+    reductions_without,
+    search,
+)
 from tidings.explore.branch import Branch
 from tidings.explore.expand import Explorer
 from tidings.explore.gallery import scope_of
@@ -398,7 +406,7 @@ def test_what_one_worker_takes_for_inert_the_other_is_held_to(
 
 
 def test_interrupted_it_says_what_it_saw() -> None:
-    def interrupt(pace: Pace) -> None:
+    def interrupt(pace: SearchProgress) -> None:
         if pace.states > 1000:
             raise KeyboardInterrupt
 
@@ -409,7 +417,7 @@ def test_interrupted_it_says_what_it_saw() -> None:
 
 
 def test_interrupted_later_it_keeps_what_it_found() -> None:
-    def interrupt(pace: Pace) -> None:
+    def interrupt(pace: SearchProgress) -> None:
         if pace.depth > 3:
             raise KeyboardInterrupt
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidings.pipeline.spark.progress import Pace, Progress
+from tidings.pipeline.spark.progress import Progress, StageProgress
 
 
 class Clock:
@@ -22,21 +22,24 @@ class Clock:
 @pytest.mark.parametrize(
     ("pace", "words"),
     [
-        (Pace("reading", 1.9, 0.5, 1000), "reading"),
-        (Pace("reading", 9.0), "reading: 9 s so far"),
-        (Pace("reading", 10.0, 0.01, 500_000), "reading: 1 %, 500 events/s"),
+        (StageProgress("reading", 1.9, 0.5, 1000), "reading"),
+        (StageProgress("reading", 9.0), "reading: 9 s so far"),
+        (StageProgress("reading", 10.0, 0.01, 500_000), "reading: 1 %, 500 events/s"),
         (
-            Pace("reading", 10.0, 0.25, 400_000_123),
+            StageProgress("reading", 10.0, 0.25, 400_000_123),
             "reading: 25 %, 10,000,000 events/s, about 30 s left",
         ),
-        (Pace("running", 10.0, 0.5, 84, "runs"), "running: 50 %, 4 runs/s, about 10 s left"),
-        (Pace("asking", 10.0, 0.5, is_sure=False), "asking: 50 %, at least 10 s left"),
-        (Pace("reading", 100.0, 0.1), "reading: 10 %, about 15 min left"),
-        (Pace("reading", 3600.0, 0.1), "reading: 10 %, about 9 h left"),
-        (Pace("reading", 10.0, 1.0), "reading: 99 %, about 0 s left"),
+        (
+            StageProgress("running", 10.0, 0.5, 84, "runs"),
+            "running: 50 %, 4 runs/s, about 10 s left",
+        ),
+        (StageProgress("asking", 10.0, 0.5, is_sure=False), "asking: 50 %, at least 10 s left"),
+        (StageProgress("reading", 100.0, 0.1), "reading: 10 %, about 15 min left"),
+        (StageProgress("reading", 3600.0, 0.1), "reading: 10 %, about 9 h left"),
+        (StageProgress("reading", 10.0, 1.0), "reading: 99 %, about 0 s left"),
     ],
 )
-def test_the_line_says_what_is_known_and_no_more(pace: Pace, words: str) -> None:
+def test_the_line_says_what_is_known_and_no_more(pace: StageProgress, words: str) -> None:
     assert pace.words == words
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from smallest_scopes import SMALLEST, mended_scope_of
 from tidings.core import Exit
-from tidings.explore import Explored, Pace, Scope, explore
+from tidings.explore import Explored, Scope, SearchProgress, explore
 from tidings.protocols import PROTOCOLS
 from tidings.simulator.script import protocol_of
 from tidings.spec import Value
@@ -87,7 +87,7 @@ def test_larger_scopes_break_nothing_either(words: str, scope: dict[str, int]) -
 
 
 def explore_for_minutes(scope: Scope, minutes: float = MOST_MINUTES) -> Explored:
-    def stop_in_time(pace: Pace) -> None:
+    def stop_in_time(pace: SearchProgress) -> None:
         if pace.seconds > 60 * minutes:
             raise KeyboardInterrupt
 

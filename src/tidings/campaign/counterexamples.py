@@ -19,7 +19,7 @@ from tidings.pipeline.arrays.perform import Perform
 from tidings.report import write_story
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.report.words import many
-from tidings.shrink import Charge, Pace, shrink
+from tidings.shrink import Charge, ShrinkProgress, shrink
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs, write_runs
 
@@ -110,7 +110,7 @@ def _shrunk(run: Run, guarantee: Guarantee, seconds: float) -> tuple[Run | None,
     """A smaller run that violates the same, or None, and what there is to say about it."""
     end = time.monotonic() + seconds
 
-    def look(pace: Pace) -> None:
+    def look(pace: ShrinkProgress) -> None:
         if time.monotonic() > end:
             raise TimeoutError
 

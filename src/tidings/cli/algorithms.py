@@ -9,11 +9,11 @@ import typer
 
 from tidings.cli.common import (
     AsJson,
+    ProgressLine,
     app,
     out,
     print_json,
     print_table,
-    progress,
     say,
 )
 from tidings.cli.own import checked_own, faults_are_stored
@@ -55,9 +55,9 @@ def algorithms(
         if not as_json:
             say("\nHow to see one of them: tidings algorithms flawed/hasty")
         return
-    with progress(len(CONTENDERS), "measuring") as step:
+    with ProgressLine("measuring") as show:
         table = []
-        for contender in CONTENDERS:
+        for number, contender in enumerate(CONTENDERS, start=1):
             one = measure(contender, "one", 5, 1)
             stream = measure(contender, "stream", 5, 100)
             figures = {
@@ -67,7 +67,7 @@ def algorithms(
                 "state": stream.kept_bytes,
             }
             table.append({"algorithm": str(contender), "guarantees": "all five"} | figures)
-            step(str(contender))
+            show(f"measuring: {number} of {len(CONTENDERS)}, {contender}")
     if as_json:
         print_json({"rows": table})
         return
@@ -133,10 +133,12 @@ def compare(
     if chart is not None and (chart.suffix != ".svg" or not chart.parent.is_dir()):
         raise UsageError(f"--chart takes a .svg file in a folder that exists, not {chart}")
     costs = []
-    with progress(2 * len(contenders) * len(numbers), "comparing") as step, faults_are_stored():
+    total = 2 * len(contenders) * len(numbers)
+    with ProgressLine("comparing") as show, faults_are_stored():
         for cost in compare_all(contenders, {"one": 1, "stream": messages}, numbers):
             costs.append(cost)
-            step(f"{cost.contender}, {cost.processes} processes")
+            about = f"{cost.contender}, {cost.processes} processes"
+            show(f"comparing: {len(costs)} of {total}, {about}")
     if chart is not None:
         draw(costs, chart)
     if as_json:

@@ -5,10 +5,10 @@ Results go to standard output, progress to standard error.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 import typer
@@ -47,6 +47,9 @@ class _Console(Console):
 out = _Console()
 err = _Console(stderr=True)
 
+QUIET_S = 2.0
+"""What takes no longer needs no progress lines in a file."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
 
 
@@ -55,18 +58,31 @@ def say(text: str) -> None:
     out.print(text, soft_wrap=True)
 
 
-@contextmanager
-def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
-    """A line that says how far a long command has come, on a terminal; silence elsewhere."""
-    with err.status(what) as status:
-        done = 0
+class ProgressLine:
+    """How far a long command has come: on a terminal one line that changes.
 
-        def step(name: str) -> None:
-            nonlocal done
-            done += 1
-            status.update(f"{what}: {done} of {total}, {name}")
+    Elsewhere nothing is printed, or with ``every_s`` a new line now and then, once the command
+    takes longer than ``quiet_s``.
+    """
 
-        yield step
+    def __init__(self, words: str, every_s: float | None = None, quiet_s: float = QUIET_S) -> None:
+        self._status = err.status(words)
+        self._every_s = every_s
+        self._next_s = time.monotonic() + quiet_s
+
+    def __enter__(self) -> Self:
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def __call__(self, words: str) -> None:
+        self._status.update(words)
+        now_s = time.monotonic()
+        if self._every_s is not None and not err.is_terminal and now_s >= self._next_s:
+            err.print(f"... {words}", soft_wrap=True)
+            self._next_s = now_s + self._every_s
 
 
 def print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:

@@ -1,26 +1,33 @@
 """``tidings explore``: every run of a small scope."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, app, err, named_protocol, out, print_json, say
+from tidings.cli.common import (
+    QUIET_S,
+    AsJson,
+    ProgressLine,
+    app,
+    named_protocol,
+    out,
+    print_json,
+    say,
+)
 from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, Interrupted, UsageError
-from tidings.explore import ALL, Explored, Pace, Scope, explore, reductions_without
+from tidings.explore import ALL, Explored, Scope, SearchProgress, explore, reductions_without
 from tidings.protocols import DEFAULT
 from tidings.report import explain, property_table, write_story
 from tidings.report.words import many
 from tidings.spec import Extra, Guarantee, Value, broken
 from tidings.trace import Run, refuse_to_overwrite, write_runs
 
-SECONDS_IN_SILENCE = 2.0
-SECONDS_BETWEEN_LINES = 10.0
+EVERY_S = 10.0
 
 
 @app.command(
@@ -95,13 +102,13 @@ def explore_command(
         depth=depth,
     )
     reductions = reductions_without(without or ())
-    with faults_are_stored(), _telling() as progress:
+    with faults_are_stored(), ProgressLine("exploring", EVERY_S) as show:
         explored = explore(
             scope,
             reductions=reductions,
             workers=workers,
             keep_going=keep_going,
-            progress=progress,
+            progress=lambda now: show(_progress(now)),
         )
     stored = {what: _store(run, what, folder, scope) for what, run in explored.found.items()}
     if as_json:
@@ -113,25 +120,11 @@ def explore_command(
     raise typer.Exit(_status(explored))
 
 
-@contextmanager
-def _telling() -> Iterator[Callable[[Pace], None]]:
-    """How far the search is: one line that changes, or in a file now and then a new one."""
-    with err.status("exploring") as status:
-        next_at = SECONDS_IN_SILENCE
-
-        def progress(pace: Pace) -> None:
-            nonlocal next_at
-            line = (
-                f"exploring: depth {pace.depth}, {pace.states:,} states "
-                f"({pace.states_per_second:,.0f}/s), {pace.frontier:,} to go, "
-                f"{pace.memory_mb:,} MB"
-            )
-            status.update(line)
-            if not err.is_terminal and pace.seconds >= next_at and pace.states:
-                next_at = pace.seconds + SECONDS_BETWEEN_LINES
-                err.print(f"... {line}", soft_wrap=True)
-
-        yield progress
+def _progress(pace: SearchProgress) -> str:
+    return (
+        f"exploring: depth {pace.depth}, {pace.states:,} states "
+        f"({pace.states_per_second:,.0f}/s), {pace.frontier:,} to go, {pace.memory_mb:,} MB"
+    )
 
 
 def _store(run: Run, what: Guarantee | Extra, folder: Path | None, scope: Scope) -> Path:
@@ -157,7 +150,7 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
         f"seen   {many(pace.states, 'state')}, {many(pace.transitions, 'transition')}, "
         f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled; {everything}"
     )
-    if pace.seconds > SECONDS_IN_SILENCE:
+    if pace.seconds > QUIET_S:
         say(
             f"pace   {pace.seconds:,.0f} s, {pace.states_per_second:,.0f} states per second, "
             f"{pace.memory_mb:,} MB"

@@ -1,24 +1,19 @@
 """``tidings ingest``: the log of any other system as a trace."""
 
 import shlex
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, app, err, many, print_json, say
+from tidings.cli.common import QUIET_S, AsJson, ProgressLine, app, many, print_json, say
 from tidings.core import UsageError
 from tidings.report.words import listed
 from tidings.trace import Fate
 
-QUIET_S = 2.0
-"""What takes no longer than this needs no progress line."""
 EVERY_S = 5.0
-"""How often one is written where there is no terminal."""
+"""How often a progress line is written where there is no terminal."""
 
 
 @app.command(epilog="Example: tidings ingest logs/*.jsonl --mapping mapping.toml --out runs/mine")
@@ -51,7 +46,7 @@ def ingest(
     told = foreign.with_end(
         foreign.read_mapping(mapping), _names(settled), dict(map(_fate, fate or ()))
     )
-    with _progress() as progress:
+    with ProgressLine("reading", EVERY_S, QUIET_S) as progress:
         done = foreign.ingest(logs, told, folder, progress=progress)
     if as_json:
         print_json(msgspec.to_builtins(done) | {"trace": str(folder)})
@@ -91,25 +86,3 @@ def _print(done: Any, files: int, text: str, folder: Path) -> None:
             )
             break
     say(f"next   tidings audit {shlex.quote(str(folder))}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that says how far it is, once it takes longer than a moment."""
-    last = time.monotonic() + QUIET_S - EVERY_S
-    with ExitStack() as until_done:
-        status: Any = None
-
-        def progress(words: str) -> None:
-            nonlocal last, status
-            if err.is_terminal and status is not None:
-                status.update(words)
-            elif time.monotonic() - last < EVERY_S:
-                return
-            elif err.is_terminal:
-                status = until_done.enter_context(err.status(words))
-            else:
-                err.print(f"... {words}")
-                last = time.monotonic()
-
-        yield progress

@@ -7,8 +7,8 @@ import typer
 
 from tidings.cli.common import (
     AsJson,
+    ProgressLine,
     app,
-    err,
     extra_violations,
     out,
     print_extras,
@@ -24,7 +24,7 @@ from tidings.cli.replay import Player
 from tidings.core import Exit, UsageError
 from tidings.report import write_story
 from tidings.report.words import many
-from tidings.shrink import Pace, Property, charge_against, shrink
+from tidings.shrink import Property, ShrinkProgress, charge_against, shrink
 from tidings.simulator import schedule_of
 from tidings.spec import Extra, Guarantee, judge
 from tidings.trace import Run, refuse_to_overwrite, write_runs
@@ -55,13 +55,13 @@ def shrink_command(
         refuse_to_overwrite(folder)
     source = named_anew(stored_run(path, run), process)
     charge = charge_against(source, _property(guarantee), max_packets)
-    pace: Pace | None = None
-    with err.status("shrinking") as status:
+    pace: ShrinkProgress | None = None
+    with ProgressLine("shrinking") as show:
 
-        def progress(now: Pace) -> None:
+        def progress(now: ShrinkProgress) -> None:
             nonlocal pace
             pace = now
-            status.update(_progress(now))
+            show(_progress(now))
 
         small = shrink(source, charge.what, max_packets=charge.max_packets, progress=progress)
     assert pace is not None, "nothing was tried"
@@ -104,7 +104,7 @@ def _property(words: str | None) -> Property | None:
     return known[words]
 
 
-def _progress(pace: Pace) -> str:
+def _progress(pace: ShrinkProgress) -> str:
     return (
         f"shrinking: {many(pace.size.processes, 'process')}, "
         f"{many(pace.size.broadcasts, 'broadcast')}, {many(pace.size.steps, 'step')}; "

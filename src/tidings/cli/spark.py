@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidings.cli.common import err
+from tidings.cli.common import ProgressLine, err
 from tidings.core import UsageError
 
 if TYPE_CHECKING:
@@ -39,13 +39,8 @@ def on_spark(
     """A session, and the progress that is shown as long as the block lasts."""
     # py4j logs an interruption with its stack; a root logger with a handler is not given another.
     logging.getLogger().addHandler(logging.NullHandler())
-    with err.status("looking for Spark and Java") as status:
+    with ProgressLine("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as show:
         from tidings import pipeline
-
-        def show(words: str) -> None:
-            status.update(words)
-            if not err.is_terminal:
-                err.print(f"... {words}", soft_wrap=True)
 
         progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
         with (

@@ -25,7 +25,7 @@ ENOUGH_FOR_SEVERAL = 2_000
 """How many states a level has before it is shared out: less is done faster by one alone."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class SearchProgress(msgspec.Struct, frozen=True):
     """How far the search is."""
 
     states: int = 0
@@ -52,7 +52,7 @@ class Explored(msgspec.Struct, frozen=True):
     """What came of it. ``cut`` says why not everything was seen; empty if everything was."""
 
     scope: Scope
-    pace: Pace
+    pace: SearchProgress
     found: Mapping[Property, Run]
     """For each thing that can be broken, one of the shortest runs that break it."""
     cut: str
@@ -74,16 +74,13 @@ class Explored(msgspec.Struct, frozen=True):
         return Value.UNKNOWN if doubtful else Value.HOLDS
 
 
-Progress = Callable[[Pace], None]
-
-
 def explore(
     scope: Scope,
     *,
     reductions: frozenset[Reduction] = frozenset(ALL),
     workers: int | None = None,
     keep_going: bool = False,
-    progress: Progress = lambda pace: None,
+    progress: Callable[[SearchProgress], None] = lambda now: None,
 ) -> Explored:
     """Search the scope; stop at the first level where something breaks, unless told to go on.
 
@@ -128,14 +125,14 @@ class _Search:
         explorer: Explorer,
         workers: int,
         keep_going: bool,
-        progress: Progress,
+        progress: Callable[[SearchProgress], None],
         started: float,
     ) -> None:
         self.explorer = explorer
         self.keep_going = keep_going
         self.progress = progress
         self.started = started
-        self.pace = Pace()
+        self.pace = SearchProgress()
         self.ways: dict[Property, Way] = {}
         """How to break what can be broken, as far as the levels that are done show it."""
         self.seen = Seen()

@@ -25,7 +25,7 @@ from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
 from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
-from tidings.pipeline.spark.progress import Progress, Telling, silent
+from tidings.pipeline.spark.progress import Progress, Show, silent
 from tidings.pipeline.spark.session import parallelism
 from tidings.pipeline.spark.spool import spool_for, unseen
 from tidings.pipeline.spark.workers import UnseenError, performing
@@ -56,7 +56,7 @@ def audit(
     path: Path | str,
     *,
     examples: int | None = 3,
-    progress: Telling = silent,
+    progress: Show = silent,
     checker: Checker = "arrays",
     violations: Path | None = None,
     limits: Limits | None = None,
@@ -84,7 +84,7 @@ def _audit_by_arrays(
     spark: SparkSession,
     path: Path,
     examples: int | None,
-    progress: Telling,
+    progress: Show,
     violations: Path | None,
     limits: Limits | None,
 ) -> Audit:
@@ -129,7 +129,7 @@ def write_table(table: Any, path: Path) -> None:
 
 
 def judge_plan(
-    spark: SparkSession, plan: Plan, spool: Path, most: int | None, progress: Telling = silent
+    spark: SparkSession, plan: Plan, spool: Path, most: int | None, progress: Show = silent
 ) -> Judged:
     judged = judge_by_arrays(
         plan, performing(spark), most, progress=Progress.of(progress), marks=spool / "_marks"
@@ -141,7 +141,7 @@ def judge_plan(
 
 
 def judge(
-    case: Case, *, examples: int | None = 3, progress: Telling = silent
+    case: Case, *, examples: int | None = 3, progress: Show = silent
 ) -> dict[str, tuple[Verdict, ...]]:
     """The five verdicts on each run of an open case."""
     progress = Progress.of(progress)

@@ -16,10 +16,10 @@ from tidings.shrink.sketch import sketch_of
 from tidings.shrink.tidy import tidied
 from tidings.shrink.trials import (
     Charge,
-    Pace,
-    Progress,
     Property,
+    ShrinkProgress,
     Trials,
+    Watch,
     planned_packets,
 )
 from tidings.simulator import Replay, World, recorded, replay
@@ -27,7 +27,15 @@ from tidings.simulator.play import world_of
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Run, digest
 
-__all__ = ["Charge", "Pace", "Property", "Size", "charge_against", "planned_packets", "shrink"]
+__all__ = [
+    "Charge",
+    "Property",
+    "ShrinkProgress",
+    "Size",
+    "charge_against",
+    "planned_packets",
+    "shrink",
+]
 
 
 def charge_against(
@@ -56,7 +64,7 @@ def shrink(
     *,
     max_packets: int | None = None,
     factory: Factory | None = None,
-    progress: Progress = lambda pace: None,
+    progress: Watch = lambda now: None,
 ) -> Run:
     """A smaller run that breaks the same; ``factory`` stands in for the manifest's protocol."""
     charge = charge_against(run, what, max_packets)
@@ -66,7 +74,7 @@ def shrink(
     return _stored(_smallest(first.world, charge, progress), run, charge)
 
 
-def _smallest(world: World, charge: Charge, progress: Progress) -> Play:
+def _smallest(world: World, charge: Charge, progress: Watch) -> Play:
     sketch = sketch_of(world.views[0], world.schedule)
     for settles in (False, True):
         # What shows before the end needs none.

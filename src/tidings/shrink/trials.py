@@ -39,18 +39,19 @@ def planned_packets(manifest: Manifest) -> int | None:
     return allowed if isinstance(allowed, int) else None
 
 
-class Pace(NamedTuple):
+class ShrinkProgress(NamedTuple):
     """How far it has come: the smallest failure so far, and how many runs were tried."""
 
     size: Size
     tried: int
 
 
-Progress = Callable[[Pace], None]
+Watch = Callable[[ShrinkProgress], None]
+"""Called before every run that is tried."""
 
 
 class Trials:
-    def __init__(self, stage: Stage, charge: Charge, progress: Progress) -> None:
+    def __init__(self, stage: Stage, charge: Charge, progress: Watch) -> None:
         self.stage = stage
         self.charge = charge
         self._progress = progress
@@ -88,7 +89,7 @@ class Trials:
     def _played(self, sketch: Sketch) -> Play | None:
         self._tried += 1
         if self._smallest is not None:
-            self._progress(Pace(self._smallest.size, self._tried))
+            self._progress(ShrinkProgress(self._smallest.size, self._tried))
         try:
             play = Play(sketch, self.stage) if sketch.members else None
         except TidingsError:

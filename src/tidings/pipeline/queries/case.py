@@ -15,14 +15,12 @@ from tidings.pipeline.queries.evidence import known_events, with_messages
 from tidings.pipeline.queries.facts import Facts, endings, facts_of
 from tidings.pipeline.queries.ingest import Trace, ingest
 from tidings.pipeline.queries.owed import first_forsaken
-from tidings.pipeline.spark.progress import Telling
+from tidings.pipeline.spark.progress import Show
 from tidings.pipeline.spark.progress import silent as silent
 from tidings.pipeline.spark.spool import spool_for
 from tidings.spec import Guarantee
 from tidings.spec.endings import Ending
 from tidings.spec.table import shown_by_cuts
-
-Progress = Telling
 
 
 class Case(NamedTuple):
@@ -47,9 +45,7 @@ class Case(NamedTuple):
 
 
 @contextmanager
-def examine(
-    spark: SparkSession, path: Path | str, *, progress: Progress = silent
-) -> Iterator[Case]:
+def examine(spark: SparkSession, path: Path | str, *, progress: Show = silent) -> Iterator[Case]:
     """Open a trace, or refuse it; its tables live as long as the block."""
     with spool_for(spark, Path(path)) as spool:
         progress("reading the trace and checking every row")

@@ -37,14 +37,14 @@ LEAST_SHARE = 0.05
 
 TICK_S = 0.5
 
-Telling = Callable[[str], None]
-"""Whoever wants to know at least which stage begins."""
+Show = Callable[[str], None]
+"""Called with each line that says how far it is."""
 Counts = tuple[int, int]
 """Of the tasks of one job, how many are done, and how many are known."""
 Tasks = Callable[[], Mapping[Hashable, Counts]]
 
 
-class Pace(NamedTuple):
+class StageProgress(NamedTuple):
     """A stage at some moment."""
 
     stage: str
@@ -93,7 +93,7 @@ class Progress:
 
     def __init__(
         self,
-        show: Telling = silent,
+        show: Show = silent,
         every_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -105,7 +105,7 @@ class Progress:
         self._begin("")
 
     @classmethod
-    def of(cls, told: Telling) -> "Progress":
+    def of(cls, told: Show) -> "Progress":
         """For those who take any function that is told the stages."""
         return told if isinstance(told, cls) else cls(told)
 
@@ -117,7 +117,7 @@ class Progress:
 
     def _begin(self, stage: str) -> None:
         self._began = self._shown = self._clock()
-        self._pace = Pace(stage, 0.0)
+        self._pace = StageProgress(stage, 0.0)
         self._earlier = frozenset(self._tasks())
         self._marks: tuple[Path, int] | None = None
 

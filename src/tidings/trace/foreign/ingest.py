@@ -22,11 +22,7 @@ from tidings.trace.layout import MANIFEST, refuse_to_overwrite
 from tidings.trace.manifest import Manifest, check
 from tidings.trace.schema import KINDS, SCHEMA_VERSION
 
-Progress = Callable[[str], None]
-
-
-def _silent(_: str) -> None:
-    pass
+Show = Callable[[str], None]
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -44,7 +40,7 @@ class Ingested(msgspec.Struct, frozen=True):
 
 
 def ingest(
-    logs: Sequence[Path], mapping: Mapping, folder: Path, *, progress: Progress = _silent
+    logs: Sequence[Path], mapping: Mapping, folder: Path, *, progress: Show = lambda words: None
 ) -> Ingested:
     """Make a trace of the logs in a new folder, or nothing at all."""
     refuse_to_overwrite(folder)
@@ -63,7 +59,7 @@ def ingest(
 
 class _Ingest:
     def __init__(
-        self, logs: Sequence[Path], mapping: Mapping, name: str, draft: Path, progress: Progress
+        self, logs: Sequence[Path], mapping: Mapping, name: str, draft: Path, progress: Show
     ) -> None:
         self.logs = logs
         self.mapping = mapping

@@ -12,7 +12,7 @@ from tidings.pipeline.queries.measures.latencies import MEASURES, latencies
 from tidings.pipeline.queries.measures.ranks import percentiles
 from tidings.pipeline.queries.measures.recording import Recording, record
 from tidings.pipeline.queries.measures.states import states
-from tidings.pipeline.spark.progress import Telling, silent
+from tidings.pipeline.spark.progress import Show, silent
 
 SHARES = (25, 50, 75, 95, 99)
 MOST_SAMPLES = 200
@@ -64,7 +64,7 @@ def overview(
     groups: Mapping[str, str],
     *,
     most_samples: int = MOST_SAMPLES,
-    progress: Telling = silent,
+    progress: Show = silent,
 ) -> Overview:
     """``groups`` says of every run to which group it belongs: to its protocol, for example."""
     progress("reading the trace to measure it")

@@ -15,7 +15,7 @@ from tidings.pipeline.queries.measures.hold_back import hold_back, hold_back_sum
 from tidings.pipeline.queries.measures.latencies import latencies, latency_summary
 from tidings.pipeline.queries.measures.recording import Recording, record
 from tidings.pipeline.queries.measures.states import states, states_by_process, states_by_run
-from tidings.pipeline.spark.progress import Telling, silent
+from tidings.pipeline.spark.progress import Show, silent
 from tidings.trace.layout import refuse_to_overwrite
 
 _MEASURED: dict[str, Callable[[Recording], DataFrame]] = {
@@ -41,7 +41,7 @@ def write_tables(
     path: Path | str,
     folder: Path | str,
     *,
-    progress: Telling = silent,
+    progress: Show = silent,
 ) -> None:
     """Measure the trace at ``path`` and write every table into the empty ``folder``."""
     folder = Path(folder).absolute()
