@@ -17,13 +17,13 @@ from tidings.campaign.plan import Budget, read_plan
 from tidings.campaign.runs import is_done, outcomes_of, perform
 from tidings.campaign.tables import read_table, write_table
 from tidings.core import DataError, EnvironmentMissing, UsageError
+from tidings.disk.files import sync, whole_file
 from tidings.pipeline import Progress
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.simulator import Replay
 from tidings.spec import Value, judge
 from tidings.trace import read_runs
-from tidings.trace.layout import sync, whole_file
 
 HASTY = """
 from tidings.core import Accept, Broadcast, Deliver, Message, MessageId, Packet, Process, Receive

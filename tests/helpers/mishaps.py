@@ -32,9 +32,10 @@ from storm import (
     Tell,
 )
 from tidings.core import Exit
+from tidings.disk.frames import BadFrameError, FrameFile, packed
+from tidings.disk.sectors import SECTOR
 from tidings.node.config import MIB
-from tidings.node.log.framing import FIRST_PLACE, BadEntryError, SegmentFile, packed
-from tidings.node.log.sectors import SECTOR
+from tidings.node.log.segments import FIRST_LINE, LOG
 from tidings.spec import Value, Verdict
 from tidings.testkit.fleet import Fleet, FleetFault, Member, free_ports
 from tidings.testkit.proxy import Proxy
@@ -386,12 +387,12 @@ def flip(folder: Path, dice: random.Random) -> None:
 
 def _whole(path: Path) -> tuple[int, int]:
     """Where the last whole entry of a file ends, and its number."""
-    place, number = FIRST_PLACE, 0
-    with SegmentFile(path) as file:
+    place, number = len(FIRST_LINE), 0
+    with FrameFile(path, LOG) as file:
         while place < file.size:
             try:
-                entry = file.entry(place)
-            except BadEntryError:
+                entry = file.frame(place)
+            except BadFrameError:
                 break
             place, number = entry.end, entry.number
     return place, number

@@ -19,12 +19,13 @@ import pytest
 
 import real_groups
 from tidings.core import MessageId, Recall, Recalled
+from tidings.disk import files, frames
 from tidings.node import group, wire
 from tidings.node.disk import Disk, Tick
 from tidings.node.engine import Engine
 from tidings.node.group import Group
 from tidings.node.ledger import Receipt
-from tidings.node.log import Identity, Log, files, framing, reader, segments, writer
+from tidings.node.log import Identity, Log, reader, segments, writer
 from tidings.node.transport import Connection, Peer, Transport
 from tidings.node.unread import Unread
 
@@ -60,7 +61,7 @@ def forgotten_sync(patch: Patch) -> None:
 
 def failed_write_unnoticed(patch: Patch) -> None:
     """A full disk takes nothing, and the commit returns all the same."""
-    patch.setattr(files.told, "__exit__", lambda *_: True)
+    patch.setattr(files.explained, "__exit__", lambda *_: True)
 
 
 def torn_end_left(patch: Patch) -> None:
@@ -70,7 +71,7 @@ def torn_end_left(patch: Patch) -> None:
 
 def damage_taken_for_a_torn_end(patch: Patch) -> None:
     """Whatever does not match its check is cut off."""
-    patch.setattr(framing.SegmentFile, "is_torn", lambda *_: True)
+    patch.setattr(frames.FrameFile, "is_torn", lambda *_: True)
 
 
 def lock_not_taken(patch: Patch) -> None:
@@ -79,7 +80,7 @@ def lock_not_taken(patch: Patch) -> None:
 
 def name_not_synced(patch: Patch) -> None:
     """An old segment is deleted before the name of the new one is on disk."""
-    patch.setattr(writer, "sync_folder", nothing)
+    patch.setattr(writer, "sync", nothing)
 
 
 def needed_segment_deleted(patch: Patch) -> None:

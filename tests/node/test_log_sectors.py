@@ -8,9 +8,10 @@ from typing import NamedTuple
 import pytest
 
 from tidings.core import DataError, MessageId
+from tidings.disk.frames import BadFrameError, FrameFile, packed
+from tidings.disk.sectors import SECTOR, gathered, spread, spread_size
 from tidings.node.log import About, open_log
-from tidings.node.log.framing import FIRST_LINE, BadEntryError, SegmentFile, packed
-from tidings.node.log.sectors import SECTOR, gathered, spread, spread_size
+from tidings.node.log.segments import FIRST_LINE, LOG
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch
 from tidings.protocols.frontier.records import Stored
@@ -27,9 +28,9 @@ class Written(NamedTuple):
     begin: int
     end: int
 
-    def change(self, data: bytes | bytearray) -> SegmentFile:
+    def change(self, data: bytes | bytearray) -> FrameFile:
         self.path.write_bytes(data)
-        return SegmentFile(self.path)
+        return FrameFile(self.path, LOG)
 
 
 def written(folder: Path, place: int, body: bytes) -> Written:
@@ -85,9 +86,9 @@ def test_whatever_is_changed_in_an_entry_of_zeros_is_damage(
             was = one.data[at]
             for now in {was ^ 1 << at % 8, 0} - {was}:
                 os.pwrite(disk.fileno(), bytes([now]), at)
-                with SegmentFile(one.path) as file:
-                    with pytest.raises(BadEntryError):
-                        file.entry(one.begin)
+                with FrameFile(one.path, LOG) as file:
+                    with pytest.raises(BadFrameError):
+                        file.frame(one.begin)
                     assert not file.is_torn(one.begin, expected=1), f"byte {at} is {now}"
             os.pwrite(disk.fileno(), bytes([was]), at)
 
@@ -108,8 +109,8 @@ def test_whichever_sectors_were_never_written_an_entry_is_torn(
                 holed[part.start : part.stop] = bytes(len(part))
         for end in {part.stop for part in parts} | {one.end}:
             with one.change(holed[:end]) as file:
-                with pytest.raises(BadEntryError):
-                    file.entry(one.begin)
+                with pytest.raises(BadFrameError):
+                    file.frame(one.begin)
                 assert file.is_torn(one.begin, expected=1), f"{missing}, up to {end}"
 
 

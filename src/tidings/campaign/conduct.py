@@ -17,10 +17,10 @@ from tidings.campaign import counterexamples, numbers, runs
 from tidings.campaign.cells import mixed
 from tidings.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.core import EnvironmentMissing, UsageError
+from tidings.disk.files import sync
 from tidings.pipeline.spark.progress import Progress, Told
 from tidings.pipeline.spark.workers import performing
 from tidings.report.words import many
-from tidings.trace.layout import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,9 +34,8 @@ from tidings import __version__
 from tidings.campaign.cells import Cell, Task, cells_of, table_of, tasks_of
 from tidings.campaign.plan import Campaign
 from tidings.core import DataError, UsageError
-from tidings.node.log.files import locked
+from tidings.disk.files import locked, whole_file
 from tidings.trace import refuse_to_overwrite
-from tidings.trace.layout import whole_file
 
 PLAN = "campaign.json"
 _FIRST = {"lock", f"{PLAN}.open"}

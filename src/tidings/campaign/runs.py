@@ -17,10 +17,11 @@ from tidings.campaign.cells import Cell, Task
 from tidings.campaign.folder import lines
 from tidings.campaign.plan import Budget
 from tidings.core import DataError
+from tidings.disk.files import whole_file
 from tidings.simulator import World, walk
 from tidings.simulator.choices import Choice
 from tidings.trace import Row, Run, parquet
-from tidings.trace.layout import MANIFEST, whole_file
+from tidings.trace.layout import MANIFEST
 
 LONGEST_REASON = 300
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.core import DataError, EnvironmentMissing
-from tidings.trace.layout import whole_file
+from tidings.disk.files import whole_file
 
 try:
     import pyarrow as pa

@@ -10,11 +10,11 @@ import typer
 from tidings.cli.common import AsJson, app, err, print_json, say
 from tidings.cli.spark import Master, Remote, on_spark, refuse_both
 from tidings.core import Exit, UsageError
+from tidings.disk.files import whole_file
 from tidings.report.page import Page, page_of_trace, render
 from tidings.report.page.from_trace import MOST_ROWS, entries_of
 from tidings.spec import exit_status
 from tidings.trace import layout, read_runs
-from tidings.trace.layout import whole_file
 
 if TYPE_CHECKING:
     from tidings.pipeline import Audit, Overview

@@ -1,6 +1,5 @@
 """``tidings settle``: the runner's last word on a trace that nodes wrote."""
 
-import fcntl
 import shlex
 import time
 from pathlib import Path
@@ -11,9 +10,10 @@ import typer
 
 from tidings.cli.common import app, say
 from tidings.core import Members, UsageError
+from tidings.disk.files import is_locked, whole_file
 from tidings.report.words import listed
 from tidings.trace import Fate, Manifest, layout
-from tidings.trace.layout import read_manifests, whole_file
+from tidings.trace.layout import read_manifests
 from tidings.trace.schema import SCHEMA_VERSION
 from tidings.trace.segments import OPEN, is_settled, last_block, segments_of
 from tidings.trace.segments import settle as settle_segments
@@ -77,7 +77,7 @@ def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
         raise UsageError("somebody has to be up at the end, or nothing is owed to anybody")
     for name in (*up, *gone):
         segments = segments_of(path, name)
-        if segments and segments[-1].name.endswith(OPEN) and _is_locked(segments[-1]):
+        if segments and segments[-1].name.endswith(OPEN) and is_locked(segments[-1]):
             raise UsageError(f"{name} is still running: settle when everybody has left")
     for name in up:
         segments = segments_of(path, name)
@@ -88,15 +88,6 @@ def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
                 f"{name} was killed and has not come back: {segments[-1].name} was never closed; "
                 f"say so with --crashed {name}, or start it once more and let it leave"
             )
-
-
-def _is_locked(path: Path) -> bool:
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 def _write_fates(path: Path, manifest: Manifest, fates: dict[str, Fate]) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from tidings.core import DataError
+from tidings.disk.files import whole_file
 from tidings.node.config import Config
 from tidings.node.logs import get_logger
 from tidings.trace import Cut, Manifest
 from tidings.trace.cutting import OutOfSequenceError, Past
-from tidings.trace.layout import whole_file
 from tidings.trace.schema import SCHEMA_VERSION
 from tidings.trace.segments import CLOSED, OPEN, Reader, opened, segments_of
 

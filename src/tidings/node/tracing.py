@@ -23,11 +23,11 @@ from typing import NamedTuple
 import xxhash
 
 from tidings.core import DataError, EnvironmentMissing, MessageId, Span, UsageError
+from tidings.disk.files import sync
 from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
 from tidings.node.logs import get_logger
-from tidings.trace.layout import sync
 from tidings.trace.schema import DIGEST
 from tidings.trace.segments import (
     OPEN,

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidings.core import Members, MessageId
+from tidings.disk.files import whole_file
 from tidings.pipeline.arrays.campaign import Judged, TooLongError
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
 from tidings.pipeline.arrays.verdicts import verdicts_of, violations_table
@@ -33,7 +34,6 @@ from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
 from tidings.spec.endings import Ending
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest, layout
-from tidings.trace.layout import whole_file
 from tidings.trace.manifests import manifests_of
 
 Key = tuple[int, Guarantee]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+from tidings.disk.files import whole_file
 from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.deeds import Deeds
@@ -21,7 +22,6 @@ from tidings.report.words import listed, printable, with_options
 from tidings.spec import Extra, Guarantee, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
-from tidings.trace.layout import whole_file
 
 MOST_EVENTS = 120
 """Runs with more are told in part."""

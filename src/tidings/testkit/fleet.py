@@ -34,6 +34,7 @@ import msgspec
 
 from tidings.core import Exit, IntervalSet, TidingsError
 from tidings.core.ranks import percentile
+from tidings.disk.files import whole_file
 from tidings.node.config import Config, read_config
 from tidings.testkit.member import (
     Command,
@@ -48,7 +49,6 @@ from tidings.testkit.member import (
 )
 from tidings.testkit.proxy import Do, Proxy, in_background
 from tidings.trace import Manifest
-from tidings.trace.layout import whole_file
 from tidings.trace.manifest import Fate
 from tidings.trace.schema import SCHEMA_VERSION
 from tidings.trace.segments import settle

@@ -6,9 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from tidings.disk.files import whole_file
 from tidings.trace import jsonl, segments
 from tidings.trace.histories import Histories, Run
-from tidings.trace.layout import MANIFEST, layout, read_manifests, whole_file
+from tidings.trace.layout import MANIFEST, layout, read_manifests
 from tidings.trace.manifest import Manifest
 from tidings.trace.schema import Row
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from tidings.core import DataError
+from tidings.disk.files import whole_file
 from tidings.trace.histories import Histories
-from tidings.trace.layout import whole_file
 from tidings.trace.schema import Row
 
 _encode = msgspec.json.Encoder().encode

@@ -1,4 +1,4 @@
-"""Where a trace lies on disk, and how it gets there whole or not at all.
+"""Where a trace lies on disk.
 
 A trace is a folder (or a single file beside its manifest):
 
@@ -14,8 +14,6 @@ Nothing is half-written: a file appears under its name only when it is complete.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -92,38 +90,6 @@ def _part(line: bytes, place: str) -> Manifest:
         return msgspec.json.decode(line, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise DataError(f"{place}: not a part of a manifest: {fault}") from None
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to; the file gets its own name when the block ends well, or vanishes.
-
-    It is on disk before it has its name: when the power fails, no name stands for half a file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".open")
-    try:
-        yield draft
-        sync(draft)
-        draft.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            draft.unlink()
-        raise
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """What was written to a file, or the names in a folder, are on disk from now on."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    except OSError:
-        # Not every file system that is shared can do this for a folder.
-        if not path.is_dir():
-            raise
-    finally:
-        os.close(file)
 
 
 def refuse_to_overwrite(folder: Path) -> None:

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET
 
 from tidings.core import DataError, EnvironmentMissing
+from tidings.disk.files import whole_file
 from tidings.trace.histories import Histories
-from tidings.trace.layout import whole_file
 from tidings.trace.manifest import Manifest
 from tidings.trace.schema import COLUMNS, KINDS, READABLE, SCHEMA_VERSION, Row, unreadable
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidings.core import DataError
-from tidings.trace.layout import whole_file
+from tidings.disk.files import whole_file
 from tidings.trace.manifest import Manifest
 from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP
 from tidings.trace.schema import KINDS

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from tidings.core import DataError, Process
+from tidings.disk.files import explained, rewrite, sync
+from tidings.disk.frames import BadFrameError, DiskFrame, FrameFile
 from tidings.node.log.entries import About, Beginning, Commit, Identity
-from tidings.node.log.files import rewrite, sync_folder, told
-from tidings.node.log.framing import FIRST_PLACE, BadEntryError, Entry, SegmentFile
-from tidings.node.log.segments import Decoders, Records, Recovered, Segment
+from tidings.node.log.segments import FIRST_LINE, LOG, Decoders, Records, Recovered, Segment
 
 _NO_RETURN = "this member cannot return to its group (docs/node.md, A lost disk)"
 
@@ -46,7 +46,7 @@ class Reader:
             )
         for path in self.paths:
             if path < self.segments[0].path:
-                with told(path):
+                with explained(path):
                     path.unlink(missing_ok=True)
         self._rewrite_the_last_entry()
         records = Records(self.segments, self.decode)
@@ -54,60 +54,57 @@ class Reader:
 
     def _rewrite_the_last_entry(self) -> None:
         segment, place = self.segments[-1], self._last_place
-        with told(segment.path):
-            with SegmentFile(segment.path) as file:
-                start = place if place > FIRST_PLACE else 0
+        with explained(segment.path):
+            with FrameFile(segment.path, LOG) as file:
+                start = place if place > len(FIRST_LINE) else 0
                 entry = file.read(start, segment.bytes - start)
             rewrite(segment.path, start, entry)
-            sync_folder(self.folder)
+            sync(self.folder, strict=True)
 
     def _read_segment(self, path: Path, is_last: bool) -> None:
-        with told(path), SegmentFile(path) as file:
+        with explained(path), FrameFile(path, LOG) as file:
             written_s = path.stat().st_mtime
-            segment = Segment(path, self.page_bytes, file.format, written_s=written_s)
+            segment = Segment(path, self.page_bytes, file.is_current, written_s=written_s)
             if file.has_a_first_line(is_last, self.number):
                 self._read_entries(segment, file, is_last)
         if segment.pages:
             self.segments.append(segment)
         else:
             # It was only just begun, and nothing is in it.
-            with told(path):
+            with explained(path):
                 path.unlink()
 
-    def _read_entries(self, segment: Segment, file: SegmentFile, is_last: bool) -> None:
-        while segment.bytes < file.size:
-            place = segment.bytes
-            try:
-                self._take(segment, file.entry(place))
-            except BadEntryError as bad:
-                if not (is_last and file.is_torn(place, self.number)):
-                    raise DataError(
-                        f"{file.path}: damaged at byte {place:,}: {bad}; what was there is lost, "
-                        f"and {_NO_RETURN}"
-                    ) from None
-                break
-            self._last_place = place
+    def _read_entries(self, segment: Segment, file: FrameFile, is_last: bool) -> None:
+        try:
+            for frame in file.frames(file.first, may_be_torn=is_last, expected=self.number):
+                self._add(segment, frame)
+                self._last_place = frame.start
+        except BadFrameError as bad:
+            raise DataError(
+                f"{file.path}: {bad}; what was there is lost, and {_NO_RETURN}"
+            ) from None
 
-    def _take(self, segment: Segment, entry: Entry) -> None:
-        said = self._decoded(segment.path, entry.body)
+    def _add(self, segment: Segment, frame: DiskFrame) -> None:
+        entry = self._decoded(segment.path, frame.body)
         is_first = not segment.pages
-        if is_first and not isinstance(said, Beginning):
-            raise BadEntryError("an entry that does not belong there")
-        if not is_first and entry.number != self.number:
-            raise BadEntryError(f"entry {entry.number} where {self.number} comes next")
-        if isinstance(said, Beginning):
-            self._begin(segment.path, entry.number, said)
-        segment.add(entry.end - segment.bytes, said)
-        self.delivered |= said.delivered
-        self.number = entry.number + 1
+        place = f"damaged at byte {frame.start:,}"
+        if is_first and not isinstance(entry, Beginning):
+            raise BadFrameError(f"{place}: an entry that does not belong there")
+        if not is_first and frame.number != self.number:
+            raise BadFrameError(f"{place}: entry {frame.number} where {self.number} comes next")
+        if isinstance(entry, Beginning):
+            self._begin(segment.path, frame.number, entry)
+        segment.add(frame.end - frame.start, entry)
+        self.delivered |= entry.delivered
+        self.number = frame.number + 1
 
     def _decoded(self, path: Path, body: memoryview) -> Beginning | Commit:
         try:
-            said: Beginning | Commit = self.decode.entry(body)
-            self.decode.records(said.records)
+            entry: Beginning | Commit = self.decode.entry(body)
+            self.decode.records(entry.records)
         except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
             raise DataError(f"{path}: made by another tidings: {fault}") from None
-        return said
+        return entry
 
     def _begin(self, path: Path, number: int, entry: Beginning) -> None:
         if self.identity is not None and number != self.number:

@@ -8,9 +8,22 @@ from typing import Any
 import msgspec
 
 from tidings.core import DataError, Process
+from tidings.disk.files import explained
+from tidings.disk.frames import BadFrameError, FileKind, FrameFile, Unmarked, version_in
 from tidings.node.log.entries import Beginning, Commit, Identity, Ranges, merge
-from tidings.node.log.files import told
-from tidings.node.log.framing import FIRST_PLACE, FORMAT, BadEntryError, SegmentFile
+
+_TITLE = b"tidings log "
+FIRST_LINE = _TITLE + b"2\n"
+
+
+def _refusal(begin: bytes) -> str:
+    version = version_in(begin, _TITLE)
+    if version is None:
+        return "not a log of tidings"
+    return f"log format {version}, this tidings reads 1 and 2"
+
+
+LOG = FileKind(FIRST_LINE, {_TITLE + b"1\n": Unmarked()}, _refusal)
 
 
 class Page(msgspec.Struct):
@@ -31,8 +44,9 @@ class Segment(msgspec.Struct):
     path: Path
     page_bytes: int
     """About how much of it is read back whole."""
-    format: int = FORMAT
-    bytes: int = FIRST_PLACE
+    is_current: bool = True
+    """Whether it is of the format that is written now."""
+    bytes: int = len(FIRST_LINE)
     messages: int = 0
     held: Ranges = {}
     pages: list[Page] = []
@@ -71,14 +85,12 @@ class Decoders:
 
     def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | Commit]:
         """What stands in this stretch of a file, which was whole when it was last read."""
-        with told(path), SegmentFile(path) as file:
-            while start < end:
-                try:
-                    _, body, after = file.entry(start)
-                except BadEntryError as bad:
-                    raise DataError(f"{path}: damaged at byte {start:,}: {bad}") from None
-                yield self.entry(body)
-                start = after
+        with explained(path), FrameFile(path, LOG) as file:
+            try:
+                for frame in file.frames(start, end):
+                    yield self.entry(frame.body)
+            except BadFrameError as bad:
+                raise DataError(f"{path}: {bad}") from None
 
 
 class Records:
@@ -110,7 +122,7 @@ class Records:
 
     def _entries(self, number: int) -> Iterator[Beginning | Commit]:
         path = self._segments[number].path
-        yield from self._decode.entries(path, FIRST_PLACE, self._ends[number])
+        yield from self._decode.entries(path, len(FIRST_LINE), self._ends[number])
 
 
 class Recovered(msgspec.Struct, frozen=True):

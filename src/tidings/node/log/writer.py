@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from tidings.core import Process
+from tidings.disk.files import LOCK, NamedFile, explained, gone, locked, sync, write_all
+from tidings.disk.frames import packed
 from tidings.node.config import Limits, Retention
 from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
-from tidings.node.log.files import LOCK, Kept, gone, locked, sync_folder, told, write_all
-from tidings.node.log.framing import FIRST_LINE, FORMAT, packed
 from tidings.node.log.reader import Reader
-from tidings.node.log.segments import Decoders, Page, Recovered, Segment
+from tidings.node.log.segments import FIRST_LINE, Decoders, Page, Recovered, Segment
 
 USUAL = Limits()
 
@@ -47,9 +47,9 @@ class Log:
         self._limits = limits
         self._delivered: dict[str, int] = {}
         self._lock = lock
-        self._kept_lock = Kept(lock, folder / LOCK)
+        self._kept_lock = NamedFile(lock, folder / LOCK)
         self._file = -1
-        self._kept_file: Kept | None = None
+        self._kept_file: NamedFile | None = None
         self._in_hand: dict[tuple[Path, int, int], list[Any]] = {}
         """The pages that were read back last; ``recall_bytes`` of them, and at least one."""
         self._changed_ns = -1
@@ -76,12 +76,12 @@ class Log:
     def begin_life(self, index: int) -> None:
         """Go on where the life before this one ended; nothing was written for this one so far."""
         last = self._segments[-1] if self._segments else None
-        if last is None or last.format != FORMAT:
+        if last is None or not last.is_current:
             self.begin_segment((), index)
             return
-        with told(last.path):
+        with explained(last.path):
             self._file = os.open(last.path, os.O_WRONLY | os.O_APPEND)
-            self._kept_file = Kept(self._file, last.path)
+            self._kept_file = NamedFile(self._file, last.path)
         self._append(self._beginning((), index))
 
     def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
@@ -93,15 +93,15 @@ class Log:
         self.close_file()
         number = self._segments[-1].number + 1 if self._segments else 1
         path = self._folder / f"{number:08}.log"
-        with told(path):
+        with explained(path):
             self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-            self._kept_file = Kept(self._file, path)
+            self._kept_file = NamedFile(self._file, path)
             write_all(self._file, FIRST_LINE)
         self._segments.append(Segment(path, self._limits.page_bytes))
         self.size += len(FIRST_LINE)
         self._append(self._beginning(records, index, needless))
-        with told(path):
-            sync_folder(self._folder)
+        with explained(path):
+            sync(self._folder, strict=True)
         self.thrown += self._segments[:needless]
         self.size -= sum(segment.bytes for segment in self._segments[:needless])
         del self._segments[:needless]
@@ -110,7 +110,7 @@ class Log:
         """Delete the segments that are no longer part of the log."""
         while self.thrown:
             segment = self.thrown.pop(0)
-            with told(segment.path):
+            with explained(segment.path):
                 segment.path.unlink(missing_ok=True)
 
     def _beginning(self, records: tuple[Any, ...], index: int, needless: int = 0) -> Beginning:
@@ -121,7 +121,7 @@ class Log:
     def _append(self, entry: Beginning | Commit) -> None:
         segment = self._segments[-1]
         data = packed(self._number, segment.bytes, encode(entry))
-        with told(segment.path):
+        with explained(segment.path):
             write_all(self._file, data)
             os.fdatasync(self._file)
             self._check_that_it_is_kept()

@@ -1,7 +1,9 @@
-"""The disk: what is written stays, nobody else writes, and what it refuses is told in one line."""
+"""Files and folders: what is written stays, whole or not at all, and nobody else writes."""
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +32,38 @@ def rewrite(path: Path, place: int, end: bytes) -> None:
         os.close(file)
 
 
-def sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
+def sync(path: Path, *, strict: bool = False) -> None:
+    """What was written to a file, or the names in a folder, are on disk from now on.
+
+    Not every file system that is shared can do this for a folder: that is a fault if ``strict``.
+    """
+    file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
+    except OSError:
+        if strict or not path.is_dir():
+            raise
     finally:
         os.close(file)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to; the file gets its own name when the block ends well, or vanishes.
+
+    It is on disk before it has its name: when the power fails, no name stands for half a file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".open")
+    try:
+        yield draft
+        sync(draft)
+        draft.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        raise
+    sync(path.parent)
 
 
 def make_folder(folder: Path) -> None:
@@ -43,7 +71,7 @@ def make_folder(folder: Path) -> None:
     if not folder.exists():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
+        sync(folder.parent, strict=True)
 
 
 def gone(path: Path) -> EnvironmentMissing:
@@ -54,7 +82,7 @@ def gone(path: Path) -> EnvironmentMissing:
     )
 
 
-class Kept:
+class NamedFile:
     """A file that is open, and must be found under its name as long as it is.
 
     If it is not, somebody deleted or replaced it, or a folder that it is in: what is written to it
@@ -75,10 +103,25 @@ class Kept:
             raise gone(self._path)
 
 
+def lock(file: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Whether nobody else has it from now on, until it is closed, however this process ends."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody has it."""
+    with path.open("rb") as file:
+        return not lock(file.fileno(), fcntl.LOCK_SH)
+
+
 def locked(folder: Path, way_out: str) -> int:
-    """Nobody else may write here as long as this file is open, however this process ends."""
+    """Nobody else may write here as long as this file is open."""
     path = folder / LOCK
-    with told(path, way_out):
+    with explained(path, way_out):
         make_folder(folder)
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -90,18 +133,16 @@ def locked(folder: Path, way_out: str) -> int:
 
 
 def _own(file: int, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not lock(file):
         owner = os.read(file, 20).decode(errors="replace")
-        raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}") from None
-    with told(path):
+        raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}")
+    with explained(path):
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
 
 
-class told:  # noqa: N801 - reads as a statement
-    """What the disk refuses is told in one line, with the way out."""
+class explained:  # noqa: N801 - reads as a statement
+    """What the disk refuses is one line, with the way out."""
 
     def __init__(self, path: Path, way_out: str = MEND) -> None:
         self.path = path
