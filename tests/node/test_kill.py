@@ -220,7 +220,7 @@ class Order:
         patch.setattr(Transport, "send", sending)
 
     def _trace(self, member: str, blocks: bytes) -> None:
-        for block, _ in blocks_in(blocks):
+        for block in blocks_in(blocks):
             for item in block.items:
                 if isinstance(item, Packets) and item.kind == "send":
                     self.traced.setdefault(member, set()).update(item.peers)

@@ -10,6 +10,7 @@ from real_groups import go, group_file, joined, take
 from tidings.node.group import Replayed
 from tidings.spec import Value, judge
 from tidings.trace import digest, read_runs
+from tidings.trace.segments import segments_of
 
 OLD = Path(__file__).parents[1] / "fixtures" / "node_2"
 TEXTS = {"p1#1": b"one", "p1#2": bytes(1_500), "p1#3": b"three", "p1#4": b"four"}
@@ -34,6 +35,7 @@ def test_its_trace_is_read(folder: Path) -> None:
 
 def test_a_member_comes_back_from_its_log_and_goes_on_with_its_trace(folder: Path) -> None:
     config = group_file(folder, 2)
+    before = {path: path.read_bytes() for path in segments_of(folder / "trace", "p1")[:-1]}
 
     async def scenario() -> None:
         async with joined(config, "p1") as one:
@@ -42,6 +44,7 @@ def test_a_member_comes_back_from_its_log_and_goes_on_with_its_trace(folder: Pat
             assert {str(message.id): message.text for message in again} == TEXTS | ANSWER
 
     go(scenario())
+    assert {path: path.read_bytes() for path in before} == before
     (run,) = read_runs(folder / "trace")
     assert not run.holed
     assert [row.seq for row in run.histories["p1"] if row.kind == "broadcast"] == [1, 2, 3, 4]

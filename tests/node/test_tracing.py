@@ -32,7 +32,17 @@ from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log, 
 from tidings.spec import Value, judge
 from tidings.trace import Cut, Row, read_runs
 from tidings.trace.cutting import OutOfSequenceError, Past
-from tidings.trace.segments import Block, Gap, Item, Mark, Messages, Reader, segments_of
+from tidings.trace.segments import (
+    Block,
+    Gap,
+    Item,
+    Mark,
+    Messages,
+    Owner,
+    Reader,
+    encoded,
+    segments_of,
+)
 
 
 async def say(config: Config, *texts: bytes) -> None:
@@ -173,7 +183,8 @@ def test_a_segment_of_the_version_before_is_not_gone_on_with(tmp_path: Path) -> 
     config = group_file(tmp_path, 1)
     go(say(config, b"one"))
     path = config.trace_folder / "p1-1.segment"
-    path.write_bytes(path.read_bytes().replace(b"tidings trace 2", b"tidings trace 1"))
+    blocks = [Owner("chat", "p1"), *Reader(path).blocks()]
+    path.write_bytes(b"tidings trace 1\n" + b"".join(map(encoded, blocks)))
     go(say(config, b"two"))
     assert segments(config) == ["p1-1.segment", "p1-2.segment"]
     assert_all_hold(traced(config))

@@ -23,7 +23,7 @@ from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.pipeline.queries import measures
 from tidings.simulator import Plan, walk
 from tidings.trace import Manifest, Row, Run, digest, read_runs, write_runs
-from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded
+from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
 from traces import random_runs, write_trace
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
@@ -116,7 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             8, 300, 1, (Mark("recover"), Messages("deliver", "p1", 3, 1, texts[:8]), Mark("settle"))
         ),
     )
-    segment = beginning(Owner("node", "p1")) + b"".join(map(encoded, blocks))
+    segment = whole_segment(Owner("node", "p1"), *blocks)
     (folder / "p1-1.segment").write_bytes(segment)
     return folder
 

@@ -18,9 +18,11 @@ from tidings.trace.segments import (
     beginning,
     encoded,
     expanded,
+    framed,
     next_segment,
     segments_of,
     settle,
+    whole_segment,
 )
 
 OWNER = Owner("run", "p1")
@@ -45,7 +47,7 @@ BLOCKS = (
 
 def write(folder: Path, name: str, *blocks: Block, owner: Owner = OWNER) -> Path:
     path = folder / name
-    path.write_bytes(beginning(owner) + b"".join(map(encoded, blocks)))
+    path.write_bytes(whole_segment(owner, *blocks))
     return path
 
 
@@ -169,7 +171,7 @@ def test_a_segment_that_goes_while_it_is_looked_for_is_told_in_one_line(folder: 
 def test_only_an_open_segment_may_end_anywhere(folder: Path) -> None:
     path = write(folder, "p1-1.segment", *BLOCKS)
     data = path.read_bytes()
-    sizes = [len(beginning(OWNER)) + sum(len(encoded(b)) for b in BLOCKS[:n]) for n in range(4)]
+    sizes = [len(whole_segment(OWNER, *BLOCKS[:n])) for n in range(4)]
     still_open = folder / "p1-1.segment.open"
     for end in range(1, len(data)):
         still_open.write_bytes(data[:end])
@@ -196,6 +198,51 @@ def test_a_changed_byte_is_bad_data_even_in_an_open_segment(folder: Path) -> Non
         with pytest.raises(DataError) as fault:
             list(Reader(path).blocks())
         assert str(fault.value).startswith(str(path))
+
+
+def test_a_segment_from_before_there_were_frames_is_read_as_strictly(folder: Path) -> None:
+    parts = [b"tidings trace 2\n", *map(encoded, (OWNER, *BLOCKS))]
+    path, closed, data = folder / "p1-1.segment.open", folder / "p1-1.segment", b"".join(parts)
+    sizes = [len(b"".join(parts[:count])) for count in range(2, 6)]
+    for end in range(len(data)):
+        path.write_bytes(data[:end])
+        reader = Reader(path)
+        whole = sum(size <= end for size in sizes[1:])
+        assert list(reader.blocks()) == list(BLOCKS[:whole])
+        assert reader.whole == max(size for size in (0, 16, *sizes) if size <= end)
+        if end not in sizes:
+            closed.write_bytes(data[:end])
+            with pytest.raises(DataError, match=r"p1-1\.segment"):
+                list(Reader(closed).blocks())
+        path.write_bytes(data[:end] + bytes([data[end] ^ 1 << end % 8]) + data[end + 1 :])
+        with pytest.raises(DataError, match=r"p1-1\.segment"):
+            list(Reader(path).blocks())
+    path.write_bytes(data + bytes(1_000))
+    reader = Reader(path)
+    assert list(reader.blocks()) == list(BLOCKS)
+    assert (reader.whole, reader.is_current) == (len(data), False)
+    path.write_bytes(data + bytes(1_000) + b"1")
+    with pytest.raises(DataError, match="damaged at byte"):
+        list(Reader(path).blocks())
+
+
+def test_several_blocks_in_a_frame_are_read_one_by_one(folder: Path) -> None:
+    begin = beginning(OWNER)
+    path = folder / "p1-1.segment"
+    path.write_bytes(begin + framed(b"".join(map(encoded, BLOCKS)), len(begin)))
+    assert list(Reader(path).blocks()) == list(BLOCKS)
+
+
+def test_a_sector_that_was_never_written_is_a_torn_end_unless_a_frame_follows(folder: Path) -> None:
+    path = folder / "p1-1.segment.open"
+    long = Block(11, 4_000, 1, (Messages("deliver", "p2", 1, 200, bytes(1_600)),))
+    data = bytearray(whole_segment(OWNER, *BLOCKS, long))
+    data[1024:1536] = bytes(512)
+    path.write_bytes(data)
+    assert list(Reader(path).blocks()) == list(BLOCKS)
+    path.write_bytes(data + framed(encoded(BLOCKS[0]), len(data)))
+    with pytest.raises(DataError, match="damaged at byte"):
+        list(Reader(path).blocks())
 
 
 def test_what_was_never_written_is_a_torn_end(folder: Path) -> None:

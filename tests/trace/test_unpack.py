@@ -8,7 +8,7 @@ import pytest
 from tidings.core import DataError
 from tidings.pipeline.queries.ingest import fill
 from tidings.trace import Cut, Manifest, digest, layout, read_runs, unpack
-from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Packets, beginning, encoded
+from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Packets, whole_segment
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -29,7 +29,7 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path,
         (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
         blocks = (*blocks[:-1], Block(8, 9, 1, (Gap("gap", 7), Mark("settle"))))
     segment = tmp_path / "p1-1.segment"
-    segment.write_bytes(beginning(Owner("run", "p1")) + b"".join(map(encoded, blocks)))
+    segment.write_bytes(whole_segment(Owner("run", "p1"), *blocks))
     unpack.write_segment(tmp_path / "expanded.parquet", segment, {"run": manifest})
     segment.rename(tmp_path / "aside")
     (from_parquet,) = read_runs(tmp_path)
@@ -47,7 +47,7 @@ def test_a_segment_that_ends_before_the_cut_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
     block = Block(0, 7, 0, (Mark("recover"),))
     segment = tmp_path / "p1-1.segment"
-    segment.write_bytes(beginning(Owner("run", "p1")) + encoded(block))
+    segment.write_bytes(whole_segment(Owner("run", "p1"), block))
     (tmp_path / "spool").mkdir()
     with pytest.raises(DataError, match="p1's history ends before its cut, index 2"):
         fill(tmp_path / "spool", layout(tmp_path), {"run": manifest})
@@ -57,7 +57,7 @@ def test_a_segment_with_a_name_that_nobody_knows_is_refused(tmp_path: Path) -> N
     manifest = Manifest(schema=1, run="run", names=("p1",), views=(("p1",),))
     segment = tmp_path / "p1-1.segment"
     block = Block(0, 7, 0, (Messages("held", "p9", 1, 1),))
-    segment.write_bytes(beginning(Owner("run", "p1")) + encoded(block))
+    segment.write_bytes(whole_segment(Owner("run", "p1"), block))
     with pytest.raises(DataError, match=r"p1-1\.segment: p9 is not among the manifest's names"):
         unpack.write_segment(tmp_path / "out.parquet", segment, {"run": manifest})
     with pytest.raises(DataError, match="run 'run' is not in the manifest"):

@@ -20,6 +20,7 @@ does not match its checks is damage.
 """
 
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -125,8 +126,8 @@ class FileKind(NamedTuple):
 
 def version_in(begin: bytes, title: bytes) -> int | None:
     """The number behind the title in a first line, if there is one."""
-    before, _, version = begin.partition(b"\n")[0].rpartition(b" ")
-    return int(version) if before + b" " == title and version.isdigit() else None
+    found = re.match(title + rb"(\d+)[ \n]", begin)
+    return int(found[1]) if found else None
 
 
 def packed(number: int, place: int, body: bytes) -> bytes:
@@ -144,7 +145,7 @@ class FrameFile:
         self._kind = kind
         self._file = path.open("rb", buffering=PIECE_BYTES)
         self.size = os.fstat(self._file.fileno()).st_size
-        self._begin = self.read(0, max(map(len, kind.lines)))
+        self._begin = self.read(0, 2 * max(map(len, kind.lines)))
         known = (line for line in kind.lines if self._begin.startswith(line))
         self._line = next(known, b"")
         self._format = kind.older.get(self._line, WRITTEN)

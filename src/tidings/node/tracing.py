@@ -9,7 +9,6 @@ missing then is one row, a gap, written as soon as that is possible again.
 """
 
 import errno
-import fcntl
 import os
 import shutil
 import time
@@ -23,7 +22,7 @@ from typing import NamedTuple
 import xxhash
 
 from tidings.core import DataError, EnvironmentMissing, MessageId, Span, UsageError
-from tidings.disk.files import sync
+from tidings.disk.files import lock, sync, write_all
 from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
@@ -41,6 +40,7 @@ from tidings.trace.segments import (
     beginning,
     blocks_in,
     encoded,
+    framed,
     next_segment,
     opened,
     segments_of,
@@ -117,7 +117,7 @@ class _Lost(Facts):
         self.first = first
 
     def note_all(self, blocks: bytes) -> None:
-        for block, _ in blocks_in(blocks):
+        for block in blocks_in(blocks):
             self.note(block)
 
     def gap(self, end: int, life: int) -> bytes:
@@ -180,7 +180,7 @@ class Tracer:
             return
         try:
             self._look_whether_it_is_there()
-            self._append(blocks)
+            self._append(framed(blocks, self._size))
         except OSError as fault:
             self._fail(fault, _ends(blocks)[0].index).note_all(blocks)
             return
@@ -249,14 +249,11 @@ class Tracer:
 
     def _locked(self, path: Path, flags: int) -> int:
         file = os.open(path, flags, 0o644)
-        with suppress(OSError):  # not every file system can
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file)  # not every file system can
         return file
 
     def _append(self, data: bytes) -> None:
-        written = os.write(self._file, data)
-        while written < len(data):
-            written += os.write(self._file, data[written:])
+        write_all(self._file, data)
         self._size += len(data)
 
     def _rotate(self, blocks: bytes) -> None:
@@ -346,7 +343,7 @@ class Tracer:
             if not self._keeper.has_manifest:
                 self._keeper.write_manifest()
             self._begin_segment(lost.first)
-            self._append(gap + blocks)
+            self._append(framed(gap + blocks, self._size))
         except OSError:
             self._drop_segment()
             lost.note_all(blocks)
@@ -371,7 +368,7 @@ class Tracer:
 
 def _ends(blocks: bytes) -> tuple[Block, Block]:
     """The first of these and the last."""
-    first, *rest = [block for block, _ in blocks_in(blocks)]
+    first, *rest = blocks_in(blocks)
     return first, rest[-1] if rest else first
 
 
@@ -419,10 +416,10 @@ def resume(
     last_life = last.incarnation if last is not None else -1
     start = last.end if last is not None else keeper.begin
     with _begun(Tracer(config, member, life, start, keeper)) as tracer:
-        for block, data in (one for part in logged.blocks(start) for one in blocks_in(part)):
+        for block in (one for part in logged.blocks(start) for one in blocks_in(part)):
             if block.index >= tracer.index:
                 tracer.go_to(block.index, block.incarnation)
-                tracer.write(data)
+                tracer.write(encoded(block))
                 tracer.index = block.end
                 last_life = max(last_life, block.incarnation)
         has_acted = bool(standing.delivered) or standing.broadcast > 0

@@ -5,19 +5,27 @@ block, and in it a stretch of messages of one origin is one item: their first, t
 digests. ``p1-1.segment``, ``p1-2.segment`` and so on are the history of p1; the last one is
 ``p1-3.segment.open`` while p1 writes it, and stays so if p1 is killed. A segment is
 
-    tidings trace 2\\n     what this is, and its schema
-    blocks                length of the body, XXH32 of the body, XXH32 of these two, four bytes
-                          each; then the body in msgpack
+    tidings trace 2 frames 2\\n     what this is, its schema, and its format
+    frames                         one per write (disk/frames.py), numbered by their places
 
-Its first block says which run and process it belongs to. A block that is not whole is the torn
-end of a segment that is still open; anywhere else it is bad data.
+The first frame says which run and process it belongs to, the others have one or more blocks. A
+frame that is torn is the end of a segment that is still open; anywhere else it is bad data.
+
+A block stands in the log, too, before it is in the trace, so it does not depend on its place:
+
+    length    4 bytes, of the body
+    check     4 bytes, XXH32 of the body
+    check     4 bytes, XXH32 of the 8 bytes before
+    body      msgpack
+
+Before there were frames, segments had such blocks one after the other; these are still read.
 """
 
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import msgspec
 import xxhash
@@ -25,6 +33,15 @@ from msgspec import Meta
 
 from tidings.core import DataError
 from tidings.core.group import natural
+from tidings.disk.frames import (
+    BadFrameError,
+    FileKind,
+    FrameFile,
+    Head,
+    Unmarked,
+    packed,
+    version_in,
+)
 from tidings.trace.histories import Histories
 from tidings.trace.layout import SEGMENTS
 from tidings.trace.schema import (
@@ -40,10 +57,8 @@ from tidings.trace.schema import (
 
 CLOSED, OPEN = SEGMENTS
 _TITLE = b"tidings trace "
-_FIRST_LINE = b"%s%d\n" % (_TITLE, SCHEMA_VERSION)
-_FIRST_LINES = tuple(b"%s%d\n" % (_TITLE, version) for version in READABLE)
 _HEAD = struct.Struct("!II")
-_BLOCK = _HEAD.size + 4
+_HEAD_BYTES = _HEAD.size + 4
 DIGEST_BYTES = 8
 _FEW = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _MANY = Annotated[int, Meta(ge=1, le=2**62)]
@@ -130,6 +145,32 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
         return self.index + sum(item.rows for item in self.items)
 
 
+class _Blocks(Unmarked):
+    """Segments from before there were frames: every block has its own checks."""
+
+    mark = b""
+    head_bytes = _HEAD_BYTES
+
+    def head(self, content: bytes) -> Head | None:
+        is_whole = xxhash.xxh32_digest(content[: _HEAD.size]) == content[_HEAD.size :]
+        return Head(0, *_HEAD.unpack_from(content)) if is_whole else None
+
+    def check(self, body: memoryview, place: int) -> int:
+        return xxhash.xxh32_intdigest(body)
+
+
+def _refusal(begin: bytes) -> str:
+    version = version_in(begin, _TITLE)
+    return "not a segment of a trace" if version is None else unreadable(version)
+
+
+_TRACE = FileKind(
+    b"%s%d frames 2\n" % (_TITLE, SCHEMA_VERSION),
+    {b"%s%d\n" % (_TITLE, version): _Blocks() for version in READABLE},
+    _refusal,
+)
+
+
 class Owner(msgspec.Struct, frozen=True, array_like=True):
     run: Name
     process: Name
@@ -144,17 +185,28 @@ _decode_owner = msgspec.msgpack.Decoder(Owner).decode
 
 
 def beginning(owner: Owner) -> bytes:
-    return _FIRST_LINE + _framed(_encode(owner))
+    """What a segment begins with."""
+    return _TRACE.line + framed(_encode(owner), len(_TRACE.line))
 
 
 def encoded(block: Block) -> bytes:
-    """A block as it stands in the file."""
-    return _framed(_encode(block))
-
-
-def _framed(body: bytes) -> bytes:
+    """A block as it stands in a frame, and in the log."""
+    body = _encode(block)
     head = _HEAD.pack(len(body), xxhash.xxh32_intdigest(body))
     return b"".join((head, xxhash.xxh32_digest(head), body))
+
+
+def framed(blocks: bytes, place: int) -> bytes:
+    """Encoded blocks as they stand in a segment from this place on."""
+    return packed(place, place, blocks)
+
+
+def whole_segment(owner: Owner, *blocks: Block) -> bytes:
+    """A whole segment."""
+    data = beginning(owner)
+    for block in blocks:
+        data += framed(encoded(block), len(data))
+    return data
 
 
 def segments_of(folder: Path, process: str) -> list[Path]:
@@ -196,7 +248,7 @@ def settle(folder: Path, run: str, processes: Iterable[str], time_ns: int) -> No
         index, life = (last.end, last.incarnation) if last is not None else (0, 0)
         block = Block(index, time_ns, life, (Mark("settle"),))
         path = next_segment(folder, process)
-        opened(path).write_bytes(beginning(Owner(run, process)) + encoded(block))
+        opened(path).write_bytes(whole_segment(Owner(run, process), block))
         opened(path).rename(path)
 
 
@@ -235,64 +287,41 @@ class Reader:
         self.owner: Owner | None = None
         """Whose history it is; None in a segment that was opened and then nothing."""
         self.is_current = False
-        """Whether it is of the version that is written now, once its first line is read."""
+        """Whether it is of the format that is written now, once its first line is read."""
         self.whole = 0
-        """How many bytes of the file are whole blocks, once all are read."""
+        """How many bytes of the file are whole frames, once all are read."""
 
     def blocks(self) -> Iterator[Block]:
         with self._opened() as file:
-            line = file.readline(len(_FIRST_LINE))
-            if line not in _FIRST_LINES:
-                self._refuse_or_end(line)
+            if not file.has_a_first_line(self.is_open):
                 return
-            self.is_current = line == _FIRST_LINE
-            self.whole = len(line)
+            self.is_current, self.whole = file.is_current, file.first
             number = 0
-            while (body := self._body(file, number)) is not None:
-                try:
+            try:
+                for frame in file.frames(file.first, may_be_torn=self.is_open):
                     if number == 0:
-                        self.owner = _decode_owner(body)
+                        self.owner = _decode_owner(frame.body)
+                        number = 1
                     else:
-                        yield _checked(_decode_block(body))
-                except (msgspec.MsgspecError, UnicodeDecodeError, DataError) as fault:
-                    raise DataError(f"{self.path}: block {number}: {fault}") from None
-                self.whole += _BLOCK + len(body)
-                number += 1
+                        for body in _bodies(frame.body) if self.is_current else (frame.body,):
+                            yield _checked(_decode_block(body))
+                            number += 1
+                    self.whole = frame.end
+            except BadFrameError as bad:
+                raise DataError(f"{self.path}: {bad}") from None
+            except (msgspec.MsgspecError, UnicodeDecodeError, struct.error, DataError) as fault:
+                raise DataError(f"{self.path}: block {number}: {fault}") from None
         if self.owner is None and not self.is_open:
             raise DataError(f"{self.path}: cut off before its first block")
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> FrameFile:
         try:
-            return self.path.open("rb")
+            return FrameFile(self.path, _TRACE)
         except FileNotFoundError:
             raise DataError(
                 f"{self.path}: it is gone: a member that still runs closes and deletes its "
                 "segments; try again, or read a copy"
             ) from None
-
-    def _refuse_or_end(self, line: bytes) -> None:
-        if self.is_open and any(first.startswith(line) for first in _FIRST_LINES):
-            return
-        title, _, version = line.rstrip(b"\n").rpartition(b" ")
-        if title + b" " == _TITLE and version.isdigit():
-            raise DataError(f"{self.path}: {unreadable(int(version))}")
-        raise DataError(f"{self.path}: not a segment of a trace")
-
-    def _body(self, file: BinaryIO, number: int) -> bytes | None:
-        """The next body; None at the end, torn or not."""
-        head = file.read(_BLOCK)
-        if not head:
-            return None
-        is_torn = len(head) < _BLOCK
-        if not is_torn and xxhash.xxh32_digest(head[: _HEAD.size]) == head[_HEAD.size :]:
-            length, check = _HEAD.unpack_from(head)
-            body = file.read(length)
-            if len(body) == length and check == xxhash.xxh32_intdigest(body):
-                return body
-            is_torn = len(body) < length
-        if self.is_open and (is_torn or not (head + file.read()).strip(b"\0")):
-            return None
-        raise DataError(f"{self.path}: block {number}: {'cut off' if is_torn else 'damaged'}")
 
     def rows(self) -> Iterator[Row]:
         for block in self.blocks():
@@ -307,14 +336,17 @@ def _checked(block: Block) -> Block:
     return block
 
 
-def blocks_in(data: bytes) -> Iterator[tuple[Block, bytes]]:
-    """Blocks as ``encoded`` made them, one after the other: each, and its bytes."""
+def blocks_in(data: bytes) -> Iterator[Block]:
+    """Blocks as ``encoded`` made them, one after the other."""
+    return map(_decode_block, _bodies(memoryview(data)))
+
+
+def _bodies(blocks: memoryview) -> Iterator[memoryview]:
     start = 0
-    while start < len(data):
-        length, _ = _HEAD.unpack_from(data, start)
-        end = start + _BLOCK + length
-        yield _decode_block(data[start + _BLOCK : end]), data[start:end]
-        start = end
+    while start < len(blocks):
+        length, _ = _HEAD.unpack_from(blocks, start)
+        start += _HEAD_BYTES + length
+        yield blocks[start - length : start]
 
 
 def read_rows(path: Path, into: Histories) -> None:
