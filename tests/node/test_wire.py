@@ -306,7 +306,7 @@ def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_a_text_in_a_message_the_length_is_looked_at_too() -> None:
     of_relay = Codec(MajorityRelay, MEMBERS, LIMITS)
     stamped = Stamped(MessageId("p1", 1), TOO_LONG, (1, 0, 0))
-    encoded = of_relay.encode(majority_relay.Push((stamped,)))
+    encoded = of_relay.encode(majority_relay.RelayPush((stamped,)))
     with pytest.raises(WireFault, match="a push with a text of 1,001 bytes"):
         of_relay.decode(1, memoryview(encoded), "p1")
 

@@ -29,8 +29,8 @@ from tidings.protocols.frontier.histories import (
     BLOCK,
     SHORT_BYTES,
     Chain,
-    Histories,
-    Mark,
+    HistoryMark,
+    OriginHistories,
     _hashed,
 )
 from tidings.protocols.frontier.packets import (
@@ -107,12 +107,12 @@ def test_what_peers_said_is_compared_wherever_it_ends(
     history: list[Written], places: list[int]
 ) -> None:
     """A peer that has said something else is found when as much is held, and no other."""
-    mine = Histories.of(["p1"], 4)
+    mine = OriginHistories.of(["p1"], 4)
     for number, count in enumerate(places):
         digest = chained(history[:count]).at(count) if count <= len(history) else b"later"
         for peer, claimed in ((f"true{number}", digest), (f"false{number}", b"other")):
-            assert mine.differs(peer, "p1", Mark(count, claimed)) is None
-    differing: dict[str, Mark] = {}
+            assert mine.differs(peer, "p1", HistoryMark(count, claimed)) is None
+    differing: dict[str, HistoryMark] = {}
     for text, causes in history:
         differing |= mine.extend("p1", [text], causes)
     reached = {f"false{number}" for number, count in enumerate(places) if count <= len(history)}
@@ -131,7 +131,7 @@ def test_no_text_passes_for_the_digest_of_another() -> None:
 @pytest.mark.parametrize("lag", [0, 7, 100, 3_000])
 def test_a_log_can_be_shortened_however_far_forgetting_lags_behind(most: int, lag: int) -> None:
     """What is kept beyond what is needed is a share of the lag, or a few blocks."""
-    mine = Histories.of(["p1"], most)
+    mine = OriginHistories.of(["p1"], most)
     for count in range(1, 4 * lag + 2_000):
         mine.extend("p1", [b"x"], ())
         mine.forget("p1", max(0, count - lag))
@@ -142,10 +142,10 @@ def test_a_log_can_be_shortened_however_far_forgetting_lags_behind(most: int, la
 
 
 def test_histories_are_plain_state() -> None:
-    mine = Histories.of(MEMBERS, 4)
+    mine = OriginHistories.of(MEMBERS, 4)
     twin = copied(mine)
     mine.extend("p1", [b"a"] * 40, (1, 2))
-    assert twin == Histories.of(MEMBERS, 4), "a copy shares nothing that can change"
+    assert twin == OriginHistories.of(MEMBERS, 4), "a copy shares nothing that can change"
     assert fingerprint(mine) != fingerprint(twin)
 
 
@@ -217,11 +217,11 @@ def test_a_log_from_before_there_were_digests_compares_nothing() -> None:
     )
     p2 = process("p2", *old)
     assert p2.log.held["p1"] == 21
-    assert p2.comparison.histories.head("p1") == Mark(21, b"")
+    assert p2.comparison.histories.head("p1") == HistoryMark(21, b"")
     checkpoint = p2.checkpoint()
     assert checkpoint.forgotten["p1"] == 20, "its log can still be shortened"
     again = process("p2", *checkpoint.records, old[-1])
-    assert again.comparison.histories.head("p1") == Mark(21, b"")
+    assert again.comparison.histories.head("p1") == HistoryMark(21, b"")
     other = State((21, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), digests=(b"other", b"", b""))
     assert rejected(again.step(Receive("p3", other))) == []
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, quorum
-from tidings.protocols.history_sets import Copy, HistorySets
+from tidings.protocols.history_sets import CopyWithPast, HistorySets
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
 from tidings.trace import Run
@@ -15,16 +15,16 @@ def process(me: str, size: int) -> HistorySets:
     return HistorySets(me, tuple(f"p{number}" for number in range(1, size + 1)))
 
 
-def copy_of(message: str, *past: str) -> Copy:
-    return Copy(MessageId.parse(message), b"x", tuple(map(MessageId.parse, past)))
+def copy_of(message: str, *past: str) -> CopyWithPast:
+    return CopyWithPast(MessageId.parse(message), b"x", tuple(map(MessageId.parse, past)))
 
 
 def delivered(effects) -> list[str]:
     return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
-def copies(effects) -> list[Copy]:
-    return [e.packet for e in effects if isinstance(e, Send) and isinstance(e.packet, Copy)]
+def copies(effects) -> list[CopyWithPast]:
+    return [e.packet for e in effects if isinstance(e, Send) and isinstance(e.packet, CopyWithPast)]
 
 
 def test_one_process_alone_delivers_at_once() -> None:

@@ -18,7 +18,7 @@ from tidings.core import (
     UsageError,
     quorum,
 )
-from tidings.protocols.interval_history import Copy, IntervalHistory, Join
+from tidings.protocols.interval_history import CopyWithRanges, IntervalHistory, Join
 from tidings.simulator import Plan, World, choices, replay, schedule_of, walk
 from tidings.simulator.script import Script
 from tidings.spec import Value, judge
@@ -33,11 +33,13 @@ def delivered(effects) -> list[str]:
     return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
-def copies(effects) -> list[Copy]:
-    return [e.packet for e in effects if isinstance(e, Send) and isinstance(e.packet, Copy)]
+def copies(effects) -> list[CopyWithRanges]:
+    return [
+        e.packet for e in effects if isinstance(e, Send) and isinstance(e.packet, CopyWithRanges)
+    ]
 
 
-def written(process: IntervalHistory, text: bytes = b"x") -> Copy:
+def written(process: IntervalHistory, text: bytes = b"x") -> CopyWithRanges:
     (copy,) = copies(process.step(Broadcast((text,))))
     return copy
 
@@ -133,7 +135,7 @@ def test_the_pairs_say_where_each_list_began() -> None:
     assert p3.why(MessageId("p1", 2)) == "p1#2 is not addressed to p3"
 
 
-def list_grows_under_way() -> tuple[Copy, Copy]:
+def list_grows_under_way() -> tuple[CopyWithRanges, CopyWithRanges]:
     """p1 broadcasts to three, hears of p4, and broadcasts to four."""
     p1 = IntervalHistory("p1", THREE)
     x = written(p1)
@@ -387,7 +389,7 @@ class Recording(IntervalHistory):
 
     carried: dict[MessageId, Members]
 
-    def _write(self, text: bytes) -> Copy:
+    def _write(self, text: bytes) -> CopyWithRanges:
         copy = super()._write(text)
         self.carried[copy.id] = tuple(copy.lists()[self.me].values())[-1]
         return copy

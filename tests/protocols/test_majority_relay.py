@@ -15,7 +15,15 @@ from tidings.core import (
 )
 from tidings.protocols import factory
 from tidings.protocols.holdback import Stamped
-from tidings.protocols.majority_relay import PULL_MS, RELAY_MS, Copy, Notice, Pull, Push, State
+from tidings.protocols.majority_relay import (
+    PULL_MS,
+    RELAY_MS,
+    Copy,
+    Notice,
+    RelayPull,
+    RelayPush,
+    RelayState,
+)
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
 
@@ -128,7 +136,7 @@ def test_what_another_has_delivered_and_one_lacks_is_pulled() -> None:
     (state,) = p1.step(Timeout("state"))
     assert p3.step(Receive("p1", state.packet)) == [SetTimer("pull", PULL_MS)]
     (pull,) = p3.step(Timeout("pull"))
-    assert pull == Send(("p1",), Pull((MessageId("p1", 1),)))
+    assert pull == Send(("p1",), RelayPull((MessageId("p1", 1),)))
     (push,) = p1.step(Receive("p3", pull.packet))
     assert push.to == ("p3",)
     effects = p3.step(Receive("p1", push.packet))
@@ -141,14 +149,14 @@ def test_what_a_peer_has_delivered_is_safe_here_too() -> None:
     copy = msgspec.structs.replace(relayed_by("p1#1", size=5), delivered=(0, 0, 0, 0, 0))
     assert delivered(p2.step(Receive("p1", copy))) == [], "p1 only holds it"
     assert "1 more of p3, p4, p5 to relay it" in p2.why(MessageId("p1", 1))
-    assert delivered(p2.step(Receive("p5", State((1, 0, 0, 0, 0))))) == ["p1#1"]
+    assert delivered(p2.step(Receive("p5", RelayState((1, 0, 0, 0, 0))))) == ["p1#1"]
 
 
 def test_what_a_peer_has_delivered_waits_for_its_causes_alone() -> None:
     p3 = with_options("p3", 3, pull=True)
-    p3.step(Receive("p1", State((0, 1, 0))))
+    p3.step(Receive("p1", RelayState((0, 1, 0))))
     answer = Stamped(MessageId("p2", 1), b"x", (1, 0, 0))
-    assert delivered(p3.step(Receive("p1", Push((answer,))))) == []
+    assert delivered(p3.step(Receive("p1", RelayPush((answer,))))) == []
     assert p3.why(MessageId("p2", 1)) == "p2#1 waits at p3 for its cause p1#1"
 
 
@@ -157,9 +165,9 @@ def test_a_text_is_kept_until_every_vector_covers_it() -> None:
     p1.step(Broadcast((b"x",)))
     p1.step(Receive("p2", relayed_by("p1#1")))
     assert list(p1.describe()["log"]) == ["p1#1"]
-    p1.step(Receive("p2", State((1, 0, 0))))
+    p1.step(Receive("p2", RelayState((1, 0, 0))))
     assert list(p1.describe()["log"]) == ["p1#1"]
-    p1.step(Receive("p3", State((1, 0, 0))))
+    p1.step(Receive("p3", RelayState((1, 0, 0))))
     assert p1.describe()["log"] == {}
 
 

@@ -15,7 +15,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols.holdback import Stamped
-from tidings.protocols.stage_gossip import Gossip, Notice, StageGossip
+from tidings.protocols.stage_gossip import Gossip, StageGossip, StageNotice
 from tidings.simulator import Plan, World, until_quiet, walk
 from tidings.simulator.choices import Crash
 from tidings.simulator.choices import PacketArrival as Arrive
@@ -70,7 +70,7 @@ def test_half_of_five_is_three_that_hold_it_by_whosoever_word(form: str) -> None
     p2 = process("p2", 5, form)
     assert delivered(p2.step(Receive("p1", Gossip(HELLO_OF_FIVE, "10000")))) == []
     assert delivered(p2.step(Receive("p1", Gossip(HELLO_OF_FIVE, "10000")))) == []
-    assert delivered(p2.step(Receive("p3", Notice(HELLO_OF_FIVE.id, "00001")))) == ["p1#1"]
+    assert delivered(p2.step(Receive("p3", StageNotice(HELLO_OF_FIVE.id, "00001")))) == ["p1#1"]
 
 
 @both_forms
@@ -160,14 +160,14 @@ def test_a_holder_speaks_once_and_before_it_delivers() -> None:
 
 def test_a_notice_is_never_answered_but_remembered_for_the_text() -> None:
     p5 = process("p5", 5)
-    assert p5.step(Receive("p1", Notice(HELLO_OF_FIVE.id, "11000"))) == []
+    assert p5.step(Receive("p1", StageNotice(HELLO_OF_FIVE.id, "11000"))) == []
     assert p5.why(HELLO_OF_FIVE.id) == "p5 does not hold p1#1"
     effects = p5.step(Receive("p2", Gossip(HELLO_OF_FIVE, "01000")))
     assert delivered(effects) == ["p1#1"]
     assert sent(effects)[0] == ("gossip", ("p1", "p2", "p3"), "11001")
 
 
-@pytest.mark.parametrize("late", [Gossip(HELLO, "111"), Notice(HELLO.id, "111")])
+@pytest.mark.parametrize("late", [Gossip(HELLO, "111"), StageNotice(HELLO.id, "111")])
 def test_what_comes_after_the_delivery_changes_nothing(late) -> None:
     p2 = process("p2", 3)
     assert delivered(p2.step(Receive("p1", Gossip(HELLO, "100")))) == ["p1#1"]
@@ -202,9 +202,9 @@ def test_who_knows_that_all_have_delivered_forgets_and_is_not_reminded() -> None
     p2 = process("p2", 3, "news")
     p2.step(Receive("p1", Gossip(HELLO, "100")))
     assert p2.kept()["ids"] > 0
-    p2.step(Receive("p3", Notice(HELLO.id, "202")))
+    p2.step(Receive("p3", StageNotice(HELLO.id, "202")))
     assert p2.kept()["ids"] == 0
-    for late in (Gossip(HELLO, "110"), Notice(HELLO.id, "110")):
+    for late in (Gossip(HELLO, "110"), StageNotice(HELLO.id, "110")):
         assert p2.step(Receive("p3", late)) == []
     assert p2.kept()["ids"] == 0
 

@@ -168,17 +168,17 @@ class SmallQuorum(MajorityRelay):
 # --- two-phase as its note has it
 
 
-class Bcast(Packet, frozen=True, tag="bcast"):
+class BcastAsWritten(Packet, frozen=True, tag="bcast"):
     text: bytes
     id: MessageId
 
 
-class Ack(Packet, frozen=True, tag="ack"):
+class AckAsWritten(Packet, frozen=True, tag="ack"):
     text: bytes
     id: MessageId
 
 
-class BcastDeliver(Packet, frozen=True, tag="bcast-deliver"):
+class BcastDeliverAsWritten(Packet, frozen=True, tag="bcast-deliver"):
     text: bytes
     id: MessageId
 
@@ -216,17 +216,17 @@ class TwoPhaseAsWritten(Process):
                     message = MessageId(self.me, self.seq)
                     yield Accept((message,))
                     self.sent.add(text)
-                    yield Send(self.others, Bcast(text, message))
-            case Receive(sender, Bcast(text, message)):
+                    yield Send(self.others, BcastAsWritten(text, message))
+            case Receive(sender, BcastAsWritten(text, message)):
                 if text not in self.sent and text not in self.received:
                     self.received.add(text)
-                    yield Send((sender,), Ack(text, message))
-            case Receive(_, Ack(text, message)):
+                    yield Send((sender,), AckAsWritten(text, message))
+            case Receive(_, AckAsWritten(text, message)):
                 yield from self._count(text, message)
-            case Receive(sender, BcastDeliver(text, message)):
+            case Receive(sender, BcastDeliverAsWritten(text, message)):
                 if text not in self.delivered:
                     yield from self._deliver(text, message)
-                    yield Send(self.others, BcastDeliver(text, message))
+                    yield Send(self.others, BcastDeliverAsWritten(text, message))
                     yield Send((sender,), Finack(text, message))
             case Receive(_, Finack(text, message)):
                 if text not in self.delivered:
@@ -236,14 +236,14 @@ class TwoPhaseAsWritten(Process):
         self.acks[text] = self.acks.get(text, 0) + 1
         if self.acks[text] >= len(self.members) // 2 and text not in self.released:
             self.released.add(text)
-            yield Send(self.others, BcastDeliver(text, message))
+            yield Send(self.others, BcastDeliverAsWritten(text, message))
             yield from self._hear_oneself(text, message)
 
     def _hear_oneself(self, text: bytes, message: MessageId) -> Iterator[Effect]:
         """Sent to all means to oneself too, who delivers it and passes it on like everybody."""
         if text not in self.delivered:
             yield from self._deliver(text, message)
-            yield Send(self.others, BcastDeliver(text, message))
+            yield Send(self.others, BcastDeliverAsWritten(text, message))
 
     def _deliver(self, text: bytes, message: MessageId) -> Iterator[Effect]:
         self.delivered.add(text)
@@ -362,7 +362,7 @@ class SinglePass(StageGossip):
 class OnReceiptOnly(HistorySets):
     """Breaks Validity: delivery is tried on receipt only, and a group of one receives nothing."""
 
-    def _take(self, sender: str, copy: history_sets.Copy) -> Iterator[Effect]:
+    def _take(self, sender: str, copy: history_sets.CopyWithPast) -> Iterator[Effect]:
         if sender != self.me:
             yield from super()._take(sender, copy)
         else:
@@ -373,7 +373,7 @@ class OnReceiptOnly(HistorySets):
 class CopyCounting(HistorySets):
     """Breaks Uniform Agreement: copies are counted, not who sent them, and links duplicate."""
 
-    def _take(self, sender: str, copy: history_sets.Copy) -> Iterator[Effect]:
+    def _take(self, sender: str, copy: history_sets.CopyWithPast) -> Iterator[Effect]:
         if copy.id in self.holders:
             yield from self._count(copy.id, {f"copy {len(self.holders[copy.id])}"})
         else:
@@ -390,7 +390,7 @@ class OthersOnly(HistorySets):
 class EarlyExit(HistorySets):
     """Breaks Validity and Uniform Agreement: what was sent already is not even counted."""
 
-    def _take(self, sender: str, copy: history_sets.Copy) -> Iterator[Effect]:
+    def _take(self, sender: str, copy: history_sets.CopyWithPast) -> Iterator[Effect]:
         if copy.id not in self.held:
             yield from super()._take(sender, copy)
 
@@ -401,7 +401,9 @@ class EarlyExit(HistorySets):
 class WaitingForAll(IntervalHistory):
     """Breaks Uniform Agreement: a newcomer waits for messages that were never addressed to it."""
 
-    def _hold(self, copy: interval_history.Copy, lists: dict[str, Lists]) -> Iterator[Effect]:
+    def _hold(
+        self, copy: interval_history.CopyWithRanges, lists: dict[str, Lists]
+    ) -> Iterator[Effect]:
         yield from super()._hold(copy, lists)
         self.missing[copy.id] = {origin: IntervalSet(ranges) for origin, ranges in copy.past}
 
@@ -412,7 +414,9 @@ class SkippingOnly(IntervalHistory):
     What died on its way to the old list is nothing to a newcomer, who delivers what follows it.
     """
 
-    def _hold(self, copy: interval_history.Copy, lists: dict[str, Lists]) -> Iterator[Effect]:
+    def _hold(
+        self, copy: interval_history.CopyWithRanges, lists: dict[str, Lists]
+    ) -> Iterator[Effect]:
         yield from super()._hold(copy, lists)
         whole = self.waiting[copy.id]
         self.waiting[copy.id] = msgspec.structs.replace(whole, lists=whole.lists[-1:])

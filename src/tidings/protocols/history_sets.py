@@ -54,7 +54,7 @@ from tidings.core import (
 from tidings.protocols.past import PastNaming
 
 
-class Copy(Packet, frozen=True, tag="copy"):
+class CopyWithPast(Packet, frozen=True, tag="copy"):
     """A message, and all that its origin had broadcast or delivered before it, sorted."""
 
     id: MessageId
@@ -82,24 +82,24 @@ class HistorySets(PastNaming):
                     copy = self._write(text)
                     yield Accept((copy.id,))
                     yield from self._take(self.me, copy)
-            case Receive(sender, Copy() as copy):
+            case Receive(sender, CopyWithPast() as copy):
                 yield from self._take(sender, copy)
 
-    def _write(self, text: bytes) -> Copy:
+    def _write(self, text: bytes) -> CopyWithPast:
         """The user's text as this process's next message."""
         own = (MessageId(self.me, seq) for seq in range(1, self.seq + 1))
         past = tuple(sorted(self.delivered.union(own)))
         self.seq += 1
-        return Copy(MessageId(self.me, self.seq), text, past)
+        return CopyWithPast(MessageId(self.me, self.seq), text, past)
 
-    def _take(self, sender: str, copy: Copy) -> Iterator[Effect]:
+    def _take(self, sender: str, copy: CopyWithPast) -> Iterator[Effect]:
         if copy.id not in self.held:
             yield from self._hold(copy)
             yield from self._count(copy.id, {copy.id.origin, sender, self.me})
         else:
             yield from self._count(copy.id, {sender})
 
-    def _hold(self, copy: Copy) -> Iterator[Effect]:
+    def _hold(self, copy: CopyWithPast) -> Iterator[Effect]:
         self.held.add(copy.id)
         self.texts[copy.id] = copy.text
         self.holders[copy.id] = set()

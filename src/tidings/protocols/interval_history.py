@@ -96,7 +96,7 @@ Lists = dict[int, Members]
 _ALWAYS_THE_FIRST = ((1, 0),)
 
 
-class Copy(Packet, frozen=True, tag="copy"):
+class CopyWithRanges(Packet, frozen=True, tag="copy"):
     """A message, its past, and to whom the messages of its past were addressed.
 
     ``past`` is all that the origin had broadcast or delivered; of its own it had delivered the
@@ -168,7 +168,7 @@ class IntervalHistory(PastNaming):
         self.delivered: dict[str, IntervalSet] = {}
         self.lists: dict[str, Lists] = {}
         self.waiting: dict[MessageId, Waiting] = {}
-        self.kept_back: dict[MessageId, Copy] = {}
+        self.kept_back: dict[MessageId, CopyWithRanges] = {}
         """Copies to relay as soon as what went to a smaller list is held."""
         self.missing: dict[MessageId, dict[str, IntervalSet]] = {}
         """Of each waiting message the past that concerns this process, as far as not struck off."""
@@ -184,7 +184,7 @@ class IntervalHistory(PastNaming):
                     copy = self._write(text)
                     yield Accept((copy.id,))
                     yield from self._take(self.me, copy)
-            case Receive(sender, Copy() as copy):
+            case Receive(sender, CopyWithRanges() as copy):
                 yield from self._take(sender, copy)
 
     def _merge(self, members: Members) -> Iterator[Effect]:
@@ -195,7 +195,7 @@ class IntervalHistory(PastNaming):
 
     # --- writing
 
-    def _write(self, text: bytes) -> Copy:
+    def _write(self, text: bytes) -> CopyWithRanges:
         """The user's text as this process's next message."""
         past = {origin: numbers.ranges for origin, numbers in sorted(self.delivered.items())}
         settled = past[self.me][-1][1] if self.me in past else 0
@@ -207,7 +207,7 @@ class IntervalHistory(PastNaming):
             mine[self.seq] = self.members
         views, since = self._addresses({self.me: (), **past})
         copy_id = MessageId(self.me, self.seq)
-        return Copy(copy_id, text, tuple(past.items()), settled, views, since)
+        return CopyWithRanges(copy_id, text, tuple(past.items()), settled, views, since)
 
     def _addresses(
         self, origins: dict[str, Ranges]
@@ -226,7 +226,7 @@ class IntervalHistory(PastNaming):
 
     # --- holding and relaying
 
-    def _take(self, sender: str, copy: Copy) -> Iterator[Effect]:
+    def _take(self, sender: str, copy: CopyWithRanges) -> Iterator[Effect]:
         if copy.id in self.waiting:
             yield from self._count(copy.id, {sender})
         elif copy.id.seq not in self.held.get(copy.id.origin, ()):
@@ -235,7 +235,7 @@ class IntervalHistory(PastNaming):
                 yield from self._hold(copy, lists)
                 yield from self._relay_and_count(copy.id, {copy.id.origin, sender})
 
-    def _hold(self, copy: Copy, lists: dict[str, Lists]) -> Iterator[Effect]:
+    def _hold(self, copy: CopyWithRanges, lists: dict[str, Lists]) -> Iterator[Effect]:
         origin = copy.id.origin
         self.held.setdefault(origin, IntervalSet()).add(copy.id.seq)
         self.lists.setdefault(origin, {}).update(lists[origin])
@@ -333,7 +333,7 @@ def first_for(reader: str, lists: Lists) -> int | None:
     return next((first for first, members in lists.items() if reader in members), None)
 
 
-def lists_under_way(copy: Copy, lists: Lists) -> tuple[Members, ...]:
+def lists_under_way(copy: CopyWithRanges, lists: Lists) -> tuple[Members, ...]:
     """The lists of what its origin had not delivered when it broadcast this, and of this."""
     oldest = max(first for first in lists if first <= copy.settled + 1)
     return tuple(members for first, members in lists.items() if first >= oldest)

@@ -99,21 +99,21 @@ class Notice(Packet, frozen=True, tag="notice"):
         return listed(f"notice {self.id}", *_known(self.relayers, self.delivered))
 
 
-class State(Packet, frozen=True, tag="state"):
+class RelayState(Packet, frozen=True, tag="state"):
     delivered: Vector
 
     def __str__(self) -> str:
         return f"state delivered {self.delivered}"
 
 
-class Pull(Packet, frozen=True, tag="pull"):
+class RelayPull(Packet, frozen=True, tag="pull"):
     wanted: tuple[MessageId, ...]
 
     def __str__(self) -> str:
         return f"pull {listed(*self.wanted)}"
 
 
-class Push(Packet, frozen=True, tag="push"):
+class RelayPush(Packet, frozen=True, tag="push"):
     messages: tuple[Stamped, ...]
 
     def __str__(self) -> str:
@@ -173,15 +173,15 @@ class MajorityRelay(HoldBack):
             case Receive(sender, Notice(message_id, relayers, delivered)):
                 yield from self._learn(sender, delivered)
                 yield from self._count(message_id, relayers)
-            case Receive(sender, State(delivered)):
+            case Receive(sender, RelayState(delivered)):
                 yield from self._learn(sender, delivered)
-            case Receive(sender, Pull(wanted)):
+            case Receive(sender, RelayPull(wanted)):
                 yield from self._push(sender, wanted)
-            case Receive(_, Push(messages)):
+            case Receive(_, RelayPush(messages)):
                 for message in messages:
                     yield from self._take(message, relayers=(), age=0)
             case Timeout("state"):
-                yield Send(self.others, State(self._vector()))
+                yield Send(self.others, RelayState(self._vector()))
             case Timeout("pull"):
                 yield from self._ask_for_what_is_missing()
             case Timeout(name):
@@ -300,7 +300,7 @@ class MajorityRelay(HoldBack):
             wanted = tuple(one for one in self._missing_from(peer) if one not in asked)
             if wanted:
                 asked.update(wanted)
-                yield Send((peer,), Pull(wanted))
+                yield Send((peer,), RelayPull(wanted))
 
     def _push(self, peer: str, wanted: tuple[MessageId, ...]) -> Iterator[Effect]:
         held = tuple(
@@ -309,4 +309,4 @@ class MajorityRelay(HoldBack):
             if (message := self.log.get(one) or self.waiting.get(one)) is not None
         )
         if held:
-            yield Send((peer,), Push(held))
+            yield Send((peer,), RelayPush(held))

@@ -94,7 +94,7 @@ class Gossip(Carrying, frozen=True, tag="gossip"):
         return f"gossip {self.message}, stages {self.stages}"
 
 
-class Notice(Packet, frozen=True, tag="notice"):
+class StageNotice(Packet, frozen=True, tag="notice"):
     """How far everybody is known to be, for one who gets the text elsewhere, or has it."""
 
     id: MessageId
@@ -129,7 +129,7 @@ class StageGossip(HoldBack):
             case Receive(_, Gossip(message, stages)):
                 if not self._is_over(message.id):
                     yield from self._take(message, stages)
-            case Receive(_, Notice(message_id, stages)):
+            case Receive(_, StageNotice(message_id, stages)):
                 if not self._is_over(message_id):
                     yield from self._note(message_id, stages)
 
@@ -201,7 +201,7 @@ class StageGossip(HoldBack):
         yield Send(successors, self._packet(message))
         bystanders = self._bystanders(successors)
         if bystanders:
-            yield Send(bystanders, Notice(message.id, self.stages[message.id]))
+            yield Send(bystanders, StageNotice(message.id, self.stages[message.id]))
 
     def _successors(self) -> Members:
         """The f + 1 members that follow in the ring, the last of which follows the first."""
@@ -239,5 +239,5 @@ class StageGossip(HoldBack):
         done = self._at(message.id, DELIVERED)
         self._merge(message.id, self._my(DELIVERED))
         if done:
-            yield Send(done, Notice(message.id, self.stages[message.id]))
+            yield Send(done, StageNotice(message.id, self.stages[message.id]))
         yield from self._spread_news(message.id)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from tidings.core import Members, Part
 from tidings.core.renaming import NamedDigests, SortedNames
-from tidings.protocols.frontier.comparison import Comparison
+from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.log import Log
 from tidings.protocols.frontier.packets import Batch, Counts, Data, Known, counts_of
 from tidings.protocols.frontier.turn import Turn
@@ -17,7 +17,7 @@ from tidings.protocols.frontier.turn import Turn
 
 class Acknowledgements(Part):
     log: Log
-    comparison: Comparison
+    comparison: HistoryComparison
     announced: dict[str, int]
     """What all members know to be held here; in mode origin, or need not know."""
     restarted: dict[str, int] = {}
@@ -26,7 +26,9 @@ class Acknowledgements(Part):
     """The same, and it was sent."""
 
     @classmethod
-    def of(cls, me: str, members: Members, log: Log, comparison: Comparison) -> "Acknowledgements":
+    def of(
+        cls, me: str, members: Members, log: Log, comparison: HistoryComparison
+    ) -> "Acknowledgements":
         announced = {member: 0 for member in members if member != me}
         return cls(me, members, log, comparison, announced)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from tidings.core import Part
 from tidings.core.renaming import NamedDigests
-from tidings.protocols.frontier.histories import Histories, Mark
+from tidings.protocols.frontier.histories import HistoryMark, OriginHistories
 from tidings.protocols.frontier.packets import Counts, Twins
 from tidings.protocols.frontier.turn import Turn
 
@@ -17,8 +17,8 @@ SHORT_DIGEST = 8
 """How many bytes of a digest go with an acknowledgement; a STATE has all of them."""
 
 
-class Comparison(Part):
-    histories: Histories
+class HistoryComparison(Part):
+    histories: OriginHistories
     """What is held of each origin, in digests."""
     twins: dict[str, Twins] = {}
     """Origins of which members hold different messages under one name."""
@@ -31,7 +31,7 @@ class Comparison(Part):
         for peer, ours in self.histories.extend(origin, texts, counts).items():
             self._differ(origin, peer, ours)
 
-    def compare(self, peer: str, origin: str, theirs: Mark) -> None:
+    def compare(self, peer: str, origin: str, theirs: HistoryMark) -> None:
         """Whether the peer holds other messages under the same names."""
         ours = self.histories.differs(peer, origin, theirs)
         if ours is not None:
@@ -41,9 +41,9 @@ class Comparison(Part):
         if digests:
             counts = dict(held.of(self.members))
             for origin, digest in digests:
-                self.compare(peer, origin, Mark(counts.get(origin, 0), digest))
+                self.compare(peer, origin, HistoryMark(counts.get(origin, 0), digest))
 
-    def _differ(self, origin: str, peer: str, ours: Mark) -> None:
+    def _differ(self, origin: str, peer: str, ours: HistoryMark) -> None:
         holders = tuple(sorted((self.me, peer)))
         self.twins.setdefault(origin, Twins(origin, holders, ours.count))
 

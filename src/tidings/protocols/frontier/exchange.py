@@ -7,10 +7,10 @@ exactly the same; such a STATE is answered with what its sender lacks.
 
 from tidings.core import Part
 from tidings.protocols.frontier.acknowledgements import Acknowledgements
-from tidings.protocols.frontier.comparison import Comparison
+from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.fetching import Fetching
 from tidings.protocols.frontier.gate import Gate
-from tidings.protocols.frontier.histories import Mark
+from tidings.protocols.frontier.histories import HistoryMark
 from tidings.protocols.frontier.knowledge import Knowledge
 from tidings.protocols.frontier.log import Log
 from tidings.protocols.frontier.mode import Mode
@@ -30,7 +30,7 @@ class Exchange(Part):
     acknowledgements: Acknowledgements
     peers: Peers
     timers: Timers
-    comparison: Comparison
+    comparison: HistoryComparison
     gate: Gate
     fetching: Fetching
     mode: Mode
@@ -72,7 +72,7 @@ class Exchange(Part):
             self.knowledge.know(sender, origin, held, turn)
             self.knowledge.commit(sender, origin, safe, stable, turn)
         for origin, count, digest in zip(self.members, state.held, state.digests, strict=False):
-            self.comparison.compare(sender, origin, Mark(count, digest))
+            self.comparison.compare(sender, origin, HistoryMark(count, digest))
         self.gate.hear_from(sender, turn)
         if state.asks:
             # On lossy links: what we asked it for, or its answer, may be lost.

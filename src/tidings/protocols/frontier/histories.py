@@ -78,42 +78,45 @@ def _block(before: bytes, parts: Sequence[bytes]) -> bytes:
     return _hashed(b"".join((before, lengths, *parts)))
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class HistoryMark(msgspec.Struct, frozen=True, array_like=True):
     """What is held of an origin up to here has this digest; empty if that is not known."""
 
     count: int
     digest: bytes
 
 
-class Histories(msgspec.Struct):
+class OriginHistories(msgspec.Struct):
     """The chains of all origins, and digests that peers sent of theirs."""
 
     chains: dict[str, Chain]
-    marks: dict[str, tuple[Mark, ...]]
+    marks: dict[str, tuple[HistoryMark, ...]]
     """Ends of full blocks, in order: where a chain can be begun again after a restart."""
     strides: dict[str, int]
     """How far marks are apart, at least: twice as far whenever there are too many of them."""
-    expected: dict[str, dict[str, Mark]]
+    expected: dict[str, dict[str, HistoryMark]]
     """By origin and peer: the digest of a peer that holds more."""
     most_marks: int
     block: int
 
     @classmethod
-    def of(cls, origins: Iterable[str], most_marks: int, block: int = BLOCK) -> "Histories":
+    def of(cls, origins: Iterable[str], most_marks: int, block: int = BLOCK) -> "OriginHistories":
         names = tuple(origins)
-        chains, marks = dict.fromkeys(names, Chain()), dict.fromkeys(names, tuple[Mark, ...]())
+        chains, marks = (
+            dict.fromkeys(names, Chain()),
+            dict.fromkeys(names, tuple[HistoryMark, ...]()),
+        )
         return cls(chains, marks, dict.fromkeys(names, block), {}, most_marks, block)
 
-    def begin(self, origin: str, mark: Mark) -> None:
+    def begin(self, origin: str, mark: HistoryMark) -> None:
         """Go on from a mark of an earlier life; nothing is known from one without a digest."""
         is_known = mark.digest or not mark.count
         self.chains[origin] = Chain(mark.count, mark.digest if is_known else None)
         self.marks[origin] = (mark,) if mark.digest else ()
 
-    def extend(self, origin: str, texts: Sequence[bytes], causes: Causes) -> dict[str, Mark]:
+    def extend(self, origin: str, texts: Sequence[bytes], causes: Causes) -> dict[str, HistoryMark]:
         """These are held now, too; the peers that hold others instead, and our own digests."""
         chain = self.chains[origin]
-        differing: dict[str, Mark] = {}
+        differing: dict[str, HistoryMark] = {}
         start, end = chain.count, chain.count + len(texts)
         for peer, theirs in self._reached(origin, end):
             passed = theirs.count - start
@@ -122,14 +125,14 @@ class Histories(msgspec.Struct):
                 causes = ()
             ours = chain.at(theirs.count)
             if ours and not ours.startswith(theirs.digest):
-                differing[peer] = Mark(theirs.count, ours)
+                differing[peer] = HistoryMark(theirs.count, ours)
         if end > chain.count:
             chain = chain.extended(texts[chain.count - start :], causes, self.block)
         self.chains[origin] = chain
         self._mark(origin, chain)
         return differing
 
-    def _reached(self, origin: str, count: int) -> list[tuple[str, Mark]]:
+    def _reached(self, origin: str, count: int) -> list[tuple[str, HistoryMark]]:
         """Digests that peers sent of as much as this, in order; they are done with now."""
         expected = self.expected.get(origin)
         if not expected:
@@ -145,7 +148,7 @@ class Histories(msgspec.Struct):
         marks = self.marks[origin]
         is_due = not marks or chain.full >= marks[-1].count + self.strides[origin]
         if chain.digest and is_due:
-            marks = (*marks, Mark(chain.full, chain.digest))
+            marks = (*marks, HistoryMark(chain.full, chain.digest))
             if len(marks) > self.most_marks:
                 marks = marks[::2]
                 self.strides[origin] *= 2
@@ -158,11 +161,11 @@ class Histories(msgspec.Struct):
             return chain.at(count)
         return next((mark.digest for mark in self.marks[origin] if mark.count == count), b"")
 
-    def head(self, origin: str) -> Mark:
+    def head(self, origin: str) -> HistoryMark:
         count = self.chains[origin].count
-        return Mark(count, self.at(origin, count))
+        return HistoryMark(count, self.at(origin, count))
 
-    def differs(self, peer: str, origin: str, theirs: Mark) -> Mark | None:
+    def differs(self, peer: str, origin: str, theirs: HistoryMark) -> HistoryMark | None:
         """Our own digest where the peer has another; what we do not hold yet is compared later."""
         if not theirs.count or not theirs.digest:
             return None
@@ -171,14 +174,14 @@ class Histories(msgspec.Struct):
             return None
         ours = self.at(origin, theirs.count)
         is_other = bool(ours) and not ours.startswith(theirs.digest)
-        return Mark(theirs.count, ours) if is_other else None
+        return HistoryMark(theirs.count, ours) if is_other else None
 
-    def base(self, origin: str, upto: int) -> Mark:
+    def base(self, origin: str, upto: int) -> HistoryMark:
         """From where a chain can be begun again, if all messages after it are kept."""
         if self.chains[origin].digest is None:
-            return Mark(upto, b"")
+            return HistoryMark(upto, b"")
         marks = [mark for mark in self.marks[origin] if mark.count <= upto]
-        return marks[-1] if marks else Mark(0, b"")
+        return marks[-1] if marks else HistoryMark(0, b"")
 
     def forget(self, origin: str, upto: int) -> None:
         """Messages up to there may be gone; the mark to begin from is kept, older ones are not."""

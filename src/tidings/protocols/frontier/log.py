@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from tidings.core import Members, Message, MessageId, Part, Span, UsageError
-from tidings.protocols.frontier.comparison import Comparison
+from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.packets import NOTHING, Batch, Counts
 from tidings.protocols.frontier.records import Cursors, Record, Stored
 from tidings.protocols.frontier.turn import Turn
@@ -20,7 +20,7 @@ TEXT_BYTES, CAUSE_BYTES = 8, 24
 """What a text, and each of its causes, take beside their contents, at most."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class LogLimits(msgspec.Struct, frozen=True):
     memory: int
     memory_bytes: int
     """How many texts may be in memory, and how long they may be together; 0 for any number."""
@@ -34,8 +34,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Log(Part):
-    comparison: Comparison
-    limits: Limits
+    comparison: HistoryComparison
+    limits: LogLimits
     until_processed: bool
     """Whether messages are kept until the application has processed them."""
     held: dict[str, int]
@@ -57,8 +57,8 @@ class Log(Part):
         cls,
         me: str,
         members: Members,
-        comparison: Comparison,
-        limits: Limits,
+        comparison: HistoryComparison,
+        limits: LogLimits,
         until_processed: bool,
     ) -> "Log":
         return cls(

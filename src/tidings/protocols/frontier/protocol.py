@@ -29,13 +29,13 @@ from tidings.core import (
 from tidings.protocols.frontier import explaining, invariants
 from tidings.protocols.frontier.acknowledgements import Acknowledgements
 from tidings.protocols.frontier.broadcasting import Broadcasting
-from tidings.protocols.frontier.comparison import Comparison
+from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.exchange import Exchange
 from tidings.protocols.frontier.fetching import Fetching
 from tidings.protocols.frontier.gate import Gate
-from tidings.protocols.frontier.histories import BLOCK, MOST_IN_BLOCK, Histories
+from tidings.protocols.frontier.histories import BLOCK, MOST_IN_BLOCK, OriginHistories
 from tidings.protocols.frontier.knowledge import Knowledge
-from tidings.protocols.frontier.log import Limits, Log
+from tidings.protocols.frontier.log import Log, LogLimits
 from tidings.protocols.frontier.mode import Mode
 from tidings.protocols.frontier.mode_all import AllMode
 from tidings.protocols.frontier.mode_origin import OriginMode
@@ -57,12 +57,12 @@ from tidings.protocols.frontier.records import (
     Delivered,
     Forgotten,
     Pinned,
+    ProcessedRecord,
     Record,
     compacted,
     cursors_in,
     messages_in,
 )
-from tidings.protocols.frontier.records import Processed as ProcessedRecord
 from tidings.protocols.frontier.timers import Timers
 from tidings.protocols.frontier.turn import Turn
 
@@ -111,11 +111,11 @@ class Frontier(Process):
             raise UsageError(f"marks is 2 or more, block 1 to {MOST_IN_BLOCK}")
         super().__init__(me, members, choose)
         size = len(members)
-        limits = Limits(memory, memory_bytes, early, early_bytes, push, push_bytes)
-        histories = Histories.of(members, marks, block)
+        limits = LogLimits(memory, memory_bytes, early, early_bytes, push, push_bytes)
+        histories = OriginHistories.of(members, marks, block)
         timers = self.timers = Timers(me, members)
         peers = self.peers = Peers(me, members)
-        comparison = self.comparison = Comparison(me, members, histories)
+        comparison = self.comparison = HistoryComparison(me, members, histories)
         log = self.log = self.log_kind.of(me, members, comparison, limits, until_processed)
         knowledge = self.knowledge = self.knowledge_kind.of(me, members, log)
         gate = self.gate = Gate(me, members, knowledge, strict)

@@ -7,7 +7,7 @@ import msgspec
 
 from tidings.core import Found, IntervalSet, Members, Message, MessageId
 from tidings.core.renaming import PER_MEMBER, Vector
-from tidings.protocols.frontier.histories import Mark
+from tidings.protocols.frontier.histories import HistoryMark
 from tidings.protocols.frontier.packets import NOTHING, Batch
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
         return f"delivered {self.upto}"
 
 
-class Processed(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
+class ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag="taken"):
     """The application's cursor: what it need not be handed again."""
 
     upto: Vector
@@ -46,7 +46,7 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag="forgotten"):
     """
 
     upto: Vector
-    marks: Annotated[tuple[Mark, ...], PER_MEMBER] = ()
+    marks: Annotated[tuple[HistoryMark, ...], PER_MEMBER] = ()
 
     def __str__(self) -> str:
         return f"forgotten {self.upto}"
@@ -69,7 +69,7 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True, tag="admitted"):
         return "admitted"
 
 
-Record = Stored | Delivered | Processed | Forgotten | Pinned | Admitted
+Record = Stored | Delivered | ProcessedRecord | Forgotten | Pinned | Admitted
 """Everything a process of frontier ever persists."""
 
 
@@ -79,7 +79,7 @@ class Cursors(msgspec.Struct):
     delivered: dict[str, int]
     processed: dict[str, int]
     forgotten: dict[str, int]
-    marks: dict[str, Mark]
+    marks: dict[str, HistoryMark]
     """From where the digests can be made again."""
     pinned: dict[str, int]
     admitted: bool
@@ -89,14 +89,14 @@ def cursors_in(records: Iterable[Record], members: Members) -> Cursors:
     nothing = dict.fromkeys(members, 0)
     found = Cursors(dict(nothing), dict(nothing), dict(nothing), {}, {}, admitted=False)
     stored = {member: IntervalSet() for member in members}
-    marks: dict[str, Mark] = {}
+    marks: dict[str, HistoryMark] = {}
     for record in records:
         match record:
             case Stored(batch):
                 stored[batch.id.origin].add_range(batch.id.seq, batch.last)
             case Delivered(upto):
                 found.delivered = dict(_by_member(members, upto))
-            case Processed(upto):
+            case ProcessedRecord(upto):
                 found.processed = dict(_by_member(members, upto))
             case Forgotten(upto, marked):
                 found.forgotten = dict(_by_member(members, upto))
@@ -108,7 +108,7 @@ def cursors_in(records: Iterable[Record], members: Members) -> Cursors:
     for origin, last in found.forgotten.items():
         # A log that was begun before there were marks may have lost its first messages.
         is_whole = not last or IntervalSet([(1, last)]) <= stored[origin]
-        found.marks[origin] = marks.get(origin) or Mark(0 if is_whole else last, b"")
+        found.marks[origin] = marks.get(origin) or HistoryMark(0 if is_whole else last, b"")
     return found
 
 
