@@ -44,7 +44,7 @@ from tidings.pipeline.arrays.rows import JUDGED
 from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.grouped import judge_grouped
-from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.spec import Value
 from tidings.trace import layout
 from tidings.trace.manifests import manifests_of
@@ -151,7 +151,7 @@ def audit_by_spark(spark: SparkSession, folder: Path) -> None:
     files = layout(folder)
     manifests = manifests_of(files.manifests)
     with TemporaryDirectory() as spool:
-        plan = plan_of(fill(Path(spool), files, manifests), manifests, Limits())
+        plan = plan_of(fill(Path(spool), files, manifests), manifests, JudgingLimits())
         judged = judge_grouped(spark, plan, Path(spool), 3)
     _expect_good(verdicts_of(judged, manifests, plan.directory, 3))
 
@@ -173,7 +173,7 @@ def queries(spark: SparkSession, folder: Path) -> None:
 
 def one_core(spark: SparkSession, folder: Path) -> None:
     manifests = manifests_of(layout(folder).manifests)
-    plan = plan_of(sorted(folder.glob("*.parquet")), manifests, Limits(slices=1))
+    plan = plan_of(sorted(folder.glob("*.parquet")), manifests, JudgingLimits(slices=1))
     judged = judge_by_arrays(plan, plainly, 3)
     assert judged is not None, "the runs of a campaign are whole"
     _expect_good(verdicts_of(judged, manifests, plan.directory, 3))
@@ -269,7 +269,7 @@ def contestants(
 def race(spark: SparkSession, track: Track, root: Path, options: argparse.Namespace) -> Result:
     folder, small = track.trace(root), track.small.trace(root)
     events = plan_of(
-        sorted(folder.glob("*.parquet")), manifests_of(layout(folder).manifests), Limits()
+        sorted(folder.glob("*.parquet")), manifests_of(layout(folder).manifests), JudgingLimits()
     ).rows
     chosen = contestants(track, options)
     best: dict[str, Cost] = {}

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from tidings import pipeline
-from tidings.pipeline.spark.plan import Limits
+from tidings.pipeline.spark.plan import JudgingLimits
 
 WAYS: dict[str, Any] = {
-    "pieces": {"limits": Limits(batch_rows=20)},
-    "grouped": {"limits": Limits(batch_rows=600)},
+    "pieces": {"limits": JudgingLimits(batch_rows=20)},
+    "grouped": {"limits": JudgingLimits(batch_rows=600)},
     "at once": {},
     "sql": {"checker": "sql"},
 }

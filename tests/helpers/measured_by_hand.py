@@ -8,7 +8,13 @@ from typing import Any
 
 from tidings.core import majority
 from tidings.pipeline.queries import measures
-from tidings.pipeline.queries.measures.overview import SHARES, Overview, Quantiles, Sample, Sent
+from tidings.pipeline.queries.measures.overview import (
+    SHARES,
+    Overview,
+    PacketsSent,
+    Quantiles,
+    StateSample,
+)
 from tidings.spec.evidence import Evidence
 from tidings.trace import Run
 
@@ -158,16 +164,16 @@ def overview_by_hand(runs: Sequence[Run], groups: Mapping[str, str]) -> Overview
             for known, *ranks in _ranked(values, SHARES):
                 least = min(value for value in values if value is not None)
                 waits[group, measure] = Quantiles(known, least, *ranks)
-    kept: dict[str, list[Sample]] = defaultdict(list)
+    kept: dict[str, list[StateSample]] = defaultdict(list)
     if len(groups) == 1:
         for _, process, _, name, time_ns, _, value in tables["states"]:
             if name == "bytes" and time_ns is not None:
-                kept[process].append(Sample(time_ns, value))
+                kept[process].append(StateSample(time_ns, value))
     return Overview(
         broadcasts=sum(row[1] for row in tables["run_costs"]),
         sent=tuple(
             sorted(
-                (Sent(kind, *total) for kind, total in totals.items()),
+                (PacketsSent(kind, *total) for kind, total in totals.items()),
                 key=lambda one: (-one.bytes, one.kind),
             )
         ),

@@ -5,7 +5,7 @@ from pathlib import Path
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
-from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.spec import Verdict, judge
 from tidings.trace import layout, read_runs
 from tidings.trace.manifests import manifests_of
@@ -18,7 +18,7 @@ def specified_by(folder: Path) -> Verdicts:
 
 
 def by_arrays(
-    folder: Path, spool: Path, limits: Limits, way: str, most: int | None = None
+    folder: Path, spool: Path, limits: JudgingLimits, way: str, most: int | None = None
 ) -> Verdicts | None:
     """The verdicts of the judge by arrays, in this process."""
     files = layout(folder)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipeline_ways import Verdicts, by_arrays, specified_by
 from tidings import pipeline
 from tidings.pipeline.spark import plan
-from tidings.pipeline.spark.plan import Limits
+from tidings.pipeline.spark.plan import JudgingLimits
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
 from tidings.trace import Manifest, digest, parquet
 from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded
@@ -66,13 +66,13 @@ def test_the_queries_and_the_specification_agree(
 def test_all_runs_at_once_and_the_specification_agree(
     folder: Path, specified: Verdicts, tmp_path: Path
 ) -> None:
-    assert by_arrays(folder, tmp_path, Limits(), "at once") == specified
+    assert by_arrays(folder, tmp_path, JudgingLimits(), "at once") == specified
 
 
 def test_the_first_few_violations_are_the_first_of_the_specification(
     folder: Path, specified: Verdicts, tmp_path: Path
 ) -> None:
-    assert by_arrays(folder, tmp_path, Limits(), "at once", most=2) == _cut(specified, 2)
+    assert by_arrays(folder, tmp_path, JudgingLimits(), "at once", most=2) == _cut(specified, 2)
 
 
 def _whole_runs(drafts: list[Draft]) -> list[Draft]:
@@ -94,12 +94,12 @@ def test_batches_are_cut_between_runs(
     monkeypatch.setattr(plan, "MOST_OF_A_BATCH", 10)
     specified = specified_by(tmp_path / "trace")
     (tmp_path / "spool").mkdir()
-    limits = Limits(batch_rows=batch)
+    limits = JudgingLimits(batch_rows=batch)
     assert by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "batches") == specified
 
 
 def test_a_run_found_in_two_places_is_judged_by_none_of_them(folder: Path, tmp_path: Path) -> None:
-    assert by_arrays(folder, tmp_path, Limits(batch_rows=2000), "batches") is None
+    assert by_arrays(folder, tmp_path, JudgingLimits(batch_rows=2000), "batches") is None
 
 
 @pytest.mark.parametrize(("group", "slices", "most"), [(60, 1, None), (11, 2, None), (200, 3, 1)])
@@ -116,15 +116,17 @@ def test_pieces_of_long_runs_and_the_specification_agree(
     write_drafts(tmp_path / "trace", drafts)
     specified = specified_by(tmp_path / "trace")
     (tmp_path / "spool").mkdir()
-    limits = Limits(batch_rows=1, slices=slices)
+    limits = JudgingLimits(batch_rows=1, slices=slices)
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most)
     assert found == (specified if most is None else _cut(specified, most))
 
 
 @pytest.mark.parametrize("offset", [2**53, 1_700_000_000_000_000_000, 2**63 - 100])
-@pytest.mark.parametrize(("way", "limits"), [("at once", Limits()), ("pieces", Limits(1, 2))])
+@pytest.mark.parametrize(
+    ("way", "limits"), [("at once", JudgingLimits()), ("pieces", JudgingLimits(1, 2))]
+)
 def test_names_may_be_numbers_of_any_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, way: str, limits: Limits
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, way: str, limits: JudgingLimits
 ) -> None:
     """Such as times in nanoseconds: neighbours among them are equal in floating-point."""
     monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
@@ -142,14 +144,14 @@ def test_names_may_be_numbers_of_any_size(
 def test_many_long_runs_are_judged_by_a_task_each(tmp_path: Path) -> None:
     write_drafts(tmp_path / "trace", random_runs(2 * plan.FEW_LONG_RUNS, seed=3))
     (tmp_path / "spool").mkdir()
-    found = by_arrays(tmp_path / "trace", tmp_path / "spool", Limits(batch_rows=1), "pieces")
+    found = by_arrays(tmp_path / "trace", tmp_path / "spool", JudgingLimits(batch_rows=1), "pieces")
     assert found == specified_by(tmp_path / "trace")
 
 
 WAYS: dict[str, Any] = {
-    "at once": Limits(),
-    "grouped": Limits(batch_rows=600),
-    "pieces": Limits(batch_rows=20),
+    "at once": JudgingLimits(),
+    "grouped": JudgingLimits(batch_rows=600),
+    "pieces": JudgingLimits(batch_rows=20),
 }
 
 

@@ -16,7 +16,7 @@ from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, UnreadableError, read, source_of
 from tidings.pipeline.queries.faults import PROCESS, in_sequence
 from tidings.pipeline.queries.ingest import placed, runs_table
-from tidings.pipeline.spark.plan import Limits, judge_by_arrays, plan_of
+from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.pipeline.spark.spool import STORED
 from tidings.trace import Cut, Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
@@ -219,7 +219,7 @@ def test_arrays_refuse_and_accept_the_same_rows(folder: Path, case: str) -> None
     _store(folder, rows, row_group_size=4)
     source = source_of(folder / "rows.parquet")
     manifests = {"r": _manifest(case)}
-    for limits in (Limits(), Limits(batch_rows=1)):
+    for limits in (JudgingLimits(), JudgingLimits(batch_rows=1)):
         plan = plan_of([Path(source.path)], manifests, limits)
         if case in ACCEPTED:
             judged = judge_by_arrays(plan, plainly, most=1)
@@ -347,7 +347,7 @@ def test_a_dictionary_may_have_words_that_nobody_uses(spark: SparkSession, folde
 def test_a_corrupt_file_is_named_on_every_way(spark: SparkSession, tmp_path: Path) -> None:
     bad = _many(tmp_path, 30) / "run-20.parquet"
     bad.write_bytes(BAD_FILES["corrupt"](bad.read_bytes()))
-    for limits in (Limits(), Limits(batch_rows=60), Limits(batch_rows=1)):
+    for limits in (JudgingLimits(), JudgingLimits(batch_rows=60), JudgingLimits(batch_rows=1)):
         with pytest.raises(DataError, match=r"^\S*/run-20.parquet: corrupt: its rows cannot"):
             pipeline.audit(spark, tmp_path, limits=limits)
 

@@ -77,7 +77,7 @@ def test_tasks_leave_a_mark_for_every_piece_they_have_read(tmp_path: Path) -> No
     clock, said = Clock(), list[str]()
     progress = Progress(said.append, clock=clock)
     progress("judging")
-    told = progress.told(("a", "b"), 2, tmp_path / "marks")
+    told = progress.marked(("a", "b"), 2, tmp_path / "marks")
     elsewhere = pickle.loads(pickle.dumps(told))
     assert list(elsewhere) == ["a", "b"]
     clock.now += 6
@@ -89,7 +89,7 @@ def test_tasks_leave_a_mark_for_every_piece_they_have_read(tmp_path: Path) -> No
 
 
 def test_a_worker_that_cannot_leave_marks_works_all_the_same(tmp_path: Path) -> None:
-    told = Progress().told(("a", "b"), 1, tmp_path / "marks")
+    told = Progress().marked(("a", "b"), 1, tmp_path / "marks")
     (tmp_path / "marks").rmdir()
     assert list(told) == ["a", "b"]
 

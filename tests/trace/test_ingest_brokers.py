@@ -69,8 +69,8 @@ def test_every_field_of_a_mapping_is_in_the_guide() -> None:
         mapping.Columns,
         mapping.Kinds,
         mapping.Forms,
-        mapping.Group,
-        mapping.End,
+        mapping.MappedGroup,
+        mapping.MappedEnd,
         mapping.Csv,
     )
     for field in [name for one in tables for name in one.__struct_fields__]:

@@ -18,7 +18,7 @@ from tidings.campaign.cells import mixed
 from tidings.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.core import EnvironmentMissing, UsageError
 from tidings.disk.files import sync
-from tidings.pipeline.spark.progress import Progress, Told
+from tidings.pipeline.spark.progress import MarkedPieces, Progress
 from tidings.pipeline.spark.workers import performing
 from tidings.report.words import many
 
@@ -83,7 +83,7 @@ def _marks(folder: Folder, progress: Progress, count: int) -> Iterator[str]:
     place = folder.path / "marks"
     shutil.rmtree(place, ignore_errors=True)
     try:
-        yield progress.told(tuple(range(count)), 1, place).folder
+        yield progress.marked(tuple(range(count)), 1, place).folder
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -102,7 +102,9 @@ def _work(number: int, path: Path, marks: str) -> int:
         raise EnvironmentMissing(f"the worker on {here} says: {fault}") from None
     task = folder.tasks[number]
     try:
-        return runs.perform(task, folder.path, folder.campaign.budget, Told(task.runs, marks))
+        return runs.perform(
+            task, folder.path, folder.campaign.budget, MarkedPieces(task.runs, marks)
+        )
     except OSError as fault:
         place = fault.filename or path
         raise EnvironmentMissing(f"a worker cannot write {place}: {fault.strerror}") from None

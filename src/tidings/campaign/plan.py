@@ -28,7 +28,7 @@ import msgspec
 
 from tidings.compare import Contender, contender_of
 from tidings.core import DataError, UsageError, quorum
-from tidings.core.toml_file import TomlFile, line_of
+from tidings.core.toml_file import TomlFile, TomlTable, line_of
 from tidings.guests import is_file
 from tidings.protocols import PROTOCOLS
 from tidings.simulator import Links, Plan
@@ -46,11 +46,7 @@ LARGEST_FLAWED = 5
 T = TypeVar("T")
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Load(_Table, frozen=True):
+class Load(TomlTable, frozen=True):
     """Who says how much, and when; as in the ``Plan`` of a run."""
 
     broadcasts: int
@@ -68,7 +64,7 @@ class Load(_Table, frozen=True):
     """Under which fault plans; empty for all."""
 
 
-class Faults(_Table, frozen=True):
+class Faults(TomlTable, frozen=True):
     """What goes wrong; as in the ``Plan`` of a run."""
 
     only: tuple[str, ...] = ()
@@ -86,7 +82,7 @@ class Faults(_Table, frozen=True):
     joiners: int = 0
 
 
-class Budget(_Table, frozen=True):
+class Budget(TomlTable, frozen=True):
     """When a run is given up."""
 
     packets: int = 200_000
@@ -97,7 +93,7 @@ class Budget(_Table, frozen=True):
     """More than its worker has already; only where Linux counts it."""
 
 
-class Campaign(_Table, frozen=True):
+class Campaign(TomlTable, frozen=True):
     """A plan that has been checked."""
 
     seeds: int
@@ -158,7 +154,7 @@ class Campaign(_Table, frozen=True):
         )
 
 
-class _Given(_Table, frozen=True):
+class _Given(TomlTable, frozen=True):
     """A plan as it stands in the file: its tables are read one by one."""
 
     seeds: int
@@ -256,7 +252,7 @@ def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
 
 def _immense(campaign: Campaign) -> Iterator[Mistake]:
     """TOML has infinities, but no run, and no clock that counts nanoseconds, can use them."""
-    tables: list[tuple[list[str], _Table]] = [
+    tables: list[tuple[list[str], TomlTable]] = [
         *((["workloads", name], load) for name, load in campaign.workloads.items()),
         *((["faults", name], faults) for name, faults in campaign.faults.items()),
         (["budget"], campaign.budget),

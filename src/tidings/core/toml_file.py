@@ -13,6 +13,10 @@ from tidings.core.errors import DataError, UsageError
 T = TypeVar("T")
 
 
+class TomlTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is written in a table, and nothing else."""
+
+
 class TomlFile:
     """The text of a file, and where in it each field is given."""
 

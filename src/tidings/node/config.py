@@ -32,7 +32,7 @@ from tidings.core import (
     ordered,
     take_first,
 )
-from tidings.core.toml_file import TomlFile
+from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
@@ -57,11 +57,7 @@ SET_ELSEWHERE = {
 NO_LIMIT = 2**53
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Limits(_Section, frozen=True):
+class Limits(TomlTable, frozen=True):
     text_bytes: Positive = MIB
     """The longest text that can be broadcast."""
     frame_bytes: Positive = 2 * MIB
@@ -117,7 +113,7 @@ class Limits(_Section, frozen=True):
     handed over."""
 
 
-class Retention(_Section, frozen=True):
+class Retention(TomlTable, frozen=True):
     """How much is kept of what every member has: as long as any of the three asks for it."""
 
     messages: Count = 0
@@ -125,7 +121,7 @@ class Retention(_Section, frozen=True):
     age_s: Count = 0
 
 
-class Links(_Section, frozen=True):
+class Links(TomlTable, frozen=True):
     alive_ms: Ms = 1_000
     """A link on which nothing is said for so long says that it is alive."""
     silence_ms: Ms = 5_000
@@ -151,7 +147,7 @@ class Links(_Section, frozen=True):
     """How long a member that leaves waits for what it has said to leave."""
 
 
-class Tracing(_Section, frozen=True):
+class Tracing(TomlTable, frozen=True):
     on: bool = True
     folder: str = "trace"
     segment_bytes: Positive = 64 * MIB
@@ -165,7 +161,7 @@ class Tracing(_Section, frozen=True):
     """How long until it is tried again."""
 
 
-class GroupFile(_Section, frozen=True):
+class GroupFile(TomlTable, frozen=True):
     name: str
     members: dict[str, str]
     protocol: str = "frontier"

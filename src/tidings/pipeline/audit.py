@@ -25,7 +25,13 @@ from tidings.pipeline.queries.case import violations as every_violation
 from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
 from tidings.pipeline.spark.grouped import judge_grouped
-from tidings.pipeline.spark.plan import Limits, NotByArraysError, Plan, judge_by_arrays, plan_of
+from tidings.pipeline.spark.plan import (
+    JudgingLimits,
+    JudgingPlan,
+    NotByArraysError,
+    judge_by_arrays,
+    plan_of,
+)
 from tidings.pipeline.spark.progress import Progress, Show, silent
 from tidings.pipeline.spark.session import parallelism
 from tidings.pipeline.spark.spool import spool_for, unseen
@@ -59,7 +65,7 @@ def audit(
     progress: Show = silent,
     checker: Checker = "arrays",
     violations: Path | None = None,
-    limits: Limits | None = None,
+    limits: JudgingLimits | None = None,
 ) -> Audit:
     """All five verdicts on every run, each with its first few violations, or with all (None).
 
@@ -86,7 +92,7 @@ def _audit_by_arrays(
     examples: int | None,
     progress: Show,
     violations: Path | None,
-    limits: Limits | None,
+    limits: JudgingLimits | None,
 ) -> Audit:
     files = layout(path)
     progress("reading the manifest and the footers")
@@ -96,7 +102,7 @@ def _audit_by_arrays(
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
         most = None if examples is None or violations is not None else max(examples, 1)
         try:
-            plan = plan_of(paths, manifests, limits or Limits(slices=parallelism(spark)))
+            plan = plan_of(paths, manifests, limits or JudgingLimits(slices=parallelism(spark)))
             progress(plan.why)
             with corrupt_files_named(sources):
                 judged = judge_plan(spark, plan, spool, most, progress)
@@ -129,7 +135,7 @@ def write_table(table: Any, path: Path) -> None:
 
 
 def judge_plan(
-    spark: SparkSession, plan: Plan, spool: Path, most: int | None, progress: Show = silent
+    spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None, progress: Show = silent
 ) -> Judged:
     judged = judge_by_arrays(
         plan, performing(spark), most, progress=Progress.of(progress), marks=spool / "_marks"

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Breaches, Findings, first_of_each_run
-from tidings.pipeline.arrays.known import Known
+from tidings.pipeline.arrays.known import KnownRuns
 from tidings.spec import BELOW_THE_CUT, Guarantee
 
 Array = Any
@@ -54,7 +54,7 @@ class Events(NamedTuple):
     view: Array
 
 
-def judge(events: Events, known: Known, most: int | None = None) -> Findings:
+def judge(events: Events, known: KnownRuns, most: int | None = None) -> Findings:
     """The counts of every run, and of each guarantee its first ``most`` violations, or all."""
     if not len(events.index):
         return Findings.of_nothing(len(known.settled))
@@ -62,7 +62,7 @@ def judge(events: Events, known: Known, most: int | None = None) -> Findings:
 
 
 class _Batch:
-    def __init__(self, events: Events, known: Known, most: int | None) -> None:
+    def __init__(self, events: Events, known: KnownRuns, most: int | None) -> None:
         self.events = events
         self.known = known
         self.most = most

@@ -80,7 +80,7 @@ class Lives(NamedTuple):
         return [row.tobytes() for row in both]
 
 
-class Known(NamedTuple):
+class KnownRuns(NamedTuple):
     """What is known about some runs; all their lists of members stand in one table of views."""
 
     settled: Array
@@ -147,7 +147,7 @@ class Endings:
         self._parts: dict[tuple[int, bytes], int] = {}
         self._all: list[_Part] = []
 
-    def known(self, shape: Array, lives: Lives) -> Known:
+    def known(self, shape: Array, lives: Lives) -> KnownRuns:
         """What is known about runs of these shapes with these lives."""
         kinds = [self._number(*one) for one in zip(shape.tolist(), lives.keys, strict=True)]
         used, of_run = np.unique(np.array(kinds, np.int64), return_inverse=True)
@@ -155,7 +155,7 @@ class Endings:
         begins = np.cumsum([0, *(len(part.forsaken) for part in parts)])[:-1]
         processes = np.stack([part.processes for part in parts])[of_run]
         views = np.concatenate([part.views for part in parts])
-        return Known(
+        return KnownRuns(
             settled=np.array([part.settled for part in parts])[of_run],
             present=processes[:, 0],
             correct=processes[:, 1],

@@ -367,7 +367,7 @@ def joined(parts: Iterable[Rows]) -> Rows:
     return Rows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-class Histories(NamedTuple):
+class CheckedHistories(NamedTuple):
     """Rows by run, process and reading order, checked against each other, and how they end."""
 
     runs: Array
@@ -376,7 +376,7 @@ class Histories(NamedTuple):
     lives: Lives
 
 
-class Line(NamedTuple):
+class RowSequence(NamedTuple):
     """Rows, those of one history behind each other in reading order."""
 
     rows: Rows
@@ -392,7 +392,7 @@ class Line(NamedTuple):
     """Whether a file is missing before the row, or the row itself is a gap."""
 
 
-def in_sequence(rows: Rows, files: Array, directory: Directory) -> Histories:
+def in_sequence(rows: Rows, files: Array, directory: Directory) -> CheckedHistories:
     width = directory.width
     line = in_line(rows, files, directory)
     last_kind = np.full(len(line.runs) * width, ABSENT)
@@ -400,10 +400,10 @@ def in_sequence(rows: Rows, files: Array, directory: Directory) -> Histories:
     holed = np.zeros(len(line.runs) * width, bool)
     holed[line.history[line.is_hole]] = True
     lives = Lives(last_kind.reshape(-1, width), holed.reshape(-1, width))
-    return Histories(line.runs, _events(line.rows, line.history, width), lives)
+    return CheckedHistories(line.runs, _events(line.rows, line.history, width), lives)
 
 
-def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = False) -> Line:
+def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = False) -> RowSequence:
     """Put rows in order and look at each beside the one before it.
 
     ``files`` says for each row which file it comes from: an index left out within a file is a
@@ -417,7 +417,9 @@ def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = Fal
         history = np.broadcast_to(rows.process[0], len(rows.run))
         starts, ends = np.array([0]), np.array([len(history) - 1])
         first = rows.index[0] if is_piece else directory.first_indices(rows.run[0], rows.process[0])
-        return Line(rows, rows.run[:1], history, starts, ends, _holes(rows, begins, files, first))
+        return RowSequence(
+            rows, rows.run[:1], history, starts, ends, _holes(rows, begins, files, first)
+        )
     is_here = np.zeros(len(directory.shape), bool)
     is_here[rows.run] = True
     here = np.flatnonzero(is_here)
@@ -434,7 +436,7 @@ def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = Fal
         if is_piece
         else directory.first_indices(rows.run[starts], rows.process[starts])
     )
-    return Line(rows, here, history, starts, ends, _holes(rows, begins, files, first))
+    return RowSequence(rows, here, history, starts, ends, _holes(rows, begins, files, first))
 
 
 def _is_one(numbers: Array) -> bool:

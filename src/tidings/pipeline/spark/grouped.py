@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from tidings import __version__
 from tidings.pipeline.arrays.campaign import Judged, TooLongError, batches, judge_stored
 from tidings.pipeline.arrays.rows import Directory
-from tidings.pipeline.spark.plan import Plan
+from tidings.pipeline.spark.plan import JudgingPlan
 from tidings.pipeline.spark.spool import stored_rows
 from tidings.pipeline.spark.workers import RESULT, packed, results
 
 
-def judge_grouped(spark: SparkSession, plan: Plan, spool: Path, most: int | None) -> Judged:
+def judge_grouped(spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None) -> Judged:
     """Judge every run of the files in the spool, all its rows in one task."""
     task = partial(_judge_batch, directory=plan.directory, most=most)
     batch_rows, version = plan.limits.batch_rows, __version__

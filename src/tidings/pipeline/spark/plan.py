@@ -56,7 +56,7 @@ class NotByArraysError(Exception):
     """Why a trace has to be judged by the queries instead."""
 
 
-class Limits(NamedTuple):
+class JudgingLimits(NamedTuple):
     """How much is judged at once; tests make these small."""
 
     batch_rows: int = BATCH_ROWS
@@ -64,12 +64,12 @@ class Limits(NamedTuple):
     """How many tasks share the processes of a long run."""
 
 
-class Plan(NamedTuple):
+class JudgingPlan(NamedTuple):
     """The way that was picked."""
 
     directory: Directory
     sources: Sequence[Source]
-    limits: Limits
+    limits: JudgingLimits
     way: str
     """One of: at once, batches, pieces."""
     why: str
@@ -79,7 +79,9 @@ class Plan(NamedTuple):
         return sum(source.rows for source in self.sources)
 
 
-def plan_of(paths: Sequence[Path], manifests: Mapping[str, Manifest], limits: Limits) -> Plan:
+def plan_of(
+    paths: Sequence[Path], manifests: Mapping[str, Manifest], limits: JudgingLimits
+) -> JudgingPlan:
     """Pick a way by the manifests and the footers of the files, in reading order."""
     sources = [source_of(path) for path in paths]
     rows, runs = sum(source.rows for source in sources), len(manifests)
@@ -91,7 +93,7 @@ def plan_of(paths: Sequence[Path], manifests: Mapping[str, Manifest], limits: Li
         way, why = "batches", f"{amount}: in batches of whole runs"
     else:
         way, why = "pieces", f"{amount}: long runs, in pieces"
-    return Plan(directory, sources, limits, way, why)
+    return JudgingPlan(directory, sources, limits, way, why)
 
 
 def _many(count: int, noun: str) -> str:
@@ -99,7 +101,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def judge_by_arrays(
-    plan: Plan,
+    plan: JudgingPlan,
     perform: Perform,
     most: int | None,
     *,
@@ -121,7 +123,7 @@ def judge_by_arrays(
             return _in_pieces(plan, perform, most, progress, marks)
 
 
-def _at_once(plan: Plan, perform: Perform, most: int | None) -> Judged:
+def _at_once(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged:
     shares = [
         Share(number, source, 0, len(source.groups)) for number, source in enumerate(plan.sources)
     ]
@@ -129,7 +131,7 @@ def _at_once(plan: Plan, perform: Perform, most: int | None) -> Judged:
     return Judged.joined(perform(task, [shares]))
 
 
-def _in_batches(plan: Plan, perform: Perform, most: int | None) -> Judged | None:
+def _in_batches(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged | None:
     task = partial(
         judge_share,
         directory=plan.directory,
@@ -141,7 +143,7 @@ def _in_batches(plan: Plan, perform: Perform, most: int | None) -> Judged | None
     return judged if judged.is_whole else None
 
 
-def _shares(plan: Plan) -> list[Share]:
+def _shares(plan: JudgingPlan) -> list[Share]:
     """Each file cut into shares of about two batches."""
     shares = []
     for number, source in enumerate(plan.sources):
@@ -155,7 +157,7 @@ def _shares(plan: Plan) -> list[Share]:
 
 
 def _in_pieces(
-    plan: Plan, perform: Perform, most: int | None, progress: Progress, marks: Path | None
+    plan: JudgingPlan, perform: Perform, most: int | None, progress: Progress, marks: Path | None
 ) -> Judged:
     pieces = [
         Piece(number, source.path, group, source.columns, source.is_digested)
@@ -184,11 +186,11 @@ def _in_pieces(
     return Judged.joined(judged)
 
 
-def _marked(outline: Outline, plan: Plan, progress: Progress, marks: Path) -> Outline:
+def _marked(outline: Outline, plan: JudgingPlan, progress: Progress, marks: Path) -> Outline:
     """The same run; the tasks that go through its pieces say how far they are."""
     slices = min(plan.limits.slices, plan.directory.width)
     times = slices if outline.is_read_once else 2 * slices
-    return outline._replace(parts=progress.told(outline.parts, times, marks))
+    return outline._replace(parts=progress.marked(outline.parts, times, marks))
 
 
 def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[SurveyedHistory]]:
@@ -196,7 +198,7 @@ def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[Surv
 
 
 def _one_long_run(
-    outline: Outline, label: str, plan: Plan, perform: Perform, most: int | None
+    outline: Outline, label: str, plan: JudgingPlan, perform: Perform, most: int | None
 ) -> Judged:
     directory = plan.directory
     if outline.obstacle:

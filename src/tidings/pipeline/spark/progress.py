@@ -7,7 +7,7 @@ done comes from whoever knows it best:
 
 - the worker itself, about things it can count (``done``);
 - the tasks that read a long run: a task that takes minutes leaves a mark for every piece it has
-  read (``Told``), in a folder that it shares with us anyway. This needs nothing of Spark;
+  read (``MarkedPieces``), in a folder that it shares with us anyway. This needs nothing of Spark;
 - Spark, which knows how many tasks are done. It may have more of them in store than it tells
   (a query goes stage by stage), so the time left is then what it takes at least.
 
@@ -105,9 +105,9 @@ class Progress:
         self._begin("")
 
     @classmethod
-    def of(cls, told: Show) -> "Progress":
-        """For those who take any function that is told the stages."""
-        return told if isinstance(told, cls) else cls(told)
+    def of(cls, show: Show) -> "Progress":
+        """For those who take any function that shows the stages."""
+        return show if isinstance(show, cls) else cls(show)
 
     def __call__(self, stage: str) -> None:
         """A stage begins."""
@@ -131,12 +131,12 @@ class Progress:
         with self._lock:
             self._share(share, is_sure=True)
 
-    def told(self, pieces: tuple[Any, ...], times: int, folder: Path) -> "Told":
+    def marked(self, pieces: tuple[Any, ...], times: int, folder: Path) -> "MarkedPieces":
         """The same pieces; whoever goes through them leaves marks, ``times`` times in all."""
         folder.mkdir(parents=True)
         with self._lock:
             self._marks = folder, times * len(pieces)
-        return Told(pieces, str(folder))
+        return MarkedPieces(pieces, str(folder))
 
     def look(self) -> None:
         """See how far it is, and show it if it is time."""
@@ -183,15 +183,15 @@ class Progress:
                 self._tasks = dict
 
 
-class Told(tuple[Any, ...]):
+class MarkedPieces(tuple[Any, ...]):
     """Pieces of work; each of them that was taken and left again makes a mark in a folder."""
 
     folder: str
 
-    def __new__(cls, pieces: Iterable[Any], folder: str) -> "Told":
-        told = super().__new__(cls, pieces)
-        told.folder = folder
-        return told
+    def __new__(cls, pieces: Iterable[Any], folder: str) -> "MarkedPieces":
+        made = super().__new__(cls, pieces)
+        made.folder = folder
+        return made
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(super().__iter__()), self.folder

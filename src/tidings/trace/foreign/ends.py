@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from tidings.core import DataError, Members, ordered
 from tidings.trace.foreign.meaning import Interpreter, history_of, run_of
-from tidings.trace.foreign.numbering import Ending
+from tidings.trace.foreign.numbering import HistoryEnding
 from tidings.trace.manifest import Fate
 
 
 class Ends:
     """Who took part in each run, and how it ended for them."""
 
-    def __init__(self, interpreter: Interpreter, endings: Mapping[int, Ending]) -> None:
+    def __init__(self, interpreter: Interpreter, endings: Mapping[int, HistoryEnding]) -> None:
         self._end = interpreter.mapping.end
         self._names = interpreter.names
         self._endings = endings
@@ -54,7 +54,7 @@ class Ends:
     def history(self, run: int, name: str) -> int:
         return int(history_of(run, self._names.code(name)))
 
-    def ending(self, run: int, name: str) -> Ending | None:
+    def ending(self, run: int, name: str) -> HistoryEnding | None:
         return self._endings.get(self.history(run, name))
 
     def fates(self, run: int) -> dict[str, Fate]:
@@ -69,7 +69,7 @@ class Ends:
             if not self._is_complete(name, self.ending(run, name))
         )
 
-    def _is_complete(self, name: str, ending: Ending | None) -> bool:
+    def _is_complete(self, name: str, ending: HistoryEnding | None) -> bool:
         if ending is None:
             return False
         match self._end.fates.get(name):

@@ -29,7 +29,7 @@ from typing import Literal
 import msgspec
 
 from tidings.core import UsageError
-from tidings.core.toml_file import TomlFile
+from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.trace.manifest import Fate
 from tidings.trace.schema import Kind
 
@@ -50,11 +50,7 @@ Values = Value | tuple[Value, ...]
 Unit = Literal["s", "ms", "us", "ns", "iso8601"]
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Columns(_Table, frozen=True):
+class Columns(TomlTable, frozen=True):
     process: str
     kind: str
     order: str
@@ -66,7 +62,7 @@ class Columns(_Table, frozen=True):
     run: str | None = None
 
 
-class Kinds(_Table, frozen=True):
+class Kinds(TomlTable, frozen=True):
     broadcast: Values
     deliver: Values
     held: Values = ()
@@ -77,23 +73,23 @@ class Kinds(_Table, frozen=True):
     ignore: Values = ()
 
 
-class Forms(_Table, frozen=True):
+class Forms(TomlTable, frozen=True):
     order: Literal["number"] | Unit = "number"
     time: Unit | None = None
     text: Literal["utf-8", "base64", "hex"] = "utf-8"
 
 
-class Csv(_Table, frozen=True):
+class Csv(TomlTable, frozen=True):
     delimiter: str = ","
     header: tuple[str, ...] = ()
     """The names of the columns, for files without a line of them."""
 
 
-class Group(_Table, frozen=True):
+class MappedGroup(TomlTable, frozen=True):
     members: tuple[str, ...] | str
 
 
-class End(_Table, frozen=True):
+class MappedEnd(TomlTable, frozen=True):
     settled: bool | tuple[str, ...] = False
     fates: dict[str, Fate] = {}
 
@@ -109,11 +105,11 @@ class End(_Table, frozen=True):
         return process in self.settled
 
 
-class Mapping(_Table, frozen=True):
+class Mapping(TomlTable, frozen=True):
     columns: Columns
     kinds: Kinds
-    group: Group
-    end: End = End()
+    group: MappedGroup
+    end: MappedEnd = MappedEnd()
     forms: Forms = Forms()
     ignore: dict[str, Values] = {}
     csv: Csv = Csv()
@@ -158,9 +154,9 @@ def read_mapping(path: Path) -> Mapping:
 def with_end(mapping: Mapping, settled: Sequence[str], fates: dict[str, Fate]) -> Mapping:
     """The mapping with what else is known about the end; the later word counts."""
     merged = mapping.end.fates | fates
-    end = End(settled=mapping.end.settled, fates=merged)
+    end = MappedEnd(settled=mapping.end.settled, fates=merged)
     if settled:
-        end = End(settled=True if settled == ["all"] else tuple(settled), fates=merged)
+        end = MappedEnd(settled=True if settled == ["all"] else tuple(settled), fates=merged)
     changed = msgspec.structs.replace(mapping, end=end)
     for keys, fault in _mistakes_in_end(changed):
         raise UsageError(f"{'.'.join(keys)}: {fault}")

@@ -28,7 +28,7 @@ from tidings.trace.foreign.mapping import (
     Mapping,
     words,
 )
-from tidings.trace.foreign.sources import Batch, place
+from tidings.trace.foreign.sources import LogRows, place
 from tidings.trace.schema import KINDS
 
 KIND = {kind: code for code, kind in enumerate(KINDS)}
@@ -56,7 +56,7 @@ class Words:
             self.words.append(word)
         return self._codes[word]
 
-    def codes(self, batch: Batch, values: Any) -> Any:
+    def codes(self, batch: LogRows, values: Any) -> Any:
         encoded = values.dictionary_encode()
         found = encoded.dictionary.to_pylist()
         for word in found:
@@ -116,7 +116,7 @@ class Interpreter:
         """Where a row was read, as errors name it."""
         return place(self.files[file_of(place_)], place_ & (1 << _LINE_BITS) - 1)
 
-    def events(self, batch: Batch, file: int) -> Any:
+    def events(self, batch: LogRows, file: int) -> Any:
         """The rows of a batch as a table of events, without those to be ignored."""
         rows = len(batch.lines)
         batch = batch.where(~self._is_ignored(batch))
@@ -140,7 +140,7 @@ class Interpreter:
         self.mentioned.update(np.unique(history).tolist(), np.unique(origins).tolist())
         return pa.table(columns)
 
-    def _is_ignored(self, batch: Batch) -> Any:
+    def _is_ignored(self, batch: LogRows) -> Any:
         ignored = np.zeros(len(batch.lines), bool)
         for column, values in self.mapping.ignore.items():
             found = batch.columns[column]
@@ -148,7 +148,7 @@ class Interpreter:
             ignored |= pc.is_in(found, chosen).to_numpy(zero_copy_only=False)
         return ignored
 
-    def _kinds(self, batch: Batch) -> Any:
+    def _kinds(self, batch: LogRows) -> Any:
         encoded = self._values(batch, "kind").dictionary_encode()
         found = encoded.dictionary.to_pylist()
         # The last place is for rows that say nothing.
@@ -163,7 +163,7 @@ class Interpreter:
 
     # --- values
 
-    def _values(self, batch: Batch, role: str) -> Any:
+    def _values(self, batch: LogRows, role: str) -> Any:
         """What a column says; an empty text is as good as none, unless it is the message's."""
         column = getattr(self.mapping.columns, role)
         rows = len(batch.lines)
@@ -178,7 +178,7 @@ class Interpreter:
             raise DataError(f"{batch.path}: column {column!r} is not UTF-8")
         return pc.if_else(pc.equal(pc.binary_length(values), 0), None, values)
 
-    def _needed(self, batch: Batch, role: str) -> Any:
+    def _needed(self, batch: LogRows, role: str) -> Any:
         """What a column says, on every row."""
         values = self._values(batch, role)
         if values.null_count:
@@ -187,10 +187,10 @@ class Interpreter:
             batch.refuse(row, f"no {column!r}, which should tell the {_SAID_BY[role]}")
         return values
 
-    def _codes(self, batch: Batch, role: str, known: Words) -> Any:
+    def _codes(self, batch: LogRows, role: str, known: Words) -> Any:
         return known.codes(batch, self._needed(batch, role))
 
-    def _numbers(self, batch: Batch, role: str) -> Any:
+    def _numbers(self, batch: LogRows, role: str) -> Any:
         if getattr(self.mapping.columns, role) is None:
             return np.zeros(len(batch.lines), np.int64)
         form = getattr(self.mapping.forms, role, "number")
@@ -198,7 +198,7 @@ class Interpreter:
 
     # --- messages
 
-    def _messages(self, batch: Batch, kinds: Any, process: Any) -> dict[str, Any]:
+    def _messages(self, batch: LogRows, kinds: Any, process: Any) -> dict[str, Any]:
         """The columns that only rows about a message have."""
         about = about_messages(kinds)
         messages = batch.where(about)
@@ -222,7 +222,7 @@ class Interpreter:
         )
         return {name: _spread(values, about) for name, values in columns.items()}
 
-    def _origins(self, messages: Batch, kinds: Any, process: Any) -> Any:
+    def _origins(self, messages: LogRows, kinds: Any, process: Any) -> Any:
         """Who broadcast each; whoever says "I broadcast" need not say it twice."""
         values = self._values(messages, "origin")
         broadcast = kinds == KIND["broadcast"]
@@ -237,7 +237,7 @@ class Interpreter:
             messages.refuse(row, f"{here} cannot broadcast a message of {other}")
         return origin
 
-    def _hashes(self, messages: Batch, origin: Any) -> tuple[Any, Any]:
+    def _hashes(self, messages: LogRows, origin: Any) -> tuple[Any, Any]:
         """128 bits of each id, and of its origin if the log names it."""
         ids = self._needed(messages, "id").cast(pa.binary()).to_pylist()
         hashed = b"".join(
@@ -247,7 +247,7 @@ class Interpreter:
         halves = np.frombuffer(hashed, ">i8").astype(np.int64).reshape(-1, 2)
         return halves[:, 0], halves[:, 1]
 
-    def _digests(self, messages: Batch, columns: dict[str, Any]) -> Any:
+    def _digests(self, messages: LogRows, columns: dict[str, Any]) -> Any:
         if self.mapping.columns.text == ID:
             return columns["seq"] if "seq" in columns else columns["id_low"]
         texts = self._needed(messages, "text")
@@ -282,7 +282,7 @@ def _spread(values: Any, over: Any) -> Any:
     return column
 
 
-def _each(batch: Batch, values: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
+def _each(batch: LogRows, values: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
     """Every value read; the row of one that cannot be read is named."""
     found = []
     for row, value in enumerate(values):
@@ -299,7 +299,7 @@ def _each(batch: Batch, values: Iterable[Any], read: Callable[[Any], Any]) -> li
 _FACTORS = {"number": 1, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def _converted(batch: Batch, values: Any, form: str) -> Any:
+def _converted(batch: LogRows, values: Any, form: str) -> Any:
     """Numbers as they are, times in nanoseconds."""
     if form in _FACTORS:
         try:

@@ -27,7 +27,7 @@ _COUNTED = {"index": None, "incarnation": KIND["recover"], "seq": KIND["broadcas
 """What grows along a history, and with rows of which kind."""
 
 
-class Ending(NamedTuple):
+class HistoryEnding(NamedTuple):
     """How a history ends, and how many broadcasts are in it."""
 
     last_kind: str
@@ -51,7 +51,7 @@ class Numbering:
         self._interpreter = interpreter
         self._last: dict[str, int] = {}
         """The last row of the block before."""
-        self.endings: dict[int, Ending] = {}
+        self.endings: dict[int, HistoryEnding] = {}
 
     def numbered(self, blocks: Iterable[Any]) -> Iterator[Any]:
         """The events with ``index`` and ``incarnation``; broadcasts known by an id with ``seq``."""
@@ -86,7 +86,7 @@ class Numbering:
 
     def _remember(self, rows: "_Rows", columns: dict[str, Any], counts: dict[str, Any]) -> None:
         for row in rows.lasts:
-            self.endings[int(rows["history"][row])] = Ending(
+            self.endings[int(rows["history"][row])] = HistoryEnding(
                 KINDS[rows["kind"][row]], int(counts["seq"][row])
             )
         self._last = {name: int(values[-1]) for name, values in (columns | counts).items()}

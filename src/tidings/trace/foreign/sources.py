@@ -23,7 +23,7 @@ BYTES_A_BATCH = 1 << 25
 LONGEST_LINE = 1 << 26
 
 
-class Batch:
+class LogRows:
     """Rows of one file, column by column, each with the number of its line."""
 
     def __init__(
@@ -35,11 +35,11 @@ class Batch:
         self.read_bytes = read_bytes
         """How much of the file has been read by now."""
 
-    def where(self, chosen: Any) -> "Batch":
+    def where(self, chosen: Any) -> "LogRows":
         """The chosen rows alone."""
         mask = pa.array(chosen)
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
-        return Batch(self.path, self.lines[chosen], columns, self.read_bytes)
+        return LogRows(self.path, self.lines[chosen], columns, self.read_bytes)
 
     def refuse(self, row: int, fault: str) -> NoReturn:
         raise DataError(f"{place(self.path, int(self.lines[row]))}: {fault}")
@@ -50,7 +50,7 @@ def place(path: Path, line: int) -> str:
     return f"{path}: row {line}" if path.suffix == ".parquet" else f"{path}:{line}"
 
 
-def batches(path: Path, columns: Sequence[str], form: Csv) -> Iterator[Batch]:
+def batches(path: Path, columns: Sequence[str], form: Csv) -> Iterator[LogRows]:
     """The rows of the file; its ending says what it is."""
     match path.suffix:
         case ".jsonl" | ".ndjson" | ".json" | ".log":
@@ -69,7 +69,7 @@ def batches(path: Path, columns: Sequence[str], form: Csv) -> Iterator[Batch]:
 _decode = msgspec.json.Decoder(dict[str, Any], float_hook=str).decode
 
 
-def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Batch]:
+def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[LogRows]:
     nested = [(at, name.split(".")) for at, name in enumerate(columns) if "." in name]
     with path.open("rb") as file:
         collected = _Collector(path, columns, file)
@@ -130,13 +130,13 @@ class _Collector:
             rows == ROWS_A_BATCH or self._file.tell() - self._began_at >= BYTES_A_BATCH
         )
 
-    def batch(self) -> Batch:
+    def batch(self) -> LogRows:
         by_column = list(zip(*self._rows, strict=True)) or [()] * len(self._columns)
         columns = {
             name: _strings(self._path, self._lines, values)
             for name, values in zip(self._columns, by_column, strict=True)
         }
-        made = Batch(self._path, self._lines, columns, self._file.tell())
+        made = LogRows(self._path, self._lines, columns, self._file.tell())
         self._begin()
         return made
 
@@ -168,7 +168,7 @@ def _text_of(value: Any) -> str | None:
 # --- CSV
 
 
-def _csv(path: Path, columns: Sequence[str], form: Csv) -> Iterator[Batch]:
+def _csv(path: Path, columns: Sequence[str], form: Csv) -> Iterator[LogRows]:
     csv.field_size_limit(LONGEST_LINE)
     delimiter = "\t" if path.suffix == ".tsv" else form.delimiter
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -219,7 +219,7 @@ def _check_columns(path: Path, wanted: Sequence[str], found: Sequence[str]) -> N
 # --- Parquet
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Batch]:
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[LogRows]:
     try:
         with pq.ParquetFile(path) as file:
             _check_columns(path, columns, file.schema_arrow.names)
@@ -234,7 +234,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Batch]:
                 lines = np.arange(row + 1, row + 1 + part.num_rows)
                 row += part.num_rows
                 values = {name: _texts(path, name, part.column(name)) for name in columns}
-                yield Batch(path, lines, values, total * row // file.metadata.num_rows)
+                yield LogRows(path, lines, values, total * row // file.metadata.num_rows)
     except (pa.ArrowInvalid, OSError) as fault:
         reason = str(fault).splitlines()[0]
         raise DataError(f"{path}: not a Parquet file, or a damaged one: {reason}") from None

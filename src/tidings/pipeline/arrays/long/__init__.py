@@ -24,7 +24,7 @@ import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Breaches, Findings
 from tidings.pipeline.arrays.long.debts import Debts
-from tidings.pipeline.arrays.long.found import Found
+from tidings.pipeline.arrays.long.found import FoundViolations
 from tidings.pipeline.arrays.long.outline import Outline, Piece, SurveyedHistory, outlines, survey
 from tidings.pipeline.arrays.long.slice import SliceFindings, judge_slice
 from tidings.pipeline.arrays.perform import Perform, plainly
@@ -49,14 +49,16 @@ def judge_long(
     debts = Debts(outline, directory, parts, most, perform)
     deliveries = sum(part.deliveries for part in parts)
     inventions = sum(part.inventions + part.renamings for part in parts)
-    invented = Found.joined([part.invented for part in parts]).first(most)
-    renamed = Found.joined([part.renamed for part in parts]).first(most)
+    invented = FoundViolations.joined([part.invented for part in parts]).first(most)
+    renamed = FoundViolations.joined([part.renamed for part in parts]).first(most)
     found = {
-        Guarantee.NO_DUPLICATION: Found.joined([part.repeats for part in parts]).first(most),
+        Guarantee.NO_DUPLICATION: FoundViolations.joined([part.repeats for part in parts]).first(
+            most
+        ),
         Guarantee.NO_CREATION: invented.followed_by(renamed).first(most),
         Guarantee.VALIDITY: debts.validity,
         Guarantee.UNIFORM_AGREEMENT: debts.agreement,
-        Guarantee.CAUSAL_ORDER: Found.joined([part.early for part in parts]).first(most),
+        Guarantee.CAUSAL_ORDER: FoundViolations.joined([part.early for part in parts]).first(most),
     }
     counts = [
         (deliveries, 0, sum(part.repeated for part in parts)),
@@ -73,7 +75,7 @@ def judge_long(
     )
 
 
-def _breaches(guarantee: Guarantee, found: Found) -> Breaches:
+def _breaches(guarantee: Guarantee, found: FoundViolations) -> Breaches:
     return Breaches.of(
         guarantee,
         run=np.zeros(len(found.position), np.int64),

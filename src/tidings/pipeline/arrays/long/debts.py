@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tidings.pipeline.arrays.long.found import Found
-from tidings.pipeline.arrays.long.outline import Outline, Part
+from tidings.pipeline.arrays.long.found import FoundViolations
+from tidings.pipeline.arrays.long.outline import Outline, RunPiece
 from tidings.pipeline.arrays.long.reading import Names, read_events
 from tidings.pipeline.arrays.long.slice import SliceFindings
 from tidings.pipeline.arrays.long.tables import BELOW
@@ -36,7 +36,7 @@ class Debts:
         self.owing = {who: bits for part in parts for who, bits in part.owing.items()}
         self.sent = self._bits(parts[0].sent) if parts[0].sent else None
         self.validity_counts = self.agreement_counts = (0, 0, 0)
-        self.validity = self.agreement = Found.joined([])
+        self.validity = self.agreement = FoundViolations.joined([])
         if self.known.settled[0]:
             lost, owed = self._lost(), self._owed()
             look_up = partial(_look_up, outline=outline, directory=directory)
@@ -102,10 +102,10 @@ class Debts:
         look_up: Callable[..., Any],
         perform: Perform,
         is_agreement: bool,
-    ) -> Found:
+    ) -> FoundViolations:
         message, process = missed
         if not len(message):
-            return Found.joined([])
+            return FoundViolations.joined([])
         wanted = np.unique(message)
         heard = perform(partial(look_up, wanted=wanted), self.outline.parts)
         who, index, is_broadcast, about, view = _joined([one for some in heard for one in some], 5)
@@ -125,7 +125,7 @@ class Debts:
             is_seen = is_delivery[seen] & (about[seen] == message)
             witness.append(self._first_of(names, is_seen, who[seen], index[seen]))
         rank = self.known.rank[view[sent], process]
-        found = Found.of(process, index[sent], *names, witness)
+        found = FoundViolations.of(process, index[sent], *names, witness)
         order = np.lexsort((rank, index[sent], names[0]))
         return found.at(order).first(self.most)
 
@@ -145,7 +145,7 @@ class Debts:
 
 
 def _look_up(
-    part: Part, wanted: Array, outline: Outline, directory: Directory
+    part: RunPiece, wanted: Array, outline: Outline, directory: Directory
 ) -> list[tuple[Array, ...]]:
     """Every event of a piece about these messages: process, index, is_broadcast, message, view."""
     names = Names(outline)

@@ -10,7 +10,7 @@ from tidings.pipeline.arrays.findings import NOTHING
 Array = Any
 
 
-class Found(NamedTuple):
+class FoundViolations(NamedTuple):
     """Violations found by one slice, in numbers, each list in the specification's order."""
 
     process: Array
@@ -32,7 +32,7 @@ class Found(NamedTuple):
         seq: Array,
         witness: Sequence[tuple[Array, Array]],
         cause: tuple[Array, Array] | None = None,
-    ) -> "Found":
+    ) -> "FoundViolations":
         events = np.full((len(position), 3, 2), NOTHING)
         for place, (whose, index) in enumerate(witness):
             events[:, place, 0] = whose
@@ -43,19 +43,21 @@ class Found(NamedTuple):
         process = np.broadcast_to(process, len(position))
         return cls(process, position, np.asarray(origin), np.asarray(seq), events, causes)
 
-    def at(self, places: Array) -> "Found":
-        return Found(*(column[places] for column in self))
+    def at(self, places: Array) -> "FoundViolations":
+        return FoundViolations(*(column[places] for column in self))
 
     @classmethod
-    def joined(cls, parts: Sequence["Found"]) -> "Found":
+    def joined(cls, parts: Sequence["FoundViolations"]) -> "FoundViolations":
         """All in order of process and position."""
         nothing = np.zeros(0, np.int64)
         parts = [cls.of(nothing, nothing, nothing, nothing, ()), *parts]
         whole = cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         return whole.at(np.lexsort((whole.position, whole.process)))
 
-    def followed_by(self, other: "Found") -> "Found":
-        return Found(*(np.concatenate(column) for column in zip(self, other, strict=True)))
+    def followed_by(self, other: "FoundViolations") -> "FoundViolations":
+        return FoundViolations(
+            *(np.concatenate(column) for column in zip(self, other, strict=True))
+        )
 
-    def first(self, most: int | None) -> "Found":
+    def first(self, most: int | None) -> "FoundViolations":
         return self if most is None else self.at(np.arange(min(most, len(self.position))))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.long.found import Found
+from tidings.pipeline.arrays.long.found import FoundViolations
 from tidings.pipeline.arrays.long.tables import BELOW, Tables
 
 Array = Any
@@ -58,7 +58,7 @@ class Order:
         self.judged = 0
         self.early: list[Early] = []
         self.strays: list[Strays] = []
-        self.renamed: list[Found] = []
+        self.renamed: list[FoundViolations] = []
         self.texts: list[Texts] = []
 
     def read(self, process: int, events: Events, message: Array, is_named: Array | None) -> None:
@@ -117,7 +117,7 @@ class Order:
             first, index = self.tables.sent_at[message[again]], events.index[again]
             witness = [(origin, first), (origin, index)]
             self.renamed.append(
-                Found.of(origin, index, events.origin[again], events.seq[again], witness)
+                FoundViolations.of(origin, index, events.origin[again], events.seq[again], witness)
             )
 
     def _note_texts(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, Known, Lives
+from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, KnownRuns, Lives
 from tidings.pipeline.arrays.rows import (
     BEGINS_AGAIN,
     BROADCAST,
@@ -105,7 +105,7 @@ class Outline(NamedTuple):
 
     run: int
     rows: int
-    known: Known
+    known: KnownRuns
     """About this one run."""
     low: Array
     """(process): the least sequence number it used."""
@@ -116,7 +116,7 @@ class Outline(NamedTuple):
     is_full: bool
     """Every place in the table is a message that was broadcast."""
     last_index: int
-    parts: tuple["Part", ...]
+    parts: tuple["RunPiece", ...]
     """In reading order."""
 
     @property
@@ -151,7 +151,7 @@ class Outline(NamedTuple):
         return ""
 
 
-class Part(NamedTuple):
+class RunPiece(NamedTuple):
     """What a piece has of a run."""
 
     piece: Piece
@@ -226,7 +226,7 @@ def _outline(
         is_rising and int(size.sum()) == sent and not has_given,
         last_index,
         tuple(
-            Part(
+            RunPiece(
                 piece,
                 tuple(stretch.process for stretch in stretches),
                 runs_in[piece] == {run},

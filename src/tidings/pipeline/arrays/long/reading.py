@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
-from tidings.pipeline.arrays.long.outline import Outline, Part
+from tidings.pipeline.arrays.long.outline import Outline, RunPiece
 from tidings.pipeline.arrays.rows import Directory, events_of, read
 
 Array = Any
 
 
 def read_events(
-    part: Part, columns: set[str], outline: Outline, directory: Directory
+    part: RunPiece, columns: set[str], outline: Outline, directory: Directory
 ) -> Iterator[tuple[int, Events]]:
     """The events of each process that has any in a piece."""
     piece, owners, is_alone, first_index = part

@@ -12,7 +12,7 @@ import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.long.found import Found
+from tidings.pipeline.arrays.long.found import FoundViolations
 from tidings.pipeline.arrays.long.order import Early, Order, Strays, Texts
 from tidings.pipeline.arrays.long.outline import Outline
 from tidings.pipeline.arrays.long.reading import read_events, where
@@ -28,13 +28,13 @@ class SliceFindings(NamedTuple):
     deliveries: int
     compared: int
     """How many of them are of messages whose broadcast can be known."""
-    repeats: Found
+    repeats: FoundViolations
     repeated: int
-    invented: Found
+    invented: FoundViolations
     inventions: int
-    renamed: Found
+    renamed: FoundViolations
     renamings: int
-    early: Found
+    early: FoundViolations
     earliness: int
     ordered: int
     """How many deliveries were judged for Causal Order."""
@@ -73,17 +73,17 @@ class _Slice:
         self.has_strays = False
         self.kept: list[_Kept] | None = [] if outline.is_read_once else None
         """What the second reading needs, while there is nothing unusual to look at."""
-        self.repeats: list[Found] = []
+        self.repeats: list[FoundViolations] = []
         self.deliveries = 0
 
     def findings(self) -> SliceFindings:
         suspects = self._listen()
         order = self._order(suspects)
-        strays, renamed, texts = order.strays, Found.joined(order.renamed), order.texts
+        strays, renamed, texts = order.strays, FoundViolations.joined(order.renamed), order.texts
         altered, alterations = self._altered(texts)
-        strange = Found.joined([*self._invented(strays)])
-        invented = Found.joined([strange, altered])
-        repeats = Found.joined([*self.repeats, *self._repeated(strays)])
+        strange = FoundViolations.joined([*self._invented(strays)])
+        invented = FoundViolations.joined([strange, altered])
+        repeats = FoundViolations.joined([*self.repeats, *self._repeated(strays)])
         early = order.early
         return SliceFindings(
             deliveries=self.deliveries,
@@ -156,7 +156,7 @@ class _Slice:
         if len(again):
             witness = [(reader, first[again]), (reader, index[again])]
             names = self.names.of(message[again])
-            self.repeats.append(Found.of(reader, index[again], *names, witness))
+            self.repeats.append(FoundViolations.of(reader, index[again], *names, witness))
 
     def _count_strays(self, process: int, events: Events, is_named: Array) -> None:
         if process in self.tables.delivered:
@@ -179,10 +179,10 @@ class _Slice:
             order.read(process, events, message, is_named)
         return order
 
-    def _with_causes(self, early: list[Early]) -> Found:
+    def _with_causes(self, early: list[Early]) -> FoundViolations:
         """Early deliveries, the first of them or all, each with its first missing cause."""
         if not early:
-            return Found.joined([])
+            return FoundViolations.joined([])
         reader = np.concatenate([np.full(len(one.message), one.reader) for one in early])
         origin = np.concatenate([np.full(len(one.message), one.origin) for one in early])
         message = np.concatenate([one.message for one in early])
@@ -210,17 +210,21 @@ class _Slice:
                 cause[found, 1] = events.origin[at_event]
                 cause[found, 2] = events.seq[at_event]
         witness = [(origin, cause[:, 0]), (origin, sent_at), (reader, at)]
-        return Found.of(reader, at, *self.names.of(message), witness, (cause[:, 1], cause[:, 2]))
+        return FoundViolations.of(
+            reader, at, *self.names.of(message), witness, (cause[:, 1], cause[:, 2])
+        )
 
     # --- what strays and suspects amount to
 
-    def _invented(self, strays: Sequence[Strays]) -> Iterator[Found]:
+    def _invented(self, strays: Sequence[Strays]) -> Iterator[FoundViolations]:
         hidden = self.known.holed[0] | self._may_come()
         for stray in strays:
             shown = ~hidden[stray.origin] & ~self._given(stray)
             index = stray.index[shown]
             witness = [(stray.reader, index)]
-            yield Found.of(stray.reader, index, stray.origin[shown], stray.seq[shown], witness)
+            yield FoundViolations.of(
+                stray.reader, index, stray.origin[shown], stray.seq[shown], witness
+            )
 
     def _given(self, stray: Strays) -> Array:
         """Which of these were broadcast below the cut of their origin."""
@@ -229,7 +233,7 @@ class _Slice:
             return np.zeros(len(stray.index), bool)
         return cuts.are_given(np.zeros_like(stray.origin), stray.origin, stray.seq)
 
-    def _repeated(self, strays: Sequence[Strays]) -> Iterator[Found]:
+    def _repeated(self, strays: Sequence[Strays]) -> Iterator[FoundViolations]:
         """Repeated deliveries of what has no place in the table; the others are known by now."""
         for reader in self.mine:
             mine = [stray for stray in strays if stray.reader == reader]
@@ -249,7 +253,7 @@ class _Slice:
                 had = self.known.cuts.had_delivered(reader, np.zeros_like(origin), origin, seq)
                 first, again = np.where(had, BELOW, first), again | had
             witness = [(reader, first[again]), (reader, index[again])]
-            yield Found.of(reader, index[again], origin[again], seq[again], witness)
+            yield FoundViolations.of(reader, index[again], origin[again], seq[again], witness)
 
     def _unreached(self, strays: Sequence[Strays]) -> tuple[int, int, int, int] | None:
         may_come = self._may_come()
@@ -263,13 +267,13 @@ class _Slice:
     def _may_come(self) -> Array:
         return (self.known.present & ~self.known.is_complete)[0]
 
-    def _altered(self, texts: Sequence[Texts]) -> tuple[Found, int]:
+    def _altered(self, texts: Sequence[Texts]) -> tuple[FoundViolations, int]:
         """Deliveries of a suspected message with a text that none of its broadcasts had.
 
         The first few, or all, and how many there are.
         """
         if not texts:
-            return Found.joined([]), 0
+            return FoundViolations.joined([]), 0
         process = np.concatenate([np.full(len(part.index), part.process) for part in texts])
         is_sent, message, index, digest = (
             np.concatenate([part[column] for part in texts]) for column in (1, 2, 3, 4)
@@ -289,7 +293,7 @@ class _Slice:
         bad = bad[np.lexsort((index[bad], process[bad]))][: self.most]
         origin, seq = self.names.of(message[bad])
         witness = [(process[bad], index[bad]), (origin, sent_at[name[bad]])]
-        return Found.of(process[bad], index[bad], origin, seq, witness), count
+        return FoundViolations.of(process[bad], index[bad], origin, seq, witness), count
 
     # --- what was not delivered
 

@@ -17,14 +17,14 @@ from tidings.pipeline.queries.checks import (
     uniform_agreement,
     validity,
 )
-from tidings.pipeline.queries.checks.schema import Counts
+from tidings.pipeline.queries.checks.schema import EventCounts
 from tidings.spec import Guarantee
 
 
 class Check(Protocol):
     """What each of the files offers."""
 
-    def counts(self) -> Counts:
+    def counts(self) -> EventCounts:
         """What one row adds to the numbers of its run."""
 
     def violations(self, events: DataFrame) -> DataFrame:

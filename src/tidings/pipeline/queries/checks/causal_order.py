@@ -16,14 +16,14 @@ from m's delivery on.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from tidings.pipeline.queries.checks.schema import Counts, breaches, is_message, place
+from tidings.pipeline.queries.checks.schema import EventCounts, breaches, is_message, place
 from tidings.pipeline.queries.evidence import BELOW
 from tidings.spec import Guarantee
 
 
-def counts() -> Counts:
+def counts() -> EventCounts:
     delivering = F.filter("readers", lambda reader: F.get("delivered_at", reader) > BELOW)
-    return Counts(
+    return EventCounts(
         judged=F.when(is_message(), F.size(delivering)),
         violated=F.when(is_message(), F.size(_too_early())),
     )

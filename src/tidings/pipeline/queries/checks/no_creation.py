@@ -3,13 +3,15 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.queries.checks.schema import Counts, breaches, is_delivery, place
+from tidings.pipeline.queries.checks.schema import EventCounts, breaches, is_delivery, place
 from tidings.pipeline.queries.evidence import BELOW
 from tidings.spec import Guarantee
 
 
-def counts() -> Counts:
-    return Counts(judged=is_delivery() & ~F.col("given"), violated=_is_invented() | _is_renamed())
+def counts() -> EventCounts:
+    return EventCounts(
+        judged=is_delivery() & ~F.col("given"), violated=_is_invented() | _is_renamed()
+    )
 
 
 def violations(events: DataFrame) -> DataFrame:

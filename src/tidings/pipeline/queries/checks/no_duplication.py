@@ -3,12 +3,12 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.queries.checks.schema import Counts, breaches, is_delivery, place
+from tidings.pipeline.queries.checks.schema import EventCounts, breaches, is_delivery, place
 from tidings.spec import Guarantee
 
 
-def counts() -> Counts:
-    return Counts(judged=is_delivery(), violated=_is_repeated())
+def counts() -> EventCounts:
+    return EventCounts(judged=is_delivery(), violated=_is_repeated())
 
 
 def violations(events: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ VIOLATIONS = (
 """One row for each breach; the witness is as ``spec.Violation`` describes it."""
 
 
-class Counts(NamedTuple):
+class EventCounts(NamedTuple):
     """What one event adds to the numbers of its run; a null adds nothing."""
 
     judged: Column

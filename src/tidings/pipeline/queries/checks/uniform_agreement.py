@@ -3,13 +3,13 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.queries.checks.schema import Counts, breaches, is_message, place
+from tidings.pipeline.queries.checks.schema import EventCounts, breaches, is_message, place
 from tidings.spec import Guarantee
 
 
-def counts() -> Counts:
+def counts() -> EventCounts:
     is_judged = _is_delivered() & F.col("owed")
-    return Counts(
+    return EventCounts(
         judged=is_judged,
         not_owed=_is_delivered() & ~F.col("owed"),
         violated=F.when(is_judged, F.size(_forgotten())),

@@ -3,12 +3,12 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.pipeline.queries.checks.schema import Counts, breaches, is_message, place
+from tidings.pipeline.queries.checks.schema import EventCounts, breaches, is_message, place
 from tidings.spec import Guarantee
 
 
-def counts() -> Counts:
-    return Counts(
+def counts() -> EventCounts:
+    return EventCounts(
         judged=_is_promised() & F.col("owed"),
         not_owed=_is_promised() & ~F.col("owed"),
         violated=_is_lost(),

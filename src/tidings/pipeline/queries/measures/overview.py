@@ -19,7 +19,7 @@ MOST_SAMPLES = 200
 """Of what one process keeps: more cannot be told apart."""
 
 
-class Sent(NamedTuple):
+class PacketsSent(NamedTuple):
     """Packets of one kind, of all runs."""
 
     kind: str
@@ -41,7 +41,7 @@ class Quantiles(NamedTuple):
     most: int
 
 
-class Sample(NamedTuple):
+class StateSample(NamedTuple):
     """How many bytes a process kept at a moment."""
 
     time_ns: int
@@ -50,11 +50,11 @@ class Sample(NamedTuple):
 
 class Overview(NamedTuple):
     broadcasts: int
-    sent: tuple[Sent, ...]
+    sent: tuple[PacketsSent, ...]
     """The heaviest first."""
     waits: dict[tuple[str, str], Quantiles]
     """By group of runs and measure (own, first, majority, last), of what is known."""
-    kept: dict[str, tuple[Sample, ...]]
+    kept: dict[str, tuple[StateSample, ...]]
     """By process, if there is one run only."""
 
 
@@ -79,9 +79,9 @@ def overview(
         return Overview(broadcasts or 0, sent, waits, kept)
 
 
-def _sent(recording: Recording) -> tuple[Sent, ...]:
+def _sent(recording: Recording) -> tuple[PacketsSent, ...]:
     by_kind = costs(recording).groupBy("packet_kind").agg(F.sum("packets"), F.sum("bytes"))
-    found = [Sent(kind, packets, size or 0) for kind, packets, size in by_kind.collect()]
+    found = [PacketsSent(kind, packets, size or 0) for kind, packets, size in by_kind.collect()]
     return tuple(sorted(found, key=lambda one: (-one.bytes, one.kind)))
 
 
@@ -100,11 +100,11 @@ def _waits(
     }
 
 
-def _kept(recording: Recording, most: int) -> dict[str, tuple[Sample, ...]]:
-    kept: dict[str, list[Sample]] = {}
+def _kept(recording: Recording, most: int) -> dict[str, tuple[StateSample, ...]]:
+    kept: dict[str, list[StateSample]] = {}
     samples = states(recording).where("name = 'bytes' and time_ns is not null")
     for row in _thinned(samples, most).collect():
-        kept.setdefault(row["process"], []).append(Sample(row["time_ns"], row["value"]))
+        kept.setdefault(row["process"], []).append(StateSample(row["time_ns"], row["value"]))
     return {process: tuple(samples) for process, samples in kept.items()}
 
 
