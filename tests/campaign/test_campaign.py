@@ -33,7 +33,7 @@ from tidings.core import DataError, Exit, UsageError
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page import render
 from tidings.report.page.model import Fact
-from tidings.simulator import Plan, Replay, walk
+from tidings.simulator import Plan, RunReplay, walk
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs
 
@@ -458,7 +458,7 @@ def test_each_violation_has_a_small_run_that_shows_it_and_can_be_replayed(
     assert [one.guarantee for one in judge(run) if one.value is Value.VIOLATED] == [
         Guarantee.UNIFORM_AGREEMENT
     ]
-    assert list(Replay(run)), "a replay compares every row"
+    assert list(RunReplay(run)), "a replay compares every row"
     assert (conducted.folder.path / row["folder"] / "story.md").exists()
 
 

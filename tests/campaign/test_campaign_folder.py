@@ -21,7 +21,7 @@ from tidings.disk.files import sync, whole_file
 from tidings.pipeline import Progress
 from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
-from tidings.simulator import Replay
+from tidings.simulator import RunReplay
 from tidings.spec import Value, judge
 from tidings.trace import read_runs
 
@@ -498,7 +498,7 @@ def test_a_good_run_is_kept_so_that_telling_of_it_needs_no_algorithm(tmp_path: P
     assert row["run"] == run.manifest.run
     assert row["rows"] == len(list(run.rows)) <= MOST_ROWS_OF_A_WHOLE_RUN
     assert {verdict.value for verdict in judge(run)} == {Value.HOLDS}
-    assert list(Replay(run)), "a replay compares every row"
+    assert list(RunReplay(run)), "a replay compares every row"
     longer = [
         other
         for other in read_table(folder.table("runs"))

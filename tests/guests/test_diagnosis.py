@@ -35,7 +35,7 @@ from tidings.core import (
 )
 from tidings.guests.diagnosis import ProcessFault, answer
 from tidings.protocols import factory
-from tidings.simulator import Plan, Replay, World, schedule_of, walk
+from tidings.simulator import Plan, RunReplay, World, schedule_of, walk
 from tidings.simulator import choices as may
 from tidings.simulator.failure import ANOTHER_TIME, failed_run
 from tidings.trace import read_runs, write_runs
@@ -400,7 +400,7 @@ def test_the_stored_run_leads_to_the_same_fault(late: str, tmp_path: Path, seed:
     assert stored.manifest.options == {"patience": 4}
     assert schedule_of(stored.manifest) == fault.schedule
     with pytest.raises(ProcessFault) as again:
-        list(Replay(stored))
+        list(RunReplay(stored))
     assert str(again.value) == str(fault)
     assert again.value.__notes__ == fault.__notes__
     assert again.value.schedule == fault.schedule

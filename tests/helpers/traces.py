@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidings.core import Members
-from tidings.trace import SCHEMA_VERSION, Cut, Fate, Manifest, Row, digest, jsonl, parquet
+from tidings.trace import SCHEMA_VERSION, Fate, HistoryCut, Manifest, Row, digest, jsonl, parquet
 from tidings.trace.cutting import summed
 
 STRANGER = "x1"
@@ -39,7 +39,7 @@ class Draft:
         """The index from which on the rows are in the second file."""
         self.holes: dict[str, tuple[int, int]] = {}
         """Where a file of a process is missing: from one index, up to another."""
-        self.cuts: dict[str, Cut] = {}
+        self.cuts: dict[str, HistoryCut] = {}
         self.is_in_sequence = False
         """Whether each process numbers its messages from 1 on."""
 
@@ -311,9 +311,9 @@ HIDING: tuple[Callable[[Draft], None], ...] = (
 # --- what may be cut off
 
 
-def longest_cuts(draft: Draft, process: str) -> list[Cut]:
+def longest_cuts(draft: Draft, process: str) -> list[HistoryCut]:
     """Every cut that leaves something, and before which all happened in sequence."""
-    cuts = [Cut(index=0)]
+    cuts = [HistoryCut(index=0)]
     broadcast, delivered = 0, Counter[str]()
     for index, event in enumerate(draft.events[process][:-1]):
         match event["kind"], event.get("origin"), event.get("seq"):
@@ -327,7 +327,7 @@ def longest_cuts(draft: Draft, process: str) -> list[Cut]:
                 delivered[origin] += 1
                 if seq != delivered[origin]:
                     break
-        cuts.append(Cut(index=index + 1, broadcast=broadcast, delivered=dict(delivered)))
+        cuts.append(HistoryCut(index=index + 1, broadcast=broadcast, delivered=dict(delivered)))
     return cuts
 
 

@@ -30,7 +30,7 @@ from tidings.node.engine import Halted
 from tidings.node.keeping import Keeper
 from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log, digests
 from tidings.spec import Value, judge
-from tidings.trace import Cut, Row, read_runs
+from tidings.trace import HistoryCut, Row, read_runs
 from tidings.trace.cutting import OutOfSequenceError, Past
 from tidings.trace.segments import (
     Block,
@@ -732,7 +732,7 @@ def delivered(origin: str, first: int, count: int = 1) -> Messages:
 
 
 def test_numbers_tell_what_happened_in_sequence() -> None:
-    past = Past("p1", Cut(index=0))
+    past = Past("p1", HistoryCut(index=0))
     past.read(
         blocks(
             Messages("broadcast", "p1", 1, 3, DIGEST * 3, 0),
@@ -744,7 +744,9 @@ def test_numbers_tell_what_happened_in_sequence() -> None:
         )
     )
     digests = {"p1": "0" * 32}  # of p2 some are missing
-    assert past.cut == Cut(index=20, broadcast=5, delivered={"p1": 3, "p2": 10}, digests=digests)
+    assert past.cut == HistoryCut(
+        index=20, broadcast=5, delivered={"p1": 3, "p2": 10}, digests=digests
+    )
 
 
 def texts_delivered(first: int, texts: bytes) -> Messages:
@@ -752,7 +754,7 @@ def texts_delivered(first: int, texts: bytes) -> Messages:
     return Messages("deliver", "p2", first, len(texts), digests([bytes([one]) for one in texts]))
 
 
-def told_by(*blocks: Block, cut: Cut | None = None) -> Cut:
+def told_by(*blocks: Block, cut: HistoryCut | None = None) -> HistoryCut:
     past = Past("p1", cut)
     past.read(blocks)
     return past.cut
@@ -799,7 +801,7 @@ def test_after_a_missing_file_one_waits_until_it_is_told_how_far_it_came() -> No
     past.read(rest[:1])
     assert past.unsure
     past.read(rest)
-    assert past.cut == Cut(index=9, delivered={"p2": 9})
+    assert past.cut == HistoryCut(index=9, delivered={"p2": 9})
 
 
 def test_evidence_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -809,7 +811,7 @@ def test_evidence_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     first = segments_of(config.trace_folder, "p1")[0]
     whole = list(Reader(first).blocks())
     keeper = Keeper(asked, "p1")
-    keeper.cut = Cut(index=0, broadcast=1)
+    keeper.cut = HistoryCut(index=0, broadcast=1)
     keeper.sweep()
     keeper.sweep()
     keeper.ended.result()

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tidings import pipeline
 from tidings.core import MessageId
 from tidings.spec import Guarantee, Place, Value, judge
-from tidings.trace import Cut, Manifest, Row, digest, read_runs
+from tidings.trace import HistoryCut, Manifest, Row, digest, read_runs
 from traces import write_trace
 
 NAMES = ("p10", "p2", "p1")
@@ -206,7 +206,7 @@ def cut(tmp_path: Path) -> Path:
     for process in NAMES:
         writer.deliver(process, "p1", 2)
         writer.add(process, "settle")
-    index = Cut(index=7, broadcast=1, delivered={"p1": 1})
+    index = HistoryCut(index=7, broadcast=1, delivered={"p1": 1})
     rows = [
         msgspec.structs.replace(row, index=row.index + 7) if row.process == "p1" else row
         for row in writer.rows
@@ -237,8 +237,8 @@ def test_cuts_with_different_digests_are_a_violation(
 ) -> None:
     (manifest,) = [run.manifest for run in read_runs(cut)]
     cuts = {
-        "p1": Cut(index=7, broadcast=1, delivered={"p1": 1}, digests={"p1": "1" * 32}),
-        "p2": Cut(index=0, delivered={"p1": 1}, digests={"p1": "2" * 32}),
+        "p1": HistoryCut(index=7, broadcast=1, delivered={"p1": 1}, digests={"p1": "1" * 32}),
+        "p2": HistoryCut(index=0, delivered={"p1": 1}, digests={"p1": "2" * 32}),
     }
     told = msgspec.structs.replace(manifest, cuts=cuts)
     (cut / "manifest.jsonl").write_bytes(msgspec.json.encode(told) + b"\n")

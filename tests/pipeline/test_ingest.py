@@ -18,7 +18,7 @@ from tidings.pipeline.queries.faults import PROCESS, in_sequence
 from tidings.pipeline.queries.ingest import placed, runs_table
 from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.pipeline.spark.spool import STORED
-from tidings.trace import Cut, Manifest, Row, digest, read_runs
+from tidings.trace import HistoryCut, Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
 from traces import write_trace
 
@@ -142,9 +142,9 @@ ACCEPTED: dict[str, Spoil] = {
     "a gap at the end": _set(6, kind="gap", value=2**62),
     "a history from its cut on": _both(_drop(0), _drop(0)),
 }
-CUTS: dict[str, dict[str, Cut]] = {
-    "rows below a cut": {"p2": Cut(index=1)},
-    "a history from its cut on": {"p1": Cut(index=2, broadcast=1)},
+CUTS: dict[str, dict[str, HistoryCut]] = {
+    "rows below a cut": {"p2": HistoryCut(index=1)},
+    "a history from its cut on": {"p1": HistoryCut(index=2, broadcast=1)},
 }
 
 

@@ -18,7 +18,7 @@ from tidings.core import (
     UsageError,
     quorum,
 )
-from tidings.protocols.interval_history import CopyWithRanges, IntervalHistory, Join
+from tidings.protocols.interval_history import CopyWithRanges, IntervalHistory, JoinRequest
 from tidings.simulator import Plan, World, choices, replay, schedule_of, walk
 from tidings.simulator.script import Script
 from tidings.spec import Value, judge
@@ -87,8 +87,8 @@ def test_the_past_is_told_in_ranges_and_a_fixed_group_once() -> None:
 def test_packets_survive_the_wire() -> None:
     p1 = IntervalHistory("p1", THREE)
     p1.step(Broadcast((b"\xff",)))
-    p1.step(Receive("p4", Join(FOUR)))
-    for packet in (written(p1), Join(FOUR)):
+    p1.step(Receive("p4", JoinRequest(FOUR)))
+    for packet in (written(p1), JoinRequest(FOUR)):
         encoded = msgspec.msgpack.encode(packet)
         assert msgspec.msgpack.decode(encoded, type=type(packet)) == packet
 
@@ -98,14 +98,16 @@ def test_packets_survive_the_wire() -> None:
 
 def test_a_newcomer_tells_the_list_it_starts_with() -> None:
     effects = IntervalHistory("p4", FOUR).step(Start(joining=True))
-    assert effects == [Send(THREE, Join(FOUR))]
+    assert effects == [Send(THREE, JoinRequest(FOUR))]
     assert IntervalHistory("p1", THREE).step(Start()) == []
 
 
 def test_a_join_is_merged_and_not_answered() -> None:
     p1 = IntervalHistory("p1", ("p1", "p2", "p5"))
-    assert p1.step(Receive("p4", Join(("p1", "p2", "p4")))) == [Install(("p1", "p2", "p4", "p5"))]
-    assert p1.step(Receive("p4", Join(("p1", "p2", "p4")))) == []
+    assert p1.step(Receive("p4", JoinRequest(("p1", "p2", "p4")))) == [
+        Install(("p1", "p2", "p4", "p5"))
+    ]
+    assert p1.step(Receive("p4", JoinRequest(("p1", "p2", "p4")))) == []
 
 
 def test_lists_are_merged_before_the_delivery_completes() -> None:
@@ -127,7 +129,7 @@ def test_who_is_not_listed_ignores_the_message() -> None:
 def test_the_pairs_say_where_each_list_began() -> None:
     p1 = IntervalHistory("p1", ("p1", "p2"))
     p1.step(Broadcast((b"x", b"x")))
-    p1.step(Receive("p3", Join(THREE)))
+    p1.step(Receive("p3", JoinRequest(THREE)))
     copy = written(p1)
     assert copy.lists() == {"p1": {1: ("p1", "p2"), 3: THREE}}
     p3 = IntervalHistory("p3", THREE)
@@ -139,7 +141,7 @@ def list_grows_under_way() -> tuple[CopyWithRanges, CopyWithRanges]:
     """p1 broadcasts to three, hears of p4, and broadcasts to four."""
     p1 = IntervalHistory("p1", THREE)
     x = written(p1)
-    p1.step(Receive("p4", Join(FOUR)))
+    p1.step(Receive("p4", JoinRequest(FOUR)))
     return x, written(p1)
 
 
@@ -166,7 +168,7 @@ def test_half_of_every_list_under_way_must_hold_a_message() -> None:
 def test_what_the_origin_had_delivered_is_no_longer_under_way() -> None:
     p1 = IntervalHistory("p1", THREE)
     p1.step(Receive("p2", written(p1)))
-    p1.step(Receive("p4", Join(FOUR)))
+    p1.step(Receive("p4", JoinRequest(FOUR)))
     p4 = IntervalHistory("p4", FOUR)
     assert delivered(p4.step(Receive("p1", written(p1)))) == ["p1#2"]
 

@@ -18,7 +18,7 @@ from tidings.shrink.play import Play, Stage
 from tidings.shrink.reduce import _plain_crashes, reduced
 from tidings.shrink.sketch import Sketch, sketch_of
 from tidings.shrink.trials import Trials
-from tidings.simulator import Plan, Replay, choices, schedule_of, walk
+from tidings.simulator import Plan, RunReplay, choices, schedule_of, walk
 from tidings.simulator.choices import Link, PacketId
 from tidings.simulator.script import Script
 from tidings.spec import Extra, Guarantee, judge
@@ -69,7 +69,7 @@ def test_a_long_run_shrinks_to_the_smallest_that_is_known(name: str, tmp_path: P
     assert size(small)[2] <= 1.5 * steps
     write_runs(tmp_path, [small])
     (stored,) = read_runs(tmp_path)
-    replay = Replay(stored)
+    replay = RunReplay(stored)
     assert len(list(replay)) == size(small)[2]
     assert charge.against(replay.so_far()) == charge.against(small), "byte for byte"
 

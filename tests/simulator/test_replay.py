@@ -13,7 +13,7 @@ from tidings.cli.common import print_verdicts
 from tidings.core import Accept, Broadcast, DataError, Deliver, Message, MessageId, Process, Start
 from tidings.demo.simulated import demo_run
 from tidings.report import story
-from tidings.simulator import Plan, Replay, choices, schedule_of, walk
+from tidings.simulator import Plan, RunReplay, choices, schedule_of, walk
 from tidings.simulator.choices import Schedule, Step
 from tidings.simulator.script import Script, line_for
 from tidings.spec import judge
@@ -59,7 +59,7 @@ def rescheduled(run: Run, schedule: Schedule) -> Run:
 def test_every_stored_run_comes_out_the_same(name: str, form: str, tmp_path: Path) -> None:
     write_runs(tmp_path / "t", [RUNS[name]], form)
     (stored,) = read_runs(tmp_path / "t")
-    replay = Replay(stored)
+    replay = RunReplay(stored)
     played = [moment.step for moment in replay]
     assert played == schedule_of(stored.manifest)
     assert list(replay.so_far().rows) == list(RUNS[name].rows)
@@ -84,7 +84,7 @@ def test_what_was_drawn_at_the_start_is_drawn_again() -> None:
     runs = [walk(plan, seed, factory=Drawing) for seed in range(8)]
     assert len({schedule_of(run.manifest)[0].draws for run in runs}) > 2
     for run in runs:
-        assert len(list(Replay(run, factory=Drawing))) == len(schedule_of(run.manifest))
+        assert len(list(RunReplay(run, factory=Drawing))) == len(schedule_of(run.manifest))
 
 
 def test_a_random_run_told_line_by_line_is_a_scenario_with_the_same_course() -> None:
@@ -92,7 +92,7 @@ def test_a_random_run_told_line_by_line_is_a_scenario_with_the_same_course() -> 
     script = Script("told")
     script.command("group p1 p2 p3 p4")
     script.command("protocol majority-relay")
-    replay = Replay(run)
+    replay = RunReplay(run)
     before = dict(replay.world.in_flight)
     for moment in replay:
         line = line_for(moment.step.choice, before)
@@ -116,15 +116,23 @@ def test_a_step_left_out_of_the_schedule_is_noticed() -> None:
     for left_out in range(0, len(schedule), 7):
         damaged = rescheduled(run, schedule[:left_out] + schedule[left_out + 1 :])
         with pytest.raises(DataError):
-            list(Replay(damaged))
+            list(RunReplay(damaged))
 
 
 @pytest.mark.parametrize(
     ("position", "step", "complaint"),
     [
-        (2, Step(0, choices.Heal()), "step 3 of the schedule does not fit: it is at 0 ns, before"),
+        (
+            2,
+            Step(0, choices.Heal()),
+            "step 3 of the schedule does not fit: it is at 0 ns, before",
+        ),
         (0, Step(0, choices.Crash("p9")), "step 1 of the schedule does not fit: there is no p9"),
-        (0, Step(0, choices.Heal(), (1,)), "step 1 of the schedule does not fit: nobody draws 1"),
+        (
+            0,
+            Step(0, choices.Heal(), (1,)),
+            "step 1 of the schedule does not fit: nobody draws 1",
+        ),
         (0, Step(0, choices.Drop(choices.PacketId(choices.Link("p1", "p2"), 1))), "only lossy"),
     ],
 )
@@ -132,7 +140,7 @@ def test_a_step_that_cannot_be_made_is_named(position: int, step: Step, complain
     run = RUNS["random"]
     schedule = schedule_of(run.manifest)
     with pytest.raises(DataError, match=complaint):
-        list(Replay(rescheduled(run, [*schedule[:position], step, *schedule[position:]])))
+        list(RunReplay(rescheduled(run, [*schedule[:position], step, *schedule[position:]])))
 
 
 def test_draws_that_are_missing_or_impossible_are_named() -> None:
@@ -143,21 +151,21 @@ def test_draws_that_are_missing_or_impossible_are_named() -> None:
         wrong = [*schedule]
         wrong[position] = msgspec.structs.replace(wrong[position], draws=draws)
         with pytest.raises(DataError, match=f"step {position + 1} .* drew {drew}"):
-            list(Replay(rescheduled(run, wrong)))
+            list(RunReplay(rescheduled(run, wrong)))
 
 
 def test_a_schedule_of_rubbish_is_bad_data() -> None:
     run = RUNS["random"]
     manifest = msgspec.structs.replace(run.manifest, schedule=msgspec.Raw(b'[[1, ["dance"]]]'))
     with pytest.raises(DataError, match="not a schedule"):
-        Replay(Run(manifest, run.histories))
+        RunReplay(Run(manifest, run.histories))
 
 
 def test_a_run_with_other_views_or_fates_than_its_manifest_says_is_noticed() -> None:
     run = RUNS["random"]
     fates = dict.fromkeys(run.manifest.fates, "up")
     with pytest.raises(DataError, match="other 'fates' than the manifest"):
-        list(Replay(Run(msgspec.structs.replace(run.manifest, fates=fates), run.histories)))
+        list(RunReplay(Run(msgspec.structs.replace(run.manifest, fates=fates), run.histories)))
 
 
 # --- the command

@@ -12,7 +12,7 @@ from smallest_scopes import SMALLEST
 from tidings.explore import Scope, explore
 from tidings.protocols import PROTOCOLS
 from tidings.shrink import Charge, shrink
-from tidings.simulator import Plan, Replay, schedule_of, walk
+from tidings.simulator import Plan, RunReplay, schedule_of, walk
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Run
 
@@ -92,6 +92,6 @@ def test_a_long_run_shrinks_to_the_smallest(name: str, charge: Charge, capsys) -
         assert seconds < MOST_SECONDS
         assert size(small)[:2] <= smallest
         assert size(small)[2] <= 1.5 * steps
-        replay = Replay(small)
+        replay = RunReplay(small)
         assert len(list(replay)) == size(small)[2]
         assert charge.against(replay.so_far()) == charge.against(small)

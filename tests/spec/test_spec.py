@@ -19,7 +19,7 @@ from tidings.spec import (
     exit_status,
     judge,
 )
-from tidings.trace import Cut, Manifest, Row, Run, collect, digest
+from tidings.trace import HistoryCut, Manifest, Row, Run, collect, digest
 from tidings.trace.cutting import summed
 from traces import Draft, cut_histories, random_cut_runs, random_run
 
@@ -49,7 +49,7 @@ class Script:
         self.views = views
         self.histories = histories
         self.fates: dict[str, str] = {}
-        self.cuts: dict[str, Cut] = {}
+        self.cuts: dict[str, HistoryCut] = {}
 
     def _begin(self, process: str) -> int:
         return self.cuts[process].index if process in self.cuts else 0
@@ -328,8 +328,8 @@ def test_a_verdict_says_that_it_is_judged_from_the_cut_on() -> None:
     everyone = "dp1#2 settle"
     script = Script(p1="b2 dp1#2 settle", p2="dp1#1 dp1#2 settle", p3=everyone)
     script.cuts = {
-        "p1": Cut(index=9, broadcast=1, delivered={"p1": 1}),
-        "p3": Cut(index=4, delivered={"p1": 1}),
+        "p1": HistoryCut(index=9, broadcast=1, delivered={"p1": 1}),
+        "p3": HistoryCut(index=4, delivered={"p1": 1}),
     }
     five = judge(script.run())
     assert {verdict.value for verdict in five} == {Value.HOLDS}
@@ -355,9 +355,9 @@ def test_a_verdict_says_that_it_is_judged_from_the_cut_on() -> None:
 def test_what_was_cut_off_still_counts(guarantee: str, p1: str, p2: str, words: str) -> None:
     script = Script(p1=p1, p2=p2, p3="settle")
     script.cuts = {
-        "p1": Cut(index=9, broadcast=1, delivered={"p1": 1}),
-        "p2": Cut(index=5, delivered={"p1": 1}),
-        "p3": Cut(index=7, delivered={"p1": 3}),
+        "p1": HistoryCut(index=9, broadcast=1, delivered={"p1": 1}),
+        "p2": HistoryCut(index=5, delivered={"p1": 1}),
+        "p3": HistoryCut(index=7, delivered={"p1": 3}),
     }
     verdict = {v.guarantee.name.lower(): v for v in judge(script.run())}[guarantee]
     assert verdict.value is Value.VIOLATED
@@ -366,16 +366,16 @@ def test_what_was_cut_off_still_counts(guarantee: str, p1: str, p2: str, words: 
 
 def test_a_name_that_was_used_below_the_cut_is_used_twice() -> None:
     script = Script(views=(("p1",),), p1="b1 dp1#2 settle")
-    script.cuts = {"p1": Cut(index=3, broadcast=1, delivered={"p1": 1})}
+    script.cuts = {"p1": HistoryCut(index=3, broadcast=1, delivered={"p1": 1})}
     verdict = judge(script.run())[1]
     assert [one.witness[0].index for one in verdict.violations if len(one.witness) == 2] == [-1]
     assert "p1 broadcast m (before its cut)" in explain(verdict.violations[-1], "r")
 
 
-def cut_at(count: int, *texts: bytes) -> Cut:
+def cut_at(count: int, *texts: bytes) -> HistoryCut:
     """p1 has broadcast its first messages, and these texts were delivered of them."""
     total = summed(0, b"".join([bytes.fromhex(digest(text)) for text in texts]))
-    return Cut(index=9, delivered={"p1": count}, digests={"p1": f"{total:032x}"})
+    return HistoryCut(index=9, delivered={"p1": count}, digests={"p1": f"{total:032x}"})
 
 
 def test_two_that_have_cut_off_equally_many_messages_have_cut_off_the_same() -> None:
@@ -401,7 +401,7 @@ def test_cuts_at_other_places_or_without_digests_are_not_compared() -> None:
     )
     script.cuts = {"p2": cut_at(2, b"text", b"text"), "p3": cut_at(1, b"other")}
     assert {verdict.value for verdict in judge(script.run())} == {Value.HOLDS}
-    script.cuts["p3"] = Cut(index=9, delivered={"p1": 1})
+    script.cuts["p3"] = HistoryCut(index=9, delivered={"p1": 1})
     assert {verdict.value for verdict in judge(script.run())} == {Value.HOLDS}
 
 

@@ -11,8 +11,8 @@ from tidings.spec import Value, judge
 from tidings.trace import (
     NEEDED,
     SCHEMA_VERSION,
-    Cut,
     Format,
+    HistoryCut,
     Manifest,
     Row,
     Run,
@@ -57,7 +57,7 @@ def test_every_column_survives_both_formats(tmp_path: Path) -> None:
         run="r",
         names=("p1", "p2", "ghost"),
         views=(("p1", "p2"),),
-        cuts={"p2": Cut(index=7, broadcast=2, delivered={"p1": 3})},
+        cuts={"p2": HistoryCut(index=7, broadcast=2, delivered={"p1": 3})},
     )
     text = digest(b"\x00\xff")
     rows = [

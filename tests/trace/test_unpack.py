@@ -7,7 +7,7 @@ import pytest
 
 from tidings.core import DataError
 from tidings.pipeline.queries.ingest import fill
-from tidings.trace import Cut, Manifest, digest, layout, read_runs, unpack
+from tidings.trace import HistoryCut, Manifest, digest, layout, read_runs, unpack
 from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Packets, whole_segment
 
 
@@ -25,7 +25,7 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path,
         Block(8, 9, 1, (Messages("deliver", "p1", 1, 2, digests), Mark("settle"))),
     )
     if cut:
-        manifest = msgspec.structs.replace(manifest, cuts={"p1": Cut(index=2, broadcast=2)})
+        manifest = msgspec.structs.replace(manifest, cuts={"p1": HistoryCut(index=2, broadcast=2)})
         (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
         blocks = (*blocks[:-1], Block(8, 9, 1, (Gap("gap", 7), Mark("settle"))))
     segment = tmp_path / "p1-1.segment"
@@ -43,7 +43,7 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path,
 
 def test_a_segment_that_ends_before_the_cut_is_refused(tmp_path: Path) -> None:
     manifest = Manifest(schema=2, run="run", names=("p1",), views=(("p1",),))
-    manifest = msgspec.structs.replace(manifest, cuts={"p1": Cut(index=2)})
+    manifest = msgspec.structs.replace(manifest, cuts={"p1": HistoryCut(index=2)})
     (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
     block = Block(0, 7, 0, (Mark("recover"),))
     segment = tmp_path / "p1-1.segment"

@@ -25,7 +25,7 @@ from tidings.cli.common import (
 from tidings.cli.own import Anew, named_anew
 from tidings.core import Exit, MessageId, UsageError
 from tidings.report.words import many
-from tidings.simulator import Moment, Replay, World
+from tidings.simulator import PlayedStep, RunReplay, World
 from tidings.simulator.conversation import Conversation
 from tidings.simulator.script import line_for
 from tidings.spec import Place, exit_status, judge
@@ -117,7 +117,7 @@ def _until(words: str | None, run: Run) -> Place | int | None:
 class Told(NamedTuple):
     """A step in words: the command of a scenario that would have made it, and the answer."""
 
-    moment: Moment
+    moment: PlayedStep
     command: str
     answer: Sequence[str]
 
@@ -140,7 +140,7 @@ class Player:
 
     def __init__(self, run: Run, until: Place | int | None) -> None:
         self._conversation = Conversation()
-        self.replay = Replay(run, watch=self._conversation.watch)
+        self.replay = RunReplay(run, watch=self._conversation.watch)
         self._until = until
         steps = len(self.replay.schedule)
         if isinstance(until, int) and not 1 <= until <= steps:

@@ -27,7 +27,7 @@ MOST_RENAMED = 4
 saves."""
 
 
-class Ending(Enum):
+class Completion(Enum):
     """How a way to a state is made into a run."""
 
     CUT = "it stops there"
@@ -221,7 +221,7 @@ class Explorer:
         key = (branch.judged, frozenset(branch.crashed))
         known = self._ends.get(key)
         if known is None:
-            verdicts = judge(self._run_of(branch, Ending.SETTLE))
+            verdicts = judge(self._run_of(branch, Completion.SETTLE))
             known = self._ends[key] = tuple(
                 verdict.guarantee for verdict in verdicts if verdict.value is Value.VIOLATED
             )
@@ -234,7 +234,7 @@ class Explorer:
         that has settled; and so can that nobody broadcast what was delivered.
         """
         end = self.at_the_end_of(way)
-        for ending in Ending:
+        for ending in Completion:
             run = self._run_of(end, ending)
             if broken(run, what, self.scope.max_packets) is not None:
                 return run
@@ -263,15 +263,15 @@ class Explorer:
             draw=lambda process, label, weights: next(drawn),
         )
 
-    def _run_of(self, branch: Branch, ending: Ending) -> Run:
+    def _run_of(self, branch: Branch, ending: Completion) -> Run:
         # What makes no difference may stay under way, but not for ever.
-        schedule = branch.schedule_so_far(with_inert=ending is not Ending.CUT)
+        schedule = branch.schedule_so_far(with_inert=ending is not Completion.CUT)
         world = self._world(schedule, branch.opening_draws)
         rows = replay(world, schedule)
-        if ending is Ending.QUIET_AND_SETTLE:
+        if ending is Completion.QUIET_AND_SETTLE:
             for choice in until_quiet(world):
                 rows += world.apply(choice)
-        if ending is not Ending.CUT:
+        if ending is not Completion.CUT:
             rows += world.apply(choices.Settle())
         return recorded(
             world,

@@ -29,7 +29,7 @@ from tidings.simulator.choices import Link
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Outcome(NamedTuple):
+class Reaction(NamedTuple):
     """One way a process may react: what it drew, what became of it, what it wants done."""
 
     draws: tuple[int, ...]
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
     effects: tuple[Effect, ...]
 
 
-Outcomes = tuple[Outcome, ...]
+Outcomes = tuple[Reaction, ...]
 
 
 class Expectation(NamedTuple):
@@ -111,7 +111,7 @@ class Reactions:
             self._expect_the_same_of(process, known)
         return known
 
-    def _try_all(self, process: Process, event: Event) -> Iterator[Outcome]:
+    def _try_all(self, process: Process, event: Event) -> Iterator[Reaction]:
         scripts: list[tuple[int, ...]] = [()]
         while scripts:
             script = scripts.pop()
@@ -123,7 +123,7 @@ class Reactions:
                 fault.draws = tuple(dice.drawn)
                 raise
             twin.choose = take_first
-            yield Outcome(tuple(dice.drawn), self.interned(twin), effects)
+            yield Reaction(tuple(dice.drawn), self.interned(twin), effects)
             for position in range(len(script), len(dice.drawn)):
                 for other in dice.others[position]:
                     scripts.append((*dice.drawn[:position], other))
@@ -228,7 +228,7 @@ class Reactions:
             return False
 
     @staticmethod
-    def _says_nothing(outcome: Outcome) -> bool:
+    def _says_nothing(outcome: Reaction) -> bool:
         return not any(isinstance(effect, Send | SetTimer | Halt) for effect in outcome.effects)
 
     def speaks_to_itself(self, process: Process, arriving: Iterable[Receive]) -> bool:

@@ -19,7 +19,7 @@ from tidings.core import DataError
 from tidings.disk.files import whole_file
 from tidings.node.config import Config
 from tidings.node.logs import get_logger
-from tidings.trace import Cut, Manifest
+from tidings.trace import HistoryCut, Manifest
 from tidings.trace.cutting import OutOfSequenceError, Past
 from tidings.trace.schema import SCHEMA_VERSION
 from tidings.trace.segments import CLOSED, OPEN, Reader, opened, segments_of
@@ -48,7 +48,7 @@ class Keeper:
         """Why the manifest could not be written when the member started, if so."""
         self.cut = self._noted_cut()
 
-    def _noted_cut(self) -> Cut | None:
+    def _noted_cut(self) -> HistoryCut | None:
         """What an earlier life noted."""
         try:
             part = msgspec.json.decode(self.path.read_bytes(), type=Manifest)

@@ -142,7 +142,7 @@ class CopyWithRanges(Packet, frozen=True, tag="copy"):
         )
 
 
-class Join(Packet, frozen=True, tag="join"):
+class JoinRequest(Packet, frozen=True, tag="join"):
     """The sender is new; this is the list it starts with."""
 
     members: Members
@@ -176,8 +176,8 @@ class IntervalHistory(PastNaming):
     def _react(self, event: Event) -> Iterator[Effect]:
         match event:
             case Start(joining=True):
-                yield Send(self.others, Join(self.members))
-            case Receive(_, Join(members)):
+                yield Send(self.others, JoinRequest(self.members))
+            case Receive(_, JoinRequest(members)):
                 yield from self._merge(members)
             case Broadcast(texts):
                 for text in texts:

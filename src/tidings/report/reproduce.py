@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tidings.core import DataError
 from tidings.report.explain import explain
-from tidings.report.schedule import Step, steps
+from tidings.report.schedule import ScheduledStep, steps
 from tidings.report.words import packet_of
 from tidings.spec import Extra, Guarantee, Violation, broken, judge
 from tidings.spec.evidence import place
@@ -213,7 +213,7 @@ def _names(nodes: Iterable[Node]) -> Iterator[str]:
 # --- the schedule
 
 
-def _step(step: Step) -> Call:
+def _step(step: ScheduledStep) -> Call:
     draws = [_tuple(map(str, step.draws))] if step.draws else []
     return Call("Step", (f"{step.time_ns:_}", _choice(*step.choice), *draws))
 

@@ -14,7 +14,7 @@ import msgspec
 from tidings.trace import Manifest, digest
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
+class ScheduledStep(msgspec.Struct, frozen=True, array_like=True):
     """One choice that was made: when, which, and what the processes drew."""
 
     time_ns: int
@@ -22,10 +22,10 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     draws: tuple[int, ...] = ()
 
 
-def steps(manifest: Manifest) -> list[Step]:
+def steps(manifest: Manifest) -> list[ScheduledStep]:
     """The schedule, or nothing where the manifest holds none that can be read."""
     try:
-        return msgspec.json.decode(manifest.schedule, type=list[Step])
+        return msgspec.json.decode(manifest.schedule, type=list[ScheduledStep])
     except msgspec.MsgspecError:
         return []
 

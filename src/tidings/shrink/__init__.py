@@ -22,7 +22,7 @@ from tidings.shrink.trials import (
     Watch,
     planned_packets,
 )
-from tidings.simulator import Replay, World, recorded, replay
+from tidings.simulator import RunReplay, World, recorded, replay
 from tidings.simulator.play import world_of
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Run, digest
@@ -68,7 +68,7 @@ def shrink(
 ) -> Run:
     """A smaller run that breaks the same; ``factory`` stands in for the manifest's protocol."""
     charge = charge_against(run, what, max_packets)
-    first = Replay(run, factory=factory)
+    first = RunReplay(run, factory=factory)
     for _ in first:
         pass  # what does not come out as stored says so here
     return _stored(_smallest(first.world, charge, progress), run, charge)

@@ -23,7 +23,7 @@ FAILURES = 20
 """How many of those that fail are reduced: they tend to end alike."""
 
 
-class Scope(NamedTuple):
+class ChanceScope(NamedTuple):
     """How large a group, how much load, and how many faults of each kind at most."""
 
     members: int
@@ -46,7 +46,7 @@ def smallest_by_chance(best: Play, source: Play, trials: Trials) -> Play:
     """The smallest scope in which chance finds a failure, and the smallest failure there."""
     dice = random.Random(0)
 
-    def order(scope: Scope) -> tuple[int, int]:
+    def order(scope: ChanceScope) -> tuple[int, int]:
         return trials.order(scope.processes, len(scope.texts))
 
     for scope in sorted(_scopes_up_to(best, source), key=order):
@@ -59,14 +59,14 @@ def smallest_by_chance(best: Play, source: Play, trials: Trials) -> Play:
     return best
 
 
-def _by_chance(scope: Scope, trials: Trials, dice: random.Random) -> Play | None:
+def _by_chance(scope: ChanceScope, trials: Trials, dice: random.Random) -> Play | None:
     try:
         return trials.failing(Chance(scope, trials.stage, dice).sketch)
     except TidingsError:
         return None
 
 
-def _scopes_up_to(play: Play, source: Play) -> Iterator[Scope]:
+def _scopes_up_to(play: Play, source: Play) -> Iterator[ChanceScope]:
     """Every scope not larger than a play, with no more faults than its source had."""
 
     made = [step.choice for step in source.world.schedule]
@@ -81,7 +81,7 @@ def _scopes_up_to(play: Play, source: Play) -> Iterator[Scope]:
         for joiners in range(min(count(choices.Join), processes - 1) + 1):
             members = processes - joiners
             for broadcasts in range(1, len(texts) + 1):
-                yield Scope(
+                yield ChanceScope(
                     members=members,
                     joiners=joiners,
                     texts=tuple(texts[:broadcasts]),
@@ -97,7 +97,7 @@ def _scopes_up_to(play: Play, source: Play) -> Iterator[Scope]:
 class Chance:
     """A run in a scope in which everything that may happen is equally likely to come next."""
 
-    def __init__(self, scope: Scope, stage: Stage, dice: random.Random) -> None:
+    def __init__(self, scope: ChanceScope, stage: Stage, dice: random.Random) -> None:
         names = [f"p{number}" for number in range(1, scope.processes + 1)]
         self._dice = dice
         self._texts = list(scope.texts)

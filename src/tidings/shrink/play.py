@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tidings.core import MessageId, Packet
 from tidings.protocols import Factory
-from tidings.shrink.sketch import Alarm, Move, Parcel, Sketch
+from tidings.shrink.sketch import Alarm, Sketch, SketchedChoice, SketchedPacket
 from tidings.simulator import World, choices, until_quiet
 from tidings.simulator.choices import Choice, Link, PacketId
 from tidings.simulator.world import Links, draw_first
@@ -56,14 +56,14 @@ class Play:
 
     def __init__(self, sketch: Sketch, stage: Stage) -> None:
         self.rows: list[Row] = []
-        self.moves: list[Move] = []
+        self.moves: list[SketchedChoice] = []
         self.came_to_rest = True
-        self.struck: dict[int, Move] = {}
+        self.struck: dict[int, SketchedChoice] = {}
         """After which move a doomed process crashed, and that crash as a move of its own."""
         self._here = 0
         """The move that is being made; 0 for what the processes do when they start."""
         self._draws: list[int] = []
-        self._parcels: dict[PacketId, Parcel] = {}
+        self._parcels: dict[PacketId, SketchedPacket] = {}
         self._sent: dict[tuple[int, Link, int], PacketId] = {}
         self._sent_here: dict[Link, int] = {}
         self._alarms: dict[tuple[str, str], Alarm] = {}
@@ -167,7 +167,7 @@ class Play:
 
     # --- from the sketch to this run
 
-    def _read(self, move: Move) -> Choice | None:
+    def _read(self, move: SketchedChoice) -> Choice | None:
         """The choice that the move means here, or None if it is not possible."""
         world = self.world
         match move.choice:
@@ -200,7 +200,7 @@ class Play:
             case choices.UserBroadcast(process) | choices.Doom(process):
                 return move.choice if process in world.up else None
 
-    def _find(self, move: Move) -> PacketId | None:
+    def _find(self, move: SketchedChoice) -> PacketId | None:
         assert isinstance(move.choice, choices.PacketArrival | choices.Duplicate | choices.Drop)
         found: PacketId | None = move.choice.packet
         if move.parcels is not None:
@@ -209,7 +209,7 @@ class Play:
             return None
         return found
 
-    def _packet(self, parcel: Parcel) -> PacketId | None:
+    def _packet(self, parcel: SketchedPacket) -> PacketId | None:
         """The very packet, or the oldest that looks like it."""
         found = self._sent.get(parcel[:3])
         if found is not None and found in self.world.in_flight:
@@ -219,7 +219,7 @@ class Play:
                 return packet
         return None
 
-    def _read_crash(self, move: Move, process: str) -> Choice:
+    def _read_crash(self, move: SketchedChoice, process: str) -> Choice:
         if move.parcels is None:
             return move.choice
         lost = {self._packet(parcel) for parcel in move.parcels}
@@ -234,7 +234,7 @@ class Play:
         )
 
     def _read_processed(
-        self, move: Move, process: str, upto: tuple[MessageId, ...]
+        self, move: SketchedChoice, process: str, upto: tuple[MessageId, ...]
     ) -> Choice | None:
         named = [self._ids.get(one) for one in move.messages] if move.messages else list(upto)
         known = [one for one in named if one is not None and (process, one) in self._delivered]
@@ -245,7 +245,7 @@ class Play:
 
     # --- from this run to a sketch
 
-    def _in_terms_of_this_run(self, move: Move, choice: Choice) -> Move:
+    def _in_terms_of_this_run(self, move: SketchedChoice, choice: Choice) -> SketchedChoice:
         match choice:
             case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
                 return move._replace(choice=choice, parcels=(self._parcels[packet],))
@@ -270,7 +270,9 @@ class Play:
         position = self._sent_here[link] = self._sent_here.get(link, 0) + 1
         about = self._spoken.get(row.message) if row.origin else None
         packet = PacketId(link, row.packet)
-        self._parcels[packet] = Parcel(self._here, link, position, str(row.packet_kind), about)
+        self._parcels[packet] = SketchedPacket(
+            self._here, link, position, str(row.packet_kind), about
+        )
         self._sent[self._here, link, position] = packet
 
     def _note_stroke(self, process: str) -> None:
@@ -279,7 +281,7 @@ class Play:
         if doom is None:
             return  # it halted of its own accord
         kept = tuple(self._parcels[packet] for packet in self._in_flight_from(process))
-        self.struck[self._here] = Move(
+        self.struck[self._here] = SketchedChoice(
             doom.id, choices.Crash(process), parcels=(), kept=kept, loses_others=True
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations
 
 from tidings.shrink.play import FAULTS, Play
-from tidings.shrink.sketch import Move, Sketch
+from tidings.shrink.sketch import Sketch, SketchedChoice
 from tidings.shrink.trials import Trials
 from tidings.simulator import choices
 
@@ -111,7 +111,7 @@ def _without_chunks(play: Play, trials: Trials, kinds: tuple[type, ...]) -> Play
 def _plain_crashes(play: Play, trials: Trials) -> Play:
     """Who is doomed to crash in mid-sentence may as well crash after it, and lose the rest."""
     for stroke in list(play.struck.values()):
-        moves: list[Move] = []
+        moves: list[SketchedChoice] = []
         for move in play.moves:
             if move.id != stroke.id:
                 moves.append(move)
@@ -137,7 +137,7 @@ def _other_crashes(play: Play, trials: Trials) -> Play:
     )
 
 
-def _variations(crash: Move) -> Iterator[Move]:
+def _variations(crash: SketchedChoice) -> Iterator[SketchedChoice]:
     """The crash losing everything, nothing, as much as it does, a packet less, a packet more."""
     lost = crash.parcels or ()
     yield crash._replace(parcels=(), kept=(), loses_others=True)

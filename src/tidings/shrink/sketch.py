@@ -15,7 +15,7 @@ from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, Schedule
 
 
-class Parcel(NamedTuple):
+class SketchedPacket(NamedTuple):
     """A packet by where it comes from, and by what it looks like."""
 
     move: int
@@ -35,15 +35,15 @@ class Alarm(NamedTuple):
     position: int
 
 
-class Move(NamedTuple):
+class SketchedChoice(NamedTuple):
     """A choice of a sketch; ``id`` stays the same, whatever is left out around it."""
 
     id: int
     choice: Choice
     draws: tuple[int, ...] = ()
-    parcels: tuple[Parcel, ...] | None = None
+    parcels: tuple[SketchedPacket, ...] | None = None
     """What arrives or is dropped, or what a crash loses; None: as the choice says."""
-    kept: tuple[Parcel, ...] = ()
+    kept: tuple[SketchedPacket, ...] = ()
     """What a crash does not lose."""
     loses_others: bool = False
     """Whether a crash loses what is in neither list."""
@@ -72,7 +72,7 @@ class Move(NamedTuple):
 
 class Sketch(NamedTuple):
     members: Members
-    moves: tuple[Move, ...]
+    moves: tuple[SketchedChoice, ...]
 
     def without(self, moves: Collection[int]) -> "Sketch":
         return Sketch(self.members, tuple(move for move in self.moves if move.id not in moves))
@@ -86,7 +86,7 @@ class Sketch(NamedTuple):
             tuple(move for move in self.moves if not any(map(move.concerns, gone))),
         )
 
-    def with_moves(self, *moves: Move) -> "Sketch":
+    def with_moves(self, *moves: SketchedChoice) -> "Sketch":
         return Sketch(self.members, moves)
 
     def renamed(self, names: Mapping[str, str]) -> "Sketch":
@@ -102,18 +102,18 @@ def sketch_of(members: Members, schedule: Schedule) -> Sketch:
     return Sketch(
         members,
         tuple(
-            Move(number, step.choice, step.draws)
+            SketchedChoice(number, step.choice, step.draws)
             for number, step in enumerate(schedule, start=1)
             if not isinstance(step.choice, choices.Settle)
         ),
     )
 
 
-def _renamed(move: Move, names: Mapping[str, str]) -> Move:
+def _renamed(move: SketchedChoice, names: Mapping[str, str]) -> SketchedChoice:
     def link(one: Link) -> Link:
         return Link(names[one.sender], names[one.receiver])
 
-    def parcels(some: tuple[Parcel, ...]) -> tuple[Parcel, ...]:
+    def parcels(some: tuple[SketchedPacket, ...]) -> tuple[SketchedPacket, ...]:
         return tuple(parcel._replace(link=link(parcel.link)) for parcel in some)
 
     choice = move.choice

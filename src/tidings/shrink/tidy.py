@@ -6,7 +6,7 @@ import msgspec
 
 from tidings.core.group import natural
 from tidings.shrink.play import Play
-from tidings.shrink.sketch import Move, Sketch
+from tidings.shrink.sketch import Sketch, SketchedChoice
 from tidings.shrink.trials import Trials
 from tidings.simulator import choices
 
@@ -29,7 +29,7 @@ def _with_short_texts(sketch: Sketch) -> Sketch:
     """Texts that were equal stay equal, and the others different."""
     texts: dict[bytes, bytes] = {}
 
-    def shortened(move: Move) -> Move:
+    def shortened(move: SketchedChoice) -> SketchedChoice:
         if not isinstance(move.choice, choices.UserBroadcast):
             return move
         text = texts.setdefault(move.choice.text, b"%d" % (len(texts) + 1))

@@ -16,7 +16,7 @@ from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run, collect
 from tidings.trace.schema import names_in
 
 
-class Moment(NamedTuple):
+class PlayedStep(NamedTuple):
     """One step of a schedule, played: its number, counted from 1, and what came of it."""
 
     number: int
@@ -24,7 +24,7 @@ class Moment(NamedTuple):
     rows: list[Row]
 
 
-def moments(world: World, schedule: Schedule) -> Iterator[Moment]:
+def moments(world: World, schedule: Schedule) -> Iterator[PlayedStep]:
     """Make the same choices again, with the same draws, one at a time."""
     for number, step in enumerate(schedule, start=1):
         # What was drawn while the processes started stands before the draws of the first step.
@@ -37,7 +37,7 @@ def moments(world: World, schedule: Schedule) -> Iterator[Moment]:
                 raise UsageError(f"nobody draws {draws.left[0]}")
         except UsageError as fault:
             raise DataError(f"step {number} of the schedule does not fit: {fault}") from None
-        yield Moment(number, step, rows)
+        yield PlayedStep(number, step, rows)
 
 
 def replay(world: World, schedule: Schedule) -> list[Row]:
@@ -58,7 +58,7 @@ class _Draws:
         return self.left.pop(0)
 
 
-class Replay:
+class RunReplay:
     """A run once more, from its manifest and its schedule alone.
 
     Every row that comes is compared with the stored one, so who has played to some place knows
@@ -79,7 +79,7 @@ class Replay:
         self.rows: list[Row] = []
         self.world = world_of(run.manifest, factory=factory, watch=watch)
 
-    def __iter__(self) -> Iterator[Moment]:
+    def __iter__(self) -> Iterator[PlayedStep]:
         stored = {(row.process, row.index): row for row in self.run.rows}
         for moment in moments(self.world, self.schedule):
             for row in moment.rows:

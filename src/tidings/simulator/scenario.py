@@ -25,7 +25,7 @@ from tidings.simulator.script import Script
 from tidings.trace import Run, digest
 
 
-class Block(msgspec.Struct):
+class Passage(msgspec.Struct):
     """Commands that belong together, and the answer written under them, if any."""
 
     line: int
@@ -33,10 +33,10 @@ class Block(msgspec.Struct):
     answer: list[str] | None = None
 
 
-def parse(text: str) -> list[Block]:
+def parse(text: str) -> list[Passage]:
     """Split a scenario into its blocks; blank lines separate them."""
-    blocks: list[Block] = []
-    block: Block | None = None
+    blocks: list[Passage] = []
+    block: Passage | None = None
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.rstrip()
         if not line:
@@ -47,7 +47,7 @@ def parse(text: str) -> list[Block]:
             block.answer = []
         else:
             if block is None:
-                block = Block(line=number)
+                block = Passage(line=number)
                 blocks.append(block)
             block.commands.append(line)
     return blocks
@@ -58,7 +58,7 @@ class Played(msgspec.Struct):
 
     path: Path
     run: Run
-    blocks: list[Block]
+    blocks: list[Passage]
     answers: list[list[str]]
 
     def conversation(self) -> str:
@@ -80,7 +80,7 @@ class Played(msgspec.Struct):
         return None
 
 
-def _with_answer(block: Block, answer: list[str]) -> list[str]:
+def _with_answer(block: Passage, answer: list[str]) -> list[str]:
     return [*block.commands, "----", *answer] if answer else block.commands
 
 

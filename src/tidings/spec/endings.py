@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tidings.core import Members, majority, ordered
 from tidings.spec.evidence import Evidence
-from tidings.trace import Cut, Manifest, Row, Run
+from tidings.trace import HistoryCut, Manifest, Row, Run
 
 
 class Life(NamedTuple):
@@ -72,4 +72,4 @@ def cut_off(ending: Ending) -> tuple[list[int], list[list[int]]]:
     return [cut.broadcast for cut in cuts.values()], had
 
 
-_NO_CUT = Cut(index=0)
+_NO_CUT = HistoryCut(index=0)

@@ -6,7 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from tidings.core import Exit, MessageId, ordered
-from tidings.trace import Cut
+from tidings.trace import HistoryCut
 
 
 class Guarantee(StrEnum):
@@ -117,7 +117,7 @@ def decide(
     )
 
 
-def below_the_cuts(cuts: Mapping[str, Cut]) -> tuple[Violation, ...]:
+def below_the_cuts(cuts: Mapping[str, HistoryCut]) -> tuple[Violation, ...]:
     """Two processes had delivered equally many messages of an origin, but not the same.
 
     One name stands for two texts then, and its origin broadcast one of them at most. Which of the
@@ -143,7 +143,7 @@ def below_the_cuts(cuts: Mapping[str, Cut]) -> tuple[Violation, ...]:
 
 
 def from_the_cut_on(
-    five: tuple[Verdict, ...], cuts: Mapping[str, Cut], examples: int | None = None
+    five: tuple[Verdict, ...], cuts: Mapping[str, HistoryCut], examples: int | None = None
 ) -> tuple[Verdict, ...]:
     """The verdicts on a run, each with a note if the beginning of a history was cut off.
 

@@ -39,7 +39,7 @@ from tidings.node.config import Config, read_config
 from tidings.testkit.member import (
     Command,
     FirstAndLast,
-    Heal,
+    HealInjector,
     Hush,
     Publish,
     Report,
@@ -235,7 +235,7 @@ class Member:
 
     def heal(self) -> None:
         """Its injector lets everything pass from now on."""
-        self._command(Heal())
+        self._command(HealInjector())
 
     def rest(self) -> None:
         """Its program reads nothing more in this life; the member takes part all the same."""

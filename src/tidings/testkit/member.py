@@ -67,7 +67,7 @@ class Hush(msgspec.Struct, frozen=True, tag="hush"):
     """Publish no more."""
 
 
-class Heal(msgspec.Struct, frozen=True, tag="heal"):
+class HealInjector(msgspec.Struct, frozen=True, tag="heal"):
     """The injector lets everything pass."""
 
 
@@ -75,7 +75,7 @@ class Rest(msgspec.Struct, frozen=True, tag="rest"):
     """Read nothing more in this life; take part all the same."""
 
 
-Command = Say | Publish | Hush | Heal | Rest
+Command = Say | Publish | Hush | HealInjector | Rest
 
 
 # --- reports
@@ -212,7 +212,7 @@ class Member:
                     for task, command in self.talking.items():
                         if isinstance(command, Publish):
                             task.cancel()
-                case Heal() if self.injector is not None:
+                case HealInjector() if self.injector is not None:
                     self.injector.heal()
                 case Rest():
                     self.reading.clear()

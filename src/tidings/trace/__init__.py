@@ -3,16 +3,16 @@
 from tidings.trace.files import Format, collect, read_runs, write_runs
 from tidings.trace.histories import Run
 from tidings.trace.layout import layout, read_manifests, refuse_to_overwrite
-from tidings.trace.manifest import Cut, Fate, Manifest
+from tidings.trace.manifest import Fate, HistoryCut, Manifest
 from tidings.trace.schema import KINDS, NEEDED, SCHEMA_VERSION, Kind, Row, digest
 
 __all__ = [
     "KINDS",
     "NEEDED",
     "SCHEMA_VERSION",
-    "Cut",
     "Fate",
     "Format",
+    "HistoryCut",
     "Kind",
     "Manifest",
     "Row",

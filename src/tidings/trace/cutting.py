@@ -9,7 +9,7 @@ the process had come.
 
 from collections.abc import Iterable
 
-from tidings.trace.manifest import Cut
+from tidings.trace.manifest import HistoryCut
 from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Item, Mark, Messages
 
 PRIME = 2**128 - 159
@@ -32,8 +32,8 @@ class OutOfSequenceError(Exception):
 class Past:
     """What a process has done since its beginning, as its blocks tell it in order."""
 
-    def __init__(self, process: str, cut: Cut | None) -> None:
-        begin = cut or Cut(index=0)
+    def __init__(self, process: str, cut: HistoryCut | None) -> None:
+        begin = cut or HistoryCut(index=0)
         self.process = process
         self.index = begin.index
         self.broadcast = begin.broadcast
@@ -44,9 +44,9 @@ class Past:
         """Whether rows were missing, and nothing has told since how far the process had come."""
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> HistoryCut:
         assert not self.unsure, "nobody knows what happened before"
-        return Cut(
+        return HistoryCut(
             index=self.index,
             broadcast=self.broadcast,
             delivered=dict(self.delivered),

@@ -21,7 +21,7 @@ MOST_NAMES = 2**15 - 1
 Fate = Literal["up", "crashed", "left"]
 
 
-class Cut(
+class HistoryCut(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """Where the history of a process begins, since all before it was deleted.
@@ -66,7 +66,7 @@ class Manifest(
     schedule: msgspec.Raw = msgspec.Raw(b"[]")
     """Every choice that was made, in order: enough to run it again."""
     fates: dict[str, Fate] = {}
-    cuts: dict[str, Cut] = {}
+    cuts: dict[str, HistoryCut] = {}
     """Of which processes the beginning was deleted, and what is known of it."""
     clock: Literal["simulated", "wall"] | None = None
     grace_ms: float | None = None

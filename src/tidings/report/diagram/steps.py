@@ -11,7 +11,7 @@ from tidings.report.diagram.scene import Scene
 from tidings.trace import Row
 
 
-class Step(NamedTuple):
+class DiagramStep(NamedTuple):
     x: float
     rows: tuple[Row, ...]
     where: str
@@ -19,14 +19,14 @@ class Step(NamedTuple):
     words: str
 
 
-def steps(scene: Scene) -> list[Step]:
+def steps(scene: Scene) -> list[DiagramStep]:
     by_column: dict[float, list[Row]] = {}
     for row in scene.rows:
         by_column.setdefault(scene.spot(row).x, []).append(row)
     return [_step(x, by_column[x], scene) for x in sorted(by_column)]
 
 
-def _step(x: float, rows: Sequence[Row], scene: Scene) -> Step:
+def _step(x: float, rows: Sequence[Row], scene: Scene) -> DiagramStep:
     if all(row.kind == "settle" for row in rows):
-        return Step(x, tuple(rows), "the end", scene.deeds.settled(rows))
-    return Step(x, tuple(rows), scene.deeds.where(rows), scene.deeds.told(rows))
+        return DiagramStep(x, tuple(rows), "the end", scene.deeds.settled(rows))
+    return DiagramStep(x, tuple(rows), scene.deeds.where(rows), scene.deeds.told(rows))
