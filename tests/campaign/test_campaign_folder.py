@@ -430,7 +430,7 @@ def test_a_plan_that_is_too_large_is_refused_before_it_is_dealt_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = []
-    monkeypatch.setattr(cells, "Cell", lambda **about: built.append(about))
+    monkeypatch.setattr(cells, "GridCell", lambda **about: built.append(about))
     monkeypatch.setattr(cells, "MOST_CELLS", 30)
     campaign = read_plan(plan_in(tmp_path))
     larger = msgspec.structs.replace(campaign, sizes=tuple(range(1, 21)))
@@ -475,7 +475,7 @@ def test_what_was_measured_is_looked_up_for_each_run_alone(
     folder.measures.mkdir()
     monkeypatch.setattr(numbers, "read_table", lambda path, *_, **__: stored[path.name])
     measured = numbers._measured(folder)
-    monkeypatch.setattr(cells.Cell, "run_name", lambda *_: pytest.fail("no names are made"))
+    monkeypatch.setattr(cells.GridCell, "run_name", lambda *_: pytest.fail("no names are made"))
     assert measured(folder.cells[0], "00000-1") == {
         "packets": 6.0,
         "bytes": 600.0,

@@ -14,7 +14,7 @@ import pytest
 from broken_demo import BROKEN, assert_nodes_break, not_held
 from tidings.core import EnvironmentMissing, MessageId
 from tidings.demo import on_nodes
-from tidings.demo.on_nodes import Death, Play, perform
+from tidings.demo.on_nodes import Death, DemoPlay, perform
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline.spark import java
 from tidings.spec import Value, judge
@@ -57,7 +57,7 @@ def test_flawed_nodes_break_exactly_what_they_are_said_to(tidings, what: str) ->
 
 def test_what_shows_the_flaws_does_no_harm_to_a_sound_protocol(tmp_path: Path) -> None:
     """The same kills, the same silent links, and packets that overtake each other."""
-    play = Play("majority-relay", durable=False, per_s=30, opening=15, injector="reordered=0.3")
+    play = DemoPlay("majority-relay", durable=False, per_s=30, opening=15, injector="reordered=0.3")
     played = perform(tmp_path, "sound", play, seed=2)
     assert all(verdict.value is Value.HOLDS for verdict in judge(played.run))
     assert all(death.copies <= 2 for death in played.deaths)

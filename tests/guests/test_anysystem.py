@@ -245,16 +245,16 @@ def test_an_import_in_a_handler_finds_the_framework_too(here: Here) -> None:
 
 
 def test_messages_have_what_every_version_of_theirs_had() -> None:
-    from tidings.guests.anysystem.api import Message
+    from tidings.guests.anysystem.api import AnySystemMessage
 
-    message = Message.from_json("KIND", '{"a": 1, "b": [2]}')
+    message = AnySystemMessage.from_json("KIND", '{"a": 1, "b": [2]}')
     message["c"] = 3
     message.remove("a")
     message.remove("a")
     assert message.to_dict() == {"type": "KIND", "data": {"b": [2], "c": 3}}
-    twin = Message.from_dict(message.to_dict())
+    twin = AnySystemMessage.from_dict(message.to_dict())
     assert (twin.type, twin["b"], twin.data, twin._data["c"]) == ("KIND", [2], message.data, 3)
-    assert repr(Message.from_inner_data("A", "{}")) == "Message('A', {})"
+    assert repr(AnySystemMessage.from_inner_data("A", "{}")) == "Message('A', {})"
 
 
 def test_what_is_sent_is_sent_as_it_was(here: Here) -> None:

@@ -25,7 +25,7 @@ from tidings.node.disk import Disk, Tick
 from tidings.node.engine import Engine
 from tidings.node.group import Group
 from tidings.node.ledger import Receipt
-from tidings.node.log import Identity, Log, reader, segments, writer
+from tidings.node.log import DurableLog, Identity, reader, segments, writer
 from tidings.node.transport import Connection, Peer, Transport
 from tidings.node.unread import Unread
 
@@ -49,14 +49,14 @@ def nothing(*_: Any, **__: Any) -> None:
 
 def forgotten_sync(patch: Patch) -> None:
     """A commit returns when the kernel has it, and the disk perhaps not."""
-    commit = Log.commit
+    commit = DurableLog.commit
 
-    def unsynced(log: Log, *what: Any, **more: Any) -> None:
+    def unsynced(log: DurableLog, *what: Any, **more: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(os, "fdatasync", nothing)
             commit(log, *what, **more)
 
-    patch.setattr(Log, "commit", unsynced)
+    patch.setattr(DurableLog, "commit", unsynced)
 
 
 def failed_write_unnoticed(patch: Patch) -> None:
@@ -89,22 +89,22 @@ def needed_segment_deleted(patch: Patch) -> None:
 
 def life_not_counted(patch: Patch) -> None:
     """A life numbers its packets as the one before did."""
-    begin = Log.__init__
+    begin = DurableLog.__init__
 
-    def first_life(log: Log, *what: Any) -> None:
+    def first_life(log: DurableLog, *what: Any) -> None:
         begin(log, *what)
         log.identity = Identity(log.identity.incarnation, 0)
 
-    patch.setattr(Log, "__init__", first_life)
+    patch.setattr(DurableLog, "__init__", first_life)
 
 
 def delivered_cursor_not_written(patch: Patch) -> None:
-    commit = Log.commit
+    commit = DurableLog.commit
 
-    def without(log: Log, *what: Any, **more: Any) -> None:
+    def without(log: DurableLog, *what: Any, **more: Any) -> None:
         commit(log, *what[:4], **{**more, "delivered": {}})
 
-    patch.setattr(Log, "commit", without)
+    patch.setattr(DurableLog, "commit", without)
 
 
 # --- the order of a tick

@@ -10,7 +10,7 @@ import pytest
 
 from ground import CALM, Group, Weather
 from tidings.core import Members
-from tidings.testkit.faulty_links import Link
+from tidings.testkit.faulty_links import FaultyLink
 from tidings.testkit.fleet import Fleet, FleetFault, free_ports
 from tidings.testkit.proxy import Proxy
 from tidings.trace import Run, read_runs
@@ -93,10 +93,10 @@ class Real(Group):
         self._on_link(sender, receiver, lambda link: link.reset(after=50_000))
 
     def half_open(self, sender: str, receiver: str) -> None:
-        self._on_link(sender, receiver, Link.half_open)
+        self._on_link(sender, receiver, FaultyLink.half_open)
 
     def cut(self, sender: str, receiver: str) -> None:
-        self._on_link(sender, receiver, Link.cut)
+        self._on_link(sender, receiver, FaultyLink.cut)
 
     def part(self, one: Members, other: Members) -> None:
         self._fleet.on_links(lambda links: links.part(one, other))
@@ -107,7 +107,7 @@ class Real(Group):
     def is_linked(self, one: str, other: str) -> bool:
         return other in self._fleet[one].report.linked
 
-    def _on_link(self, sender: str, receiver: str, action: Callable[[Link], None]) -> None:
+    def _on_link(self, sender: str, receiver: str, action: Callable[[FaultyLink], None]) -> None:
         self._fleet.on_links(lambda links: action(links[sender, receiver]))
 
     # --- processes

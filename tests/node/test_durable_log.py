@@ -13,7 +13,7 @@ import pytest
 
 from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
-from tidings.node.log import About, Identity, Log, Recovered, open_log
+from tidings.node.log import About, DurableLog, Identity, Recovered, open_log
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch, Counts
 from tidings.protocols.frontier.records import Delivered, Pinned, Stored, cursors_in
@@ -27,7 +27,7 @@ def stored(seq: int, text: bytes = b"text") -> Stored:
     return Stored(Batch(MessageId("p1", seq), (text,)))
 
 
-def opened(folder: Path, about: About = ABOUT) -> tuple[Log, Recovered | None]:
+def opened(folder: Path, about: About = ABOUT) -> tuple[DurableLog, Recovered | None]:
     return open_log(folder, about, Frontier, incarnation=17)
 
 
@@ -43,7 +43,7 @@ def records_in(folder: Path) -> tuple[Any, ...] | None:
 
 
 def rotate(
-    log: Log, forgotten: int, retention: Retention = KEEP_NOTHING, most: int = NO_LIMIT
+    log: DurableLog, forgotten: int, retention: Retention = KEEP_NOTHING, most: int = NO_LIMIT
 ) -> None:
     """Go on in a new segment, without those whose messages of p1 are forgotten."""
     log.begin_segment((), 0, log.needless({"p1": forgotten}, retention, most))
@@ -51,7 +51,7 @@ def rotate(
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
+def log(tmp_path: Path) -> Iterator[DurableLog]:
     log, found = opened(tmp_path)
     assert found is None
     log.begin_segment((), index=0)
@@ -59,7 +59,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log.close()
 
 
-def test_what_was_committed_is_there_again(log: Log, tmp_path: Path) -> None:
+def test_what_was_committed_is_there_again(log: DurableLog, tmp_path: Path) -> None:
     log.commit((stored(1), Pinned("p2", 5)), b"block", {"p1": (1, 1)}, messages=1)
     log.commit((Delivered((1, 0)),), delivered={"p1": 1})
     log.close()
@@ -71,7 +71,7 @@ def test_what_was_committed_is_there_again(log: Log, tmp_path: Path) -> None:
     assert list(found.records.blocks(since=0)) == [b"block"]
 
 
-def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -> None:
+def test_a_log_that_was_only_begun_is_still_somebody(log: DurableLog, tmp_path: Path) -> None:
     log.close()
     found = recovered(tmp_path)
     assert found is not None
@@ -80,7 +80,7 @@ def test_a_log_that_was_only_begun_is_still_somebody(log: Log, tmp_path: Path) -
 
 
 def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
-    log: Log, tmp_path: Path
+    log: DurableLog, tmp_path: Path
 ) -> None:
     """Nothing of it was processed: the program has yet to be handed all of it, from the disk."""
     for seq in range(1, 101):
@@ -106,7 +106,9 @@ def test_a_process_comes_back_from_a_log_that_is_longer_than_its_memory(
     assert set(range(96, 101)) <= set(own.texts["p1"]), "what has yet to be delivered"
 
 
-def test_of_the_trace_only_segments_are_read_that_go_further(log: Log, tmp_path: Path) -> None:
+def test_of_the_trace_only_segments_are_read_that_go_further(
+    log: DurableLog, tmp_path: Path
+) -> None:
     for end in (10, 20, 30):
         log.commit((), b"up to %d" % end)
         log.begin_segment((), index=end)
@@ -118,7 +120,9 @@ def test_of_the_trace_only_segments_are_read_that_go_further(log: Log, tmp_path:
         assert list(found.records.blocks(since)) == [b"up to %d" % end for end in further]
 
 
-def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_path: Path) -> None:
+def test_every_life_has_the_same_identity_and_a_number_of_its_own(
+    log: DurableLog, tmp_path: Path
+) -> None:
     for life in (1, 2):
         log.commit((stored(life),))
         log.close()
@@ -133,7 +137,7 @@ def test_every_life_has_the_same_identity_and_a_number_of_its_own(log: Log, tmp_
     assert (found.index, found.identity.life) == (20, 2)
 
 
-def test_a_life_goes_on_in_the_segment_of_the_one_before(log: Log, tmp_path: Path) -> None:
+def test_a_life_goes_on_in_the_segment_of_the_one_before(log: DurableLog, tmp_path: Path) -> None:
     log.commit((stored(1),), b"block 1", {"p1": (1, 1)}, messages=1, delivered={"p1": 1})
     log.close()
     log, found = opened(tmp_path)
@@ -163,7 +167,7 @@ def test_a_hundred_restarts_make_one_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.stat().st_size < 100 * 200
 
 
-def test_a_start_that_fails_leaves_the_log_as_it_was(log: Log, tmp_path: Path) -> None:
+def test_a_start_that_fails_leaves_the_log_as_it_was(log: DurableLog, tmp_path: Path) -> None:
     log.commit((stored(1),))
     log.close()
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.log")}
@@ -235,7 +239,9 @@ def test_changed_at_any_byte_it_is_refused(
         assert file.read_bytes() == changed
 
 
-def test_the_last_entry_may_have_holes_since_nobody_relied_on_it(log: Log, tmp_path: Path) -> None:
+def test_the_last_entry_may_have_holes_since_nobody_relied_on_it(
+    log: DurableLog, tmp_path: Path
+) -> None:
     log.commit((stored(1),))
     before = log.size
     log.commit((stored(2, os.urandom(4_000)),))
@@ -254,7 +260,7 @@ def test_the_last_entry_may_have_holes_since_nobody_relied_on_it(log: Log, tmp_p
     assert len(records_in(tmp_path) or ()) == 2
 
 
-def test_a_hole_before_the_last_entry_is_damage(log: Log, tmp_path: Path) -> None:
+def test_a_hole_before_the_last_entry_is_damage(log: DurableLog, tmp_path: Path) -> None:
     for seq in (1, 2, 3):
         log.commit((stored(seq, os.urandom(4_000)),))
     log.close()
@@ -266,7 +272,7 @@ def test_a_hole_before_the_last_entry_is_damage(log: Log, tmp_path: Path) -> Non
         recovered(tmp_path)
 
 
-def test_an_earlier_segment_may_not_even_be_cut_off(log: Log, tmp_path: Path) -> None:
+def test_an_earlier_segment_may_not_even_be_cut_off(log: DurableLog, tmp_path: Path) -> None:
     log.commit((stored(1),))
     log.begin_segment((), index=0)
     log.commit((stored(2),))
@@ -278,7 +284,7 @@ def test_an_earlier_segment_may_not_even_be_cut_off(log: Log, tmp_path: Path) ->
         recovered(tmp_path)
 
 
-def test_a_segment_missing_in_the_middle_is_noticed(log: Log, tmp_path: Path) -> None:
+def test_a_segment_missing_in_the_middle_is_noticed(log: DurableLog, tmp_path: Path) -> None:
     for seq in (1, 2):
         log.commit((stored(seq),))
         log.begin_segment((), index=0)
@@ -291,7 +297,7 @@ def test_a_segment_missing_in_the_middle_is_noticed(log: Log, tmp_path: Path) ->
     assert (tmp_path / "00000001.log").exists()
 
 
-def test_a_segment_of_somebody_else_is_refused(log: Log, tmp_path: Path) -> None:
+def test_a_segment_of_somebody_else_is_refused(log: DurableLog, tmp_path: Path) -> None:
     log.begin_segment((), index=0)
     log.close()
     other, _ = open_log(tmp_path / "other", ABOUT, Frontier, incarnation=18)
@@ -319,7 +325,7 @@ def test_a_segment_of_somebody_else_is_refused(log: Log, tmp_path: Path) -> None
     ],
 )
 def test_the_log_of_another_group_is_refused(
-    log: Log, tmp_path: Path, change: dict[str, Any], complaint: str
+    log: DurableLog, tmp_path: Path, change: dict[str, Any], complaint: str
 ) -> None:
     log.close()
     with pytest.raises(DataError, match=complaint):
@@ -335,7 +341,9 @@ def test_the_log_of_another_group_is_refused(
         (b"SQLite format 3", "not a log of tidings"),
     ],
 )
-def test_another_format_is_refused(log: Log, tmp_path: Path, line: bytes, complaint: str) -> None:
+def test_another_format_is_refused(
+    log: DurableLog, tmp_path: Path, line: bytes, complaint: str
+) -> None:
     log.close()
     file = tmp_path / "00000001.log"
     file.write_bytes(line + file.read_bytes()[len(b"tidings log 2\n") :])
@@ -343,14 +351,14 @@ def test_another_format_is_refused(log: Log, tmp_path: Path, line: bytes, compla
         recovered(tmp_path)
 
 
-def test_one_log_has_one_writer(log: Log, tmp_path: Path) -> None:
+def test_one_log_has_one_writer(log: DurableLog, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=f"lock: in use by process {os.getpid()}"):
         opened(tmp_path)
     log.close()
     assert recovered(tmp_path) is not None
 
 
-def test_a_full_disk_is_told_and_what_was_committed_stays(log: Log, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_and_what_was_committed_stays(log: DurableLog, tmp_path: Path) -> None:
     log.commit((stored(1),))
     log.close_file()
     log._file = os.open("/dev/full", os.O_WRONLY)
@@ -422,7 +430,7 @@ def test_a_folder_that_was_deleted_or_replaced_is_noticed_at_the_next_commit(
 MISSING = r"00000001\.log: deleted or replaced while it was in use; put back what was there"
 
 
-def _with_an_older_segment(log: Log, folder: Path) -> Path:
+def _with_an_older_segment(log: DurableLog, folder: Path) -> Path:
     """It is needed, and lies in a folder that has not changed for long."""
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     rotate(log, forgotten=0)
@@ -432,7 +440,7 @@ def _with_an_older_segment(log: Log, folder: Path) -> Path:
 
 
 def test_an_older_segment_that_was_deleted_is_noticed_at_the_next_commit(
-    log: Log, tmp_path: Path
+    log: DurableLog, tmp_path: Path
 ) -> None:
     _with_an_older_segment(log, tmp_path).unlink()
     with pytest.raises(EnvironmentMissing, match=MISSING):
@@ -440,7 +448,7 @@ def test_an_older_segment_that_was_deleted_is_noticed_at_the_next_commit(
 
 
 def test_an_older_segment_that_was_deleted_is_noticed_when_it_is_read_back(
-    log: Log, tmp_path: Path
+    log: DurableLog, tmp_path: Path
 ) -> None:
     _with_an_older_segment(log, tmp_path).unlink()
     assert log.recall("p1", 2, 2) == (stored(2),)
@@ -448,7 +456,9 @@ def test_an_older_segment_that_was_deleted_is_noticed_when_it_is_read_back(
         log.recall("p1", 1, 1)
 
 
-def test_what_is_not_needed_may_be_deleted_by_somebody_else(log: Log, tmp_path: Path) -> None:
+def test_what_is_not_needed_may_be_deleted_by_somebody_else(
+    log: DurableLog, tmp_path: Path
+) -> None:
     older = _with_an_older_segment(log, tmp_path)
     log.begin_segment((), 0, log.needless({"p1": 1}, KEEP_NOTHING, NO_LIMIT))
     older.unlink()
@@ -529,7 +539,7 @@ def test_a_disk_may_take_what_it_is_given_in_pieces(
     assert records_in(tmp_path) == (stored(1),)
 
 
-def test_every_commit_is_synced(log: Log, calls: list[str]) -> None:
+def test_every_commit_is_synced(log: DurableLog, calls: list[str]) -> None:
     calls.clear()
     for seq in (1, 2):
         log.commit((stored(seq),))
@@ -537,7 +547,7 @@ def test_every_commit_is_synced(log: Log, calls: list[str]) -> None:
 
 
 def test_the_last_entry_is_written_once_more_and_synced_before_it_is_relied_on(
-    log: Log, tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+    log: DurableLog, tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a sync that failed, the kernel may have it in memory and never write it."""
     log.commit((stored(1),))
@@ -563,7 +573,7 @@ def test_the_last_entry_is_written_once_more_and_synced_before_it_is_relied_on(
 
 
 def test_a_log_that_was_only_begun_is_written_once_more_from_its_first_line_on(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: DurableLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.close()
     data = (tmp_path / "00000001.log").read_bytes()
@@ -575,7 +585,7 @@ def test_a_log_that_was_only_begun_is_written_once_more_from_its_first_line_on(
 
 
 def test_a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted(
-    log: Log, calls: list[str]
+    log: DurableLog, calls: list[str]
 ) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     calls.clear()
@@ -583,7 +593,7 @@ def test_a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted(
     assert calls == ["fdatasync 00000002.log", "fsync .", "unlink 00000001.log"]
 
 
-def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> None:
+def test_segments_are_forgotten_whole_and_in_order(log: DurableLog, tmp_path: Path) -> None:
     for seq in (2, 4, 6):
         records = (stored(seq - 1), stored(seq))
         log.commit(records, b"", {"p1": (seq - 1, seq)}, messages=2, delivered={"p1": seq})
@@ -603,7 +613,7 @@ def test_segments_are_forgotten_whole_and_in_order(log: Log, tmp_path: Path) -> 
 
 
 def test_what_was_delivered_is_known_in_every_life_although_its_segment_is_gone(
-    log: Log, tmp_path: Path
+    log: DurableLog, tmp_path: Path
 ) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1, delivered={"p1": 1})
     log.close()
@@ -617,7 +627,7 @@ def test_what_was_delivered_is_known_in_every_life_although_its_segment_is_gone(
 
 
 def test_a_segment_that_is_missing_although_it_was_needed_is_noticed(
-    log: Log, tmp_path: Path
+    log: DurableLog, tmp_path: Path
 ) -> None:
     for seq in (1, 2, 3):
         log.commit((stored(seq),), b"", {"p1": (seq, seq)}, messages=1)
@@ -634,7 +644,7 @@ def test_a_segment_that_is_missing_although_it_was_needed_is_noticed(
 
 
 def test_killed_before_old_segments_are_deleted_it_still_has_them(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: DurableLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     with monkeypatch.context() as patch:
@@ -645,7 +655,7 @@ def test_killed_before_old_segments_are_deleted_it_still_has_them(
 
 
 def test_after_a_power_failure_any_of_the_old_segments_may_be_left(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: DurableLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing says in which order the disk forgets names."""
     for seq in (1, 2):
@@ -676,14 +686,14 @@ def test_after_a_power_failure_any_of_the_old_segments_may_be_left(
     ],
 )
 def test_retention_keeps_what_any_of_its_settings_asks_for(
-    log: Log, tmp_path: Path, retention: Retention, kept: int
+    log: DurableLog, tmp_path: Path, retention: Retention, kept: int
 ) -> None:
     commit_three_segments(log)
     rotate(log, forgotten=6, retention=retention)
     assert len(list(tmp_path.glob("*.log"))) == kept
 
 
-def test_retention_asks_in_vain_when_there_is_no_room(log: Log, tmp_path: Path) -> None:
+def test_retention_asks_in_vain_when_there_is_no_room(log: DurableLog, tmp_path: Path) -> None:
     commit_three_segments(log)
     most = log.size - 1
     rotate(log, forgotten=6, retention=Retention(messages=100), most=most)
@@ -692,7 +702,7 @@ def test_retention_asks_in_vain_when_there_is_no_room(log: Log, tmp_path: Path) 
     assert len(list(tmp_path.glob("*.log"))) == 4, "but nothing is lost that somebody needs"
 
 
-def commit_three_segments(log: Log) -> None:
+def commit_three_segments(log: DurableLog) -> None:
     for seq in (2, 4, 6):
         if seq > 2:
             log.begin_segment((), index=0)
@@ -700,7 +710,7 @@ def commit_three_segments(log: Log) -> None:
 
 
 def test_a_log_is_read_an_entry_at_a_time(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: DurableLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fdatasync", lambda file: None)
     for seq in range(1, 101):
@@ -718,7 +728,7 @@ def test_a_log_is_read_an_entry_at_a_time(
     assert most < 3_000_000, "of ten megabytes"
 
 
-def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) -> None:
+def test_what_was_persisted_is_read_back_page_by_page(log: DurableLog, tmp_path: Path) -> None:
     texts = {seq: os.urandom(100_000) for seq in range(1, 13)}
     for seq, text in texts.items():
         log.commit((stored(seq, text), Delivered((seq, 0))), b"", {"p1": (seq, seq)}, messages=1)
@@ -738,7 +748,7 @@ def test_what_was_persisted_is_read_back_page_by_page(log: Log, tmp_path: Path) 
     log.close()
 
 
-def test_the_first_message_is_read_back_although_others_overtook_it(log: Log) -> None:
+def test_the_first_message_is_read_back_although_others_overtook_it(log: DurableLog) -> None:
     """Two megabytes that came before the first message stand before it in the log, too."""
     for seq in (*range(2, 22), 1):
         log.commit((stored(seq, os.urandom(100_000)),), b"", {"p1": (seq, seq)}, messages=1)
@@ -747,7 +757,9 @@ def test_the_first_message_is_read_back_although_others_overtook_it(log: Log) ->
     assert len(read) < 21, "not all at once"
 
 
-def test_what_is_read_back_and_was_damaged_meanwhile_is_noticed(log: Log, tmp_path: Path) -> None:
+def test_what_is_read_back_and_was_damaged_meanwhile_is_noticed(
+    log: DurableLog, tmp_path: Path
+) -> None:
     log.commit((stored(1),), b"", {"p1": (1, 1)}, messages=1)
     file = tmp_path / "00000001.log"
     data = bytearray(file.read_bytes())

@@ -22,7 +22,7 @@ from real_groups import (
 from requirements_met import require
 from tidings.core import Packet
 from tidings.node.group import Group
-from tidings.node.log import Log
+from tidings.node.log import DurableLog
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
 from tidings.node.wire import packet_types
@@ -198,9 +198,9 @@ class Order:
         self.traced: dict[str, set[tuple[str, int]]] = {}
         self.too_early: list[str] = []
         self.data = self.acks = self.riding = 0
-        commit, write, send = Log.commit, Tracer.write, Transport.send
+        commit, write, send = DurableLog.commit, Tracer.write, Transport.send
 
-        def committing(log: Log, *what: Any) -> None:
+        def committing(log: DurableLog, *what: Any) -> None:
             commit(log, *what)
             on_disk = self.on_disk.setdefault(log.about.member, {})
             for origin, (_, last) in what[2].items():
@@ -215,7 +215,7 @@ class Order:
             self._check(transport.me, to, body, count)
             send(transport, to, body, count)
 
-        patch.setattr(Log, "commit", committing)
+        patch.setattr(DurableLog, "commit", committing)
         patch.setattr(Tracer, "write", tracing)
         patch.setattr(Transport, "send", sending)
 

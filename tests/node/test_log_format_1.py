@@ -12,7 +12,7 @@ from real_groups import go, group_file, joined, take
 from tidings.core import MessageId
 from tidings.node.config import Retention
 from tidings.node.group import Replayed
-from tidings.node.log import About, Log, Recovered, open_log
+from tidings.node.log import About, DurableLog, Recovered, open_log
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch
 from tidings.protocols.frontier.records import Stored
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return shutil.copytree(OLD, tmp_path / "data" / "p1")
 
 
-def opened(folder: Path) -> tuple[Log, Recovered]:
+def opened(folder: Path) -> tuple[DurableLog, Recovered]:
     log, found = open_log(folder, ABOUT, Frontier, incarnation=1)
     assert found is not None
     return log, found

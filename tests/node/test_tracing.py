@@ -28,7 +28,7 @@ from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
 from tidings.node.engine import Halted
 from tidings.node.keeping import Keeper
-from tidings.node.tracing import Facts, Standing, Tracer, _refuse_an_older_log, digests
+from tidings.node.tracing import Standing, TracedFacts, Tracer, _refuse_an_older_log, digests
 from tidings.spec import Value, judge
 from tidings.trace import HistoryCut, Row, read_runs
 from tidings.trace.cutting import OutOfSequenceError, Past
@@ -865,7 +865,7 @@ async def _alone(config: Config, name: str) -> None:
 def test_a_log_has_what_was_held_unless_it_was_delivered_since(
     tmp_path: Path, delivered: int, holds: bool, is_refused: bool
 ) -> None:
-    facts = Facts()
+    facts = TracedFacts()
     facts.note(Block(0, 0, 0, (Messages("held", "p2", 1, 5),)))
     standing = Standing({"p2": delivered}, 0, lambda message: holds)
     refused = pytest.raises(DataError, match="p1 has held p2#5") if is_refused else nullcontext()

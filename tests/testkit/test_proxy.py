@@ -27,7 +27,7 @@ from tidings.core import DataError, UsageError
 from tidings.node.config import Address, parse_config
 from tidings.node.wire import Kind, framed
 from tidings.testkit import faulty_links
-from tidings.testkit.faulty_links import Link
+from tidings.testkit.faulty_links import FaultyLink
 from tidings.testkit.proxy import Proxy, in_background
 
 NEVER_S = 1000
@@ -202,7 +202,7 @@ async def test_jitter_leaves_the_order() -> None:
 
 def test_jitter_is_between_its_bounds_and_decided_by_the_seed() -> None:
     def draws(sender: str, seed: int) -> list[float]:
-        link = Link(sender, "p2", seed)
+        link = FaultyLink(sender, "p2", seed)
         link.delay(20, jitter_ms=10)
         return [link.latency_s() for _ in range(200)]
 
@@ -560,7 +560,7 @@ async def test_names_that_are_no_members_are_told_so() -> None:
 
 
 def test_faults_that_make_no_sense_are_refused() -> None:
-    link = Link("p1", "p2", 0)
+    link = FaultyLink("p1", "p2", 0)
     with pytest.raises(UsageError, match="a delay is 0 ms or more, not -1 ms, jitter 0 ms"):
         link.delay(-1)
     with pytest.raises(UsageError, match="a delay is 0 ms or more, not 1 ms, jitter inf ms"):
@@ -629,7 +629,7 @@ async def test_a_group_file_that_cannot_be_rewritten_is_told_so() -> None:
 # --- real members
 
 
-def everywhere(act: Callable[[Link], None]) -> Callable[[Proxy], None]:
+def everywhere(act: Callable[[FaultyLink], None]) -> Callable[[Proxy], None]:
     return lambda links: [act(link) for link in links] and None
 
 

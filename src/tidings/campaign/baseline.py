@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from tidings.campaign import statistics
-from tidings.campaign.cells import Cell
+from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
 from tidings.campaign.numbers import MEASURES, RUNS, column_of, grouped, values_of
 from tidings.campaign.tables import read_table, write_table
@@ -47,7 +47,7 @@ COMPARISON = {
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Change(NamedTuple):
+class BaselineTest(NamedTuple):
     """One test: what was compared, how it came out, and how likely that is by chance alone."""
 
     algorithm: str
@@ -68,7 +68,7 @@ class Change(NamedTuple):
 class Pair(NamedTuple):
     """A cell that both campaigns have, and its runs in both."""
 
-    cell: Cell
+    cell: GridCell
     after: Rows
     before: Rows
 
@@ -123,7 +123,7 @@ def apart(ours: Folder, theirs: Folder) -> Apart:
     )
 
 
-def _adjusted(changes: Sequence[Change]) -> list[float]:
+def _adjusted(changes: Sequence[BaselineTest]) -> list[float]:
     """Their p-values, those of single cells and of several apart."""
     adjusted = [1.0] * len(changes)
     for is_single in (True, False):
@@ -134,7 +134,7 @@ def _adjusted(changes: Sequence[Change]) -> list[float]:
     return adjusted
 
 
-def _verdict(change: Change, p: float) -> str:
+def _verdict(change: BaselineTest, p: float) -> str:
     is_share = change.measure not in MEASURES
     is_trifle = change.change is not None and abs(change.change) < LEAST_CHANGE and not is_share
     # Means and ranks may differ in their direction, if a few runs are far from all others.
@@ -147,7 +147,9 @@ def _verdict(change: Change, p: float) -> str:
 # --- who is compared with whom
 
 
-def _partners(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+def _partners(
+    ours: Sequence[GridCell], theirs: Sequence[GridCell]
+) -> list[tuple[GridCell, GridCell]]:
     """Cells under the same conditions: a run may have more or less time, or packets, for them."""
     alike = {cell.key: cell for cell in theirs}
     return [
@@ -168,7 +170,7 @@ def _pairs(ours: Folder, theirs: Folder) -> Iterator[Pair]:
 # --- the tests
 
 
-def _changes(pairs: Sequence[Pair]) -> Iterator[Change]:
+def _changes(pairs: Sequence[Pair]) -> Iterator[BaselineTest]:
     for algorithm, of_algorithm in _grouped(pairs, "algorithm").items():
         yield from _measured(of_algorithm, f"{algorithm}, everywhere")
         yield from _counted(of_algorithm, f"{algorithm}, everywhere")
@@ -187,7 +189,9 @@ def _grouped(pairs: Sequence[Pair], by: str) -> dict[str, list[Pair]]:
     return groups
 
 
-def _measured(pairs: Sequence[Pair], where: str, number: int | None = None) -> Iterator[Change]:
+def _measured(
+    pairs: Sequence[Pair], where: str, number: int | None = None
+) -> Iterator[BaselineTest]:
     first = pairs[0].cell
     for measure in MEASURES:
         values = [(values_of(one.after, measure), values_of(one.before, measure)) for one in pairs]
@@ -197,7 +201,7 @@ def _measured(pairs: Sequence[Pair], where: str, number: int | None = None) -> I
         shift = statistics.shift(values)
         means = [(fmean(new), fmean(old)) for new, old in values]
         before, after = fmean(old for _, old in means), fmean(new for new, _ in means)
-        yield Change(
+        yield BaselineTest(
             algorithm=first.algorithm,
             flawed=first.flawed,
             cell=number,
@@ -219,7 +223,7 @@ def _relative(means: Sequence[tuple[float, float]]) -> float | None:
     return math.expm1(fmean(logs))
 
 
-def _counted(pairs: Sequence[Pair], where: str) -> Iterator[Change]:
+def _counted(pairs: Sequence[Pair], where: str) -> Iterator[BaselineTest]:
     """Shares of runs: those that violate a guarantee, of those in which it could be judged; and
     those that did not end by themselves.
     """
@@ -233,7 +237,7 @@ def _counted(pairs: Sequence[Pair], where: str) -> Iterator[Change]:
     for measure, (new, old) in shares.items():
         if new[1] and old[1]:
             now, then = (hits / runs for hits, runs in (new, old))
-            yield Change(
+            yield BaselineTest(
                 algorithm=pairs[0].cell.algorithm,
                 flawed=pairs[0].cell.flawed,
                 cell=None,

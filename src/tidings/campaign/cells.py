@@ -23,7 +23,7 @@ LEAST_TASKS = 16
 """Of a small campaign, so that several workers have something to do."""
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class GridCell(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     algorithm: str
     """With its options, as on the command line."""
@@ -72,9 +72,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return int.from_bytes(blake2b(words.encode(), digest_size=6).digest())
 
 
-def cells_of(campaign: Campaign) -> list[Cell]:
+def cells_of(campaign: Campaign) -> list[GridCell]:
     """All cells, in the order of the plan."""
-    found: list[Cell] = []
+    found: list[GridCell] = []
     for contender, flawed in campaign.entries:
         for size in campaign.sizes:
             if flawed and size > LARGEST_FLAWED:
@@ -84,7 +84,7 @@ def cells_of(campaign: Campaign) -> list[Cell]:
                     if not campaign.is_wanted(contender, size, workload, name):
                         continue
                     found.append(
-                        Cell(
+                        GridCell(
                             number=len(found),
                             algorithm=str(contender),
                             flawed=flawed,
@@ -104,7 +104,7 @@ def cells_of(campaign: Campaign) -> list[Cell]:
     return found
 
 
-def table_of(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
+def table_of(cells: Sequence[GridCell], seeds: int) -> list[dict[str, Any]]:
     """The cells as rows; the plan of a run as it would stand in its manifest."""
     return [
         {
@@ -122,10 +122,10 @@ def table_of(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-class Batch(NamedTuple):
+class SeedBatch(NamedTuple):
     """Some seeds of a cell."""
 
-    cell: Cell
+    cell: GridCell
     seeds: range
 
 
@@ -133,35 +133,35 @@ class Task(NamedTuple):
     """What one worker does at once, and writes into one file."""
 
     number: int
-    batches: tuple[Batch, ...]
+    batches: tuple[SeedBatch, ...]
 
     @property
     def name(self) -> str:
         return f"task-{self.number:05}"
 
     @property
-    def runs(self) -> Iterator[tuple[Cell, int]]:
+    def runs(self) -> Iterator[tuple[GridCell, int]]:
         return ((batch.cell, seed) for batch in self.batches for seed in batch.seeds)
 
 
-def tasks_of(cells: Sequence[Cell], seeds: int, task_cost: float | None = None) -> list[Task]:
+def tasks_of(cells: Sequence[GridCell], seeds: int, task_cost: float | None = None) -> list[Task]:
     """All runs, in the order of the cells, cut where about enough have come together."""
     if task_cost is None:
         total = seeds * sum(cell.expected_cost for cell in cells)
         task_cost = min(TASK_COST, total / LEAST_TASKS)
     tasks: list[Task] = []
-    batches: list[Batch] = []
+    batches: list[SeedBatch] = []
     cost = 0.0
     for cell in cells:
         begin = 0
         for seed in range(seeds):
             cost += cell.expected_cost
             if cost >= task_cost:
-                batches.append(Batch(cell, range(begin, seed + 1)))
+                batches.append(SeedBatch(cell, range(begin, seed + 1)))
                 tasks.append(Task(len(tasks), tuple(batches)))
                 begin, batches, cost = seed + 1, [], 0.0
         if begin < seeds:
-            batches.append(Batch(cell, range(begin, seeds)))
+            batches.append(SeedBatch(cell, range(begin, seeds)))
     if batches:
         tasks.append(Task(len(tasks), tuple(batches)))
     return tasks

@@ -31,7 +31,7 @@ import msgspec
 
 import tidings
 from tidings import __version__
-from tidings.campaign.cells import Cell, Task, cells_of, table_of, tasks_of
+from tidings.campaign.cells import GridCell, Task, cells_of, table_of, tasks_of
 from tidings.campaign.plan import Campaign
 from tidings.core import DataError, UsageError
 from tidings.disk.files import locked, whole_file
@@ -63,7 +63,7 @@ class Folder:
         self.shown = path
         """As the user calls it."""
         self.campaign = campaign
-        self.cells: list[Cell] = cells_of(campaign)
+        self.cells: list[GridCell] = cells_of(campaign)
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -97,7 +97,7 @@ class Folder:
         """What became of the runs of a task; it is there if the task is done."""
         return self.path / "tasks" / f"{task.name}.jsonl"
 
-    def cell_of(self, run: str) -> tuple[Cell, int]:
+    def cell_of(self, run: str) -> tuple[GridCell, int]:
         """The cell and the seed of a run, by its name."""
         number, _, seed = run.partition("-")
         if number.isdecimal() and seed.isdecimal() and int(number) < len(self.cells):

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from tidings.campaign import statistics
-from tidings.campaign.cells import Cell
+from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
 from tidings.campaign.runs import outcomes_of
 from tidings.campaign.tables import read_table, write_table
@@ -123,11 +123,11 @@ def _runs(folder: Folder, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
         }
 
 
-def _about(cell: Cell) -> dict[str, Any]:
+def _about(cell: GridCell) -> dict[str, Any]:
     return {name: getattr(cell, {"cell": "number"}.get(name, name)) for name in CELL}
 
 
-def _measured(folder: Folder) -> Callable[[Cell, str], dict[str, float | None]]:
+def _measured(folder: Folder) -> Callable[[GridCell, str], dict[str, float | None]]:
     """The measures of a run of a cell: delays are counted in those of its packets."""
     if not folder.measures.exists():
         return lambda cell, run: dict.fromkeys(MEASURES)
@@ -145,7 +145,7 @@ def _measured(folder: Folder) -> Callable[[Cell, str], dict[str, float | None]]:
     }
     middle = {run: percentile(50, sorted(of_run)) for run, of_run in waits.items()}
 
-    def of_run(cell: Cell, run: str) -> dict[str, float | None]:
+    def of_run(cell: GridCell, run: str) -> dict[str, float | None]:
         delay_ms = (cell.plan.delay_ms_min + cell.plan.delay_ms_max) / 2
         delays = middle[run] / delay_ms if run in middle else None
         return {name: of_all.get(run) for name, of_all in plain.items()} | {"delays": delays}
@@ -156,7 +156,7 @@ def _measured(folder: Folder) -> Callable[[Cell, str], dict[str, float | None]]:
 # --- cells
 
 
-def _statistics(cells: Sequence[Cell], found: Rows) -> Iterator[dict[str, Any]]:
+def _statistics(cells: Sequence[GridCell], found: Rows) -> Iterator[dict[str, Any]]:
     by_cell = grouped(found, "cell")
     for cell in cells:
         for measure in MEASURES:

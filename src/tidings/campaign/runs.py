@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tidings.campaign.cells import Cell, Task
+from tidings.campaign.cells import GridCell, Task
 from tidings.campaign.folder import lines
 from tidings.campaign.plan import Budget
 from tidings.core import DataError
@@ -98,13 +98,13 @@ def resident_bytes() -> int:
         return 0
 
 
-def simulated(cell: Cell, seed: int, budget: Budget | None = None) -> Run:
+def simulated(cell: GridCell, seed: int, budget: Budget | None = None) -> Run:
     """A run of a cell, as often as one likes: it is decided by its seed."""
     return walk(cell.plan, cell.dice(seed), world=world_named(cell.run_name(seed), budget))
 
 
 def perform(
-    task: Task, folder: Path, budget: Budget, runs: Iterable[tuple[Cell, int]] | None = None
+    task: Task, folder: Path, budget: Budget, runs: Iterable[tuple[GridCell, int]] | None = None
 ) -> int:
     """Simulate a task and write its files, the outcomes last; how many runs that were.
 
@@ -161,7 +161,7 @@ def is_done(task: Task, folder: Path) -> bool:
     return True
 
 
-def _tried(cell: Cell, seed: int, budget: Budget) -> tuple[Outcome, Run | None]:
+def _tried(cell: GridCell, seed: int, budget: Budget) -> tuple[Outcome, Run | None]:
     told: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
     try:
         run = simulated(cell, seed, budget)

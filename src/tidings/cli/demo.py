@@ -76,7 +76,7 @@ class _Done(NamedTuple):
 
 def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
     # Imported late: the other commands need neither a network nor Spark.
-    from tidings.demo.on_nodes import Play, perform
+    from tidings.demo.on_nodes import DemoPlay, perform
     from tidings.pipeline.spark.java import find_java
 
     find_java()  # what is missing is said before anything begins
@@ -85,7 +85,7 @@ def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bo
     tell = _keep_to_oneself if as_json else say
     tell(f"seed   {seed}")
     starting = Thread(target=_start_spark, daemon=True)
-    play = Play.of(broken, seed)
+    play = DemoPlay.of(broken, seed)
     played = perform(folder, name, play, seed, tell=tell, meanwhile=starting.start)
     if not as_json:
         print_run(played.run)

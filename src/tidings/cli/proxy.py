@@ -13,7 +13,7 @@ import typer
 from tidings.cli.common import app, err, many, say
 from tidings.core import DataError, Exit, UsageError
 from tidings.node.config import Address, parse_config, read_config
-from tidings.testkit.faulty_links import Flow, Link
+from tidings.testkit.faulty_links import FaultyLink, Flow
 from tidings.testkit.proxy import Do, Proxy, in_background
 
 MARK = "# Made by tidings proxy: "
@@ -153,7 +153,7 @@ class Commands:
         time.sleep(max(0.0, until_s - time.monotonic()))
         return self.obey(line)
 
-    def _links(self, words: str) -> list[Link]:
+    def _links(self, words: str) -> list[FaultyLink]:
         """The links that these words mean; all of them are known before anything is done."""
         if words == "all":
             return list(self.proxy)
@@ -167,7 +167,7 @@ class Commands:
         return links
 
 
-def told(link: Link) -> str:
+def told(link: FaultyLink) -> str:
     """What a link is like, in words."""
     faults = [
         *([link.flow.value] if link.flow is not Flow.OPEN else []),
@@ -210,26 +210,26 @@ def _bytes_per_s(word: str) -> float | None:
     return float(number[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[number[2]]
 
 
-def _delay(link: Link, words: re.Match[str]) -> None:
+def _delay(link: FaultyLink, words: re.Match[str]) -> None:
     link.delay(_ms(words["ms"]), _ms(words["jitter"] or "0ms"))
 
 
-def _throttle(link: Link, words: re.Match[str]) -> None:
+def _throttle(link: FaultyLink, words: re.Match[str]) -> None:
     link.throttle(_bytes_per_s(words["speed"]))
 
 
-def _reset(link: Link, words: re.Match[str]) -> None:
+def _reset(link: FaultyLink, words: re.Match[str]) -> None:
     link.reset(int(words["bytes"] or 0))
 
 
-def _simply(act: Callable[[Link], None]) -> Callable[[Link, re.Match[str]], None]:
+def _simply(act: Callable[[FaultyLink], None]) -> Callable[[FaultyLink, re.Match[str]], None]:
     return lambda link, words: act(link)
 
 
 class Verb(NamedTuple):
     how: str
     """What may follow, as a pattern."""
-    act: Callable[[Link, re.Match[str]], None]
+    act: Callable[[FaultyLink, re.Match[str]], None]
     example: str
 
 
@@ -245,15 +245,15 @@ VERBS = {
         _throttle,
         "throttle p1->p2 64kB/s, or: throttle p1->p2 off",
     ),
-    "cut": Verb(_LINKS, _simply(Link.cut), "cut p1->p2, or: cut p1 p2 | p3"),
-    "hole": Verb(_LINKS, _simply(Link.hole), "hole p1->p2"),
-    "refuse": Verb(_LINKS, _simply(Link.refuse), "refuse p1->p2"),
+    "cut": Verb(_LINKS, _simply(FaultyLink.cut), "cut p1->p2, or: cut p1 p2 | p3"),
+    "hole": Verb(_LINKS, _simply(FaultyLink.hole), "hole p1->p2"),
+    "refuse": Verb(_LINKS, _simply(FaultyLink.refuse), "refuse p1->p2"),
     "reset": Verb(
         rf"{_LINKS}(?:\s+after\s+(?P<bytes>\d{{1,15}})\s+bytes?)?",
         _reset,
         "reset p1->p2, or: reset p1->p2 after 100 bytes",
     ),
-    "half-open": Verb(_LINKS, _simply(Link.half_open), "half-open p1->p2"),
-    "heal": Verb(f"{_LINKS}?", _simply(Link.heal), "heal, or: heal p1->p2"),
+    "half-open": Verb(_LINKS, _simply(FaultyLink.half_open), "half-open p1->p2"),
+    "heal": Verb(f"{_LINKS}?", _simply(FaultyLink.heal), "heal, or: heal p1->p2"),
     "show": Verb(f"{_LINKS}?", _simply(lambda link: None), "show, or: show p1->p2"),
 }

@@ -63,7 +63,7 @@ def replay(
         raise UsageError("--step tells every step, and --last only the last ones")
     stored = named_anew(stored_run(path, run), process)
     player = Player(stored, _until(until, stored))
-    told: deque[Told] = deque(maxlen=last)
+    told: deque[StepText] = deque(maxlen=last)
     try:
         for one in player.play():
             told.append(one)
@@ -114,7 +114,7 @@ def _until(words: str | None, run: Run) -> Place | int | None:
     return Place(process, int(index))
 
 
-class Told(NamedTuple):
+class StepText(NamedTuple):
     """A step in words: the command of a scenario that would have made it, and the answer."""
 
     moment: PlayedStep
@@ -150,12 +150,12 @@ class Player:
     def world(self) -> World:
         return self.replay.world
 
-    def play(self) -> Iterator[Told]:
+    def play(self) -> Iterator[StepText]:
         before = dict(self.world.in_flight)
         for moment in self.replay:
             choice = moment.step.choice
             answer = self._conversation.answer(choice, before, self.world)
-            yield Told(moment, line_for(choice, before), answer)
+            yield StepText(moment, line_for(choice, before), answer)
             before = dict(self.world.in_flight)
             places = [Place(row.process, row.index) for row in moment.rows]
             if self._until == moment.number or self._until in places:

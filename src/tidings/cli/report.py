@@ -72,23 +72,23 @@ def open_page(out: Path) -> None:
         err.print("No browser could be opened.")
 
 
-class Told(NamedTuple):
+class ReportedPage(NamedTuple):
     """A page and how the command ends: one function for each kind of folder makes it."""
 
     page: Page
     status: Exit
 
 
-def campaign_told(path: Path, how: str) -> Told:
+def campaign_told(path: Path, how: str) -> ReportedPage:
     """Of a campaign that is complete: all numbers are there, and nothing is run or judged again."""
     from tidings.campaign.folder import opened
     from tidings.campaign.page import page_of, status_of
 
     folder = opened(path)
-    return Told(page_of(folder, how), status_of(folder))
+    return ReportedPage(page_of(folder, how), status_of(folder))
 
 
-def trace_told(path: Path, how: str, master: str | None, remote: str | None) -> Told:
+def trace_told(path: Path, how: str, master: str | None, remote: str | None) -> ReportedPage:
     """Of a trace. ``how`` is the command that makes the page again."""
     audited, measured = judged_and_measured(path, master, remote)
     runs = read_runs(path) if audited.rows <= MOST_ROWS else []
@@ -96,7 +96,7 @@ def trace_told(path: Path, how: str, master: str | None, remote: str | None) -> 
         path, audited.rows, audited.manifests, audited.verdicts, runs, measured, how
     )
     verdicts = [verdict for of_run in audited.verdicts.values() for verdict in of_run]
-    return Told(page, exit_status(verdicts))
+    return ReportedPage(page, exit_status(verdicts))
 
 
 def judged_and_measured(

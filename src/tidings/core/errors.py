@@ -38,7 +38,7 @@ class DataError(TidingsError):
 
 
 class Interrupted(TidingsError):  # noqa: N818 - reads as what happened
-    """By Ctrl-C, when the command has reported what it knew until then."""
+    """By Ctrl-C; the command has reported what it knew until then."""
 
     status = Exit.INTERRUPTED
 

@@ -31,7 +31,7 @@ MID_BROADCAST = 3
 Tell = Callable[[str], None]
 
 
-class Play(msgspec.Struct, frozen=True):
+class DemoPlay(msgspec.Struct, frozen=True):
     """What is performed, and how fast."""
 
     protocol: str
@@ -45,7 +45,7 @@ class Play(msgspec.Struct, frozen=True):
     """How long to wait until everybody has delivered the same."""
 
     @classmethod
-    def of(cls, broken: Break | None, seed: int) -> "Play":
+    def of(cls, broken: Break | None, seed: int) -> "DemoPlay":
         if broken is None:
             return cls("frontier", durable=True, per_s=100, opening=80)
         faults = f"seed={seed} reordered=0.3" if broken == "order" else ""
@@ -92,7 +92,7 @@ class Performance(msgspec.Struct, frozen=True):
 def perform(
     folder: Path,
     name: str,
-    play: Play,
+    play: DemoPlay,
     seed: int,
     *,
     tell: Tell = lambda line: None,
@@ -120,7 +120,7 @@ def perform(
     return Performance(run, deaths, tuple(comebacks))
 
 
-def _group_file(folder: Path, name: str, play: Play) -> Path:
+def _group_file(folder: Path, name: str, play: DemoPlay) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     addresses = zip(NAMES, free_ports(len(NAMES)), strict=True)
     path = folder / "group.toml"
@@ -155,7 +155,7 @@ def _wait_for_more(fleet: Fleet, count: int) -> None:
     )
 
 
-def _kill_in_mid_broadcast(fleet: Fleet, victim: Member, play: Play) -> None:
+def _kill_in_mid_broadcast(fleet: Fleet, victim: Member, play: DemoPlay) -> None:
     """It pauses while its links to two others fall silent, goes on to broadcast, and dies."""
     others = [member.name for member in fleet.up if member is not victim]
 
@@ -173,7 +173,7 @@ def _kill_in_mid_broadcast(fleet: Fleet, victim: Member, play: Play) -> None:
     fleet.on_links(lambda links: links.heal())
 
 
-def _come_back(fleet: Fleet, victim: Member, play: Play, tell: Tell) -> Comeback:
+def _come_back(fleet: Fleet, victim: Member, play: DemoPlay, tell: Tell) -> Comeback:
     witness = next(member for member in fleet.up)
     missed = _total(witness) - _total(victim)
     tell(f"start  {victim.name} again, {missed:,} messages behind")

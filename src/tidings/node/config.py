@@ -259,7 +259,7 @@ name = "{name}"
 
 def read_config(path: Path) -> Config:
     try:
-        return _Reader(TomlFile(path)).config()
+        return _ConfigReader(TomlFile(path)).config()
     except UsageError as fault:
         if isinstance(fault.__cause__, FileNotFoundError):
             words = f"{fault}; tidings group p1 p2 p3 makes one for three members"
@@ -269,10 +269,10 @@ def read_config(path: Path) -> Config:
 
 def parse_config(text: str, path: Path) -> Config:
     """The text of a group file; ``path`` is where its own paths begin, and what errors name."""
-    return _Reader(TomlFile(path, text)).config()
+    return _ConfigReader(TomlFile(path, text)).config()
 
 
-class _Reader:
+class _ConfigReader:
     def __init__(self, toml: TomlFile) -> None:
         self.toml = toml
         self._error = toml.error

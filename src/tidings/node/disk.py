@@ -13,7 +13,7 @@ from typing import Any
 
 from tidings.core import Checkpoint, MessageId, Packet, Process
 from tidings.node.config import Config
-from tidings.node.log import Log, Ranges, merge
+from tidings.node.log import DurableLog, Ranges, merge
 
 SLOW_S = 0.5
 """A commit that takes longer is what everything waits for."""
@@ -66,7 +66,7 @@ class Tick:
 class Disk:
     def __init__(
         self,
-        log: Log,
+        log: DurableLog,
         config: Config,
         finish: Callable[[Sequence[Tick]], bool],
         fail: Callable[[BaseException], None],

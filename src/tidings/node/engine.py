@@ -53,7 +53,7 @@ from tidings.core import (
 )
 from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
-from tidings.node.log import Log, merge
+from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
 from tidings.node.tracing import VIEW, Tracer, digests, spans
 from tidings.node.transport import Transport
@@ -111,7 +111,7 @@ class Engine:
         application: Application,
         tasks: asyncio.TaskGroup,
         *,
-        log: Log | None,
+        log: DurableLog | None,
         tracer: Tracer | None,
     ) -> None:
         self.process = process

@@ -43,7 +43,7 @@ from tidings.node.config import NO_LIMIT, Config, read_config
 from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
 from tidings.node.ledger import Ledger, Receipt
-from tidings.node.log import About, Log, Recovered, open_log
+from tidings.node.log import About, DurableLog, Recovered, open_log
 from tidings.node.logs import get_logger
 from tidings.node.tracing import Standing, Tracer
 from tidings.node.transport import Injecting, Transport
@@ -352,7 +352,7 @@ class Group:
         limit = self.config.limits.text_bytes
         return UsageError(f"a text of {len(text):,} bytes; {limit:,} is the limit (text_bytes)")
 
-    def _full_log(self, log: Log) -> LogFull:
+    def _full_log(self, log: DurableLog) -> LogFull:
         if self._unread.has_later:
             reason = f"its program reads on; {self._unread_words()}"
         else:
@@ -466,7 +466,7 @@ class Group:
                 yield found[seq]
                 seq += 1
 
-    def _not_kept(self, message: MessageId, log: Log) -> UsageError:
+    def _not_kept(self, message: MessageId, log: DurableLog) -> UsageError:
         first = log.first_kept(message.origin)
         kept = f"{MessageId(message.origin, first)} on" if first is not None else "nothing"
         return UsageError(
@@ -677,14 +677,14 @@ def _choose(label: str, weights: Sequence[int]) -> int:
 
 def _opened_log(
     config: Config, name: str, kind: type, incarnation: int
-) -> tuple[Log | None, Recovered | None]:
+) -> tuple[DurableLog | None, Recovered | None]:
     if not config.durable:
         return None, None
     about = About(config.name, name, config.members, config.protocol, config.trace.on)
     return open_log(config.data / name, about, kind, incarnation, config.limits)
 
 
-def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int:
+def _last_of(name: str, process: Process, log: DurableLog, recovered: Recovered) -> int:
     """The number of the last message that this member has broadcast in its earlier lives.
 
     What of it was not delivered yet is few, and is looked up in the log.
@@ -699,7 +699,7 @@ def _last_of(name: str, process: Process, log: Log, recovered: Recovered) -> int
 
 
 def _begun_trace(
-    config: Config, process: Process, log: Log | None, recovered: Recovered | None, own: int
+    config: Config, process: Process, log: DurableLog | None, recovered: Recovered | None, own: int
 ) -> Tracer:
     """What is on disk already comes first."""
     if recovered is None or log is None:
@@ -708,7 +708,7 @@ def _begun_trace(
     return tracing.resume(config, process.me, life, recovered.index, recovered.records, standing)
 
 
-def _standing(process: Process, log: Log, recovered: Recovered, own: int) -> Standing:
+def _standing(process: Process, log: DurableLog, recovered: Recovered, own: int) -> Standing:
     """How far the member has come: what its trace tells it has to have in its log."""
 
     def holds(message: MessageId) -> bool:

@@ -30,7 +30,7 @@ class Metrics:
             buckets=BUCKETS_S,
             registry=self.registry,
         )
-        self.registry.register(_Reader(source))
+        self.registry.register(_StatusCollector(source))
         self._server: WSGIServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -51,7 +51,7 @@ class Metrics:
             self._thread.join()
 
 
-class _Reader(Collector):
+class _StatusCollector(Collector):
     def __init__(self, source: Any) -> None:
         self.source = source
 

@@ -15,12 +15,12 @@ TextsIn = Callable[[Any], int]
 """How many bytes of texts there are in an outlined struct."""
 
 
-class Outline(NamedTuple):
+class PacketOutline(NamedTuple):
     kind: type[msgspec.Struct]
     texts_in: TextsIn
 
 
-def outlined(kind: type[msgspec.Struct]) -> Outline:
+def outlined(kind: type[msgspec.Struct]) -> PacketOutline:
     """A struct that reads the same bytes and decodes none of them, and what of it is texts."""
     fields: list[tuple[str, Any, Any]] = []
     counts: list[tuple[str, TextsIn]] = []
@@ -35,7 +35,7 @@ def outlined(kind: type[msgspec.Struct]) -> Outline:
 
     tag = kind.__struct_config__.tag
     made = msgspec.defstruct(kind.__name__, fields, array_like=True, tag=tag, gc=False)
-    return Outline(made, all_texts_in)
+    return PacketOutline(made, all_texts_in)
 
 
 def _of(hint: Any) -> tuple[Any, TextsIn | None]:

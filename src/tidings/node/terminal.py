@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, Protocol
 
-from tidings.core import Exit, Message, TidingsError, UsageError
+from tidings.core import Exit, Interrupted, Message, TidingsError, UsageError
 from tidings.node.config import NO_LIMIT, Config
 from tidings.node.group import Closed, Group, LogFull, Status, join
 
@@ -52,12 +52,6 @@ class Unsaid(TidingsError):  # noqa: N818 - reads as what happened
     """The member has left, and could not broadcast everything that it was given."""
 
     status = Exit.ENVIRONMENT
-
-
-class Interrupted(TidingsError):  # noqa: N818 - reads as what happened
-    """Told to leave for the second time, the member did not wait."""
-
-    status = Exit.INTERRUPTED
 
 
 class Output:

@@ -87,7 +87,7 @@ class Standing(NamedTuple):
     holds: Callable[[MessageId], bool]
 
 
-class Facts:
+class TracedFacts:
     """Of each origin what was delivered last, and held last; of one's own what was broadcast."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Facts:
                     self.broadcast = max(self.broadcast, broadcast)
 
 
-class _Lost(Facts):
+class _Lost(TracedFacts):
     """What is missing while the trace cannot be written: from this index on."""
 
     def __init__(self, first: int) -> None:
@@ -481,7 +481,7 @@ def _close_what_was_left(folder: Path, member: str) -> Block | None:
 
 def _facts_since(
     config: Config, member: str, index: int
-) -> tuple[Facts, list[tuple[Reader, DataError]]]:
+) -> tuple[TracedFacts, list[tuple[Reader, DataError]]]:
     """What the trace tells from this index on, and which of its segments are damaged, and how.
 
     What stands before the damage counts: a log has to have that, too.
@@ -493,7 +493,7 @@ def _facts_since(
             first = next(Reader(path).blocks(), None)
             if first is not None and first.index <= index:
                 break
-    facts, damaged = Facts(), list[tuple[Reader, DataError]]()
+    facts, damaged = TracedFacts(), list[tuple[Reader, DataError]]()
     for reader in map(Reader, reversed(later)):
         try:
             for block in reader.blocks():
@@ -531,7 +531,9 @@ def _set_aside(config: Config, member: str, reader: Reader, fault: DataError) ->
     logger.warning("the trace is damaged", file=str(aside), reason=reason)
 
 
-def _refuse_an_older_log(config: Config, member: str, facts: Facts, standing: Standing) -> None:
+def _refuse_an_older_log(
+    config: Config, member: str, facts: TracedFacts, standing: Standing
+) -> None:
     """What is in the trace was in the log before: or the log is not the one that it was."""
     unknown = [f"broadcast {member}#{facts.broadcast}"] * (facts.broadcast > standing.broadcast)
     for origin, last in facts.delivered.items():

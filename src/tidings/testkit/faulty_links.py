@@ -50,7 +50,7 @@ class Flow(Enum):
     HOLE = "hole"
 
 
-class Link:
+class FaultyLink:
     """One direction between two members, over all connections between them."""
 
     def __init__(self, sender: str, receiver: str, seed: int) -> None:
@@ -173,11 +173,11 @@ class Link:
 class Pipe:
     """One direction of one connection: what was said, until it may arrive."""
 
-    def __init__(self, connection: "Connection", link: Link, limit: int) -> None:
+    def __init__(self, connection: "ProxiedConnection", link: FaultyLink, limit: int) -> None:
         self.connection = connection
         self.link = link
-        self.source: End
-        self.sink: End
+        self.source: SocketEnd
+        self.sink: SocketEnd
         self.bytes_waiting = 0
         self.has_gap = False
         """Something was swallowed: what comes after it must never arrive."""
@@ -272,10 +272,10 @@ def _size(item: Item) -> int:
     return 0 if isinstance(item, Sign) else len(item)
 
 
-class End(asyncio.Protocol):
+class SocketEnd(asyncio.Protocol):
     """One of the two sockets of a connection."""
 
-    def __init__(self, connection: "Connection", outgoing: Pipe, heard: Pipe) -> None:
+    def __init__(self, connection: "ProxiedConnection", outgoing: Pipe, heard: Pipe) -> None:
         self.connection = connection
         self.outgoing = outgoing
         self.heard = heard
@@ -343,18 +343,18 @@ class End(asyncio.Protocol):
             self.transport.abort()
 
 
-class Connection:
+class ProxiedConnection:
     """From who called, the near end, to who was called: two sockets, two pipes."""
 
-    def __init__(self, door: "Door", there: Link, back: Link, limit: int) -> None:
+    def __init__(self, door: "Door", there: FaultyLink, back: FaultyLink, limit: int) -> None:
         self.door = door
         self.is_over = False
         forward, backward = Pipe(self, there, limit), Pipe(self, back, limit)
-        self.near = forward.source = backward.sink = End(self, outgoing=forward, heard=backward)
-        self.far = backward.source = forward.sink = End(self, outgoing=backward, heard=forward)
+        self.near = forward.source = backward.sink = SocketEnd(self, outgoing=forward, heard=backward)
+        self.far = backward.source = forward.sink = SocketEnd(self, outgoing=backward, heard=forward)
         self._has_opened = False
         self._ends_heard = 0
-        self._removed: End | None = None
+        self._removed: SocketEnd | None = None
         self._calling: asyncio.Task[None] | None = None
 
     def heard(self, pipe: Pipe, sign: Sign) -> None:
@@ -373,7 +373,7 @@ class Connection:
             case Sign.RESET:
                 self.reset()
 
-    def ended(self, end: End) -> None:
+    def ended(self, end: SocketEnd) -> None:
         """One side says nothing more, and the other will hear of it.
 
         But who gives up before it got through has never called: nothing is left to be told.
@@ -384,7 +384,7 @@ class Connection:
         else:
             self.reset()
 
-    def lost(self, end: End) -> None:
+    def lost(self, end: SocketEnd) -> None:
         """One socket is gone, and the news of it travels like anything else."""
         if self.is_over or end is self._removed:
             return
@@ -393,7 +393,7 @@ class Connection:
         else:
             self.reset()
 
-    def lose(self, end: End) -> None:
+    def lose(self, end: SocketEnd) -> None:
         """Take away one side, so that the other does not know."""
         if not self._has_opened:
             self.reset()
@@ -436,14 +436,14 @@ class Door:
         self,
         sock: socket.socket,
         leads_to: Address,
-        links: tuple[Link, Link],
+        links: tuple[FaultyLink, FaultyLink],
         tasks: TaskGroup,
         limit: int,
     ) -> None:
         """``sock`` is bound; ``links`` are the one there and the one back."""
         self.leads_to = leads_to
         self.tasks = tasks
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[ProxiedConnection, None] = {}
         self.is_listening = False
         self._links = links
         self._limit = limit
@@ -483,12 +483,12 @@ class Door:
             sock.close()
             return
         sock.setblocking(False)
-        connection = Connection(self, *self._links, self._limit)
+        connection = ProxiedConnection(self, *self._links, self._limit)
         self.connections[connection] = None
         connection.near.outgoing.put(Sign.OPENING)
         self.tasks.create_task(self._begin(connection, sock))
 
-    async def _begin(self, connection: Connection, sock: socket.socket) -> None:
+    async def _begin(self, connection: ProxiedConnection, sock: socket.socket) -> None:
         await self._loop.connect_accepted_socket(lambda: connection.near, sock)
 
 

@@ -157,7 +157,7 @@ class _Notes:
         }
 
 
-class Member:
+class MemberProgram:
     def __init__(self, group: Group, injector: Injector[Came] | None, report_s: float) -> None:
         self.group = group
         self.injector = injector
@@ -346,7 +346,7 @@ async def run(asked: argparse.Namespace) -> None:
     if asked.injector:
         injector = Injector.parse(asked.injector)
     async with join(asked.name, asked.group, acknowledge="explicitly", injector=injector) as group:
-        member = Member(group, injector, asked.report_ms / 1e3)
+        member = MemberProgram(group, injector, asked.report_ms / 1e3)
         try:
             await member.take_part()
         finally:

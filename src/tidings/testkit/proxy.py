@@ -43,7 +43,7 @@ import msgspec
 from tidings.core import DataError, UsageError, ordered
 from tidings.core.toml_file import line_of
 from tidings.node.config import MIB, Address, Config, parse_config
-from tidings.testkit.faulty_links import Door, Link, bound
+from tidings.testkit.faulty_links import Door, FaultyLink, bound
 from tidings.testkit.injector import LinkName
 
 T = TypeVar("T")
@@ -65,8 +65,8 @@ class Proxy:
         self.members = ordered(addresses)
         self.addresses = dict(addresses)
         self._buffer_bytes = buffer_bytes
-        self._links: dict[LinkName, Link] = {
-            (one, other): Link(one, other, seed)
+        self._links: dict[LinkName, FaultyLink] = {
+            (one, other): FaultyLink(one, other, seed)
             for one in self.members
             for other in self.members
             if one != other
@@ -119,7 +119,7 @@ class Proxy:
 
     # --- links
 
-    def __getitem__(self, pair: LinkName) -> Link:
+    def __getitem__(self, pair: LinkName) -> FaultyLink:
         sender, receiver = pair
         self._check(sender)
         self._check(receiver)
@@ -127,10 +127,10 @@ class Proxy:
             raise UsageError(f"there is no link from {sender} to itself")
         return self._links[pair]
 
-    def __iter__(self) -> Iterator[Link]:
+    def __iter__(self) -> Iterator[FaultyLink]:
         return iter(self._links.values())
 
-    def between(self, one: Collection[str], other: Collection[str]) -> list[Link]:
+    def between(self, one: Collection[str], other: Collection[str]) -> list[FaultyLink]:
         """The links between two sides, in both directions."""
         return [
             self[pair]

@@ -5,7 +5,7 @@
 
 from tidings.campaign.folder import Folder
 from tidings.campaign.page import prices, runs, verdicts, words
-from tidings.campaign.page.found import Found, status_of
+from tidings.campaign.page.found import CampaignResults, status_of
 from tidings.report.page import Page
 from tidings.report.words import many
 
@@ -14,7 +14,7 @@ __all__ = ["page_of", "status_of"]
 
 def page_of(folder: Folder, how: str = "") -> Page:
     """``how`` is the command that makes the page."""
-    found = Found(folder)
+    found = CampaignResults(folder)
     pictures = runs.pictures(found)
     cells = many(len(folder.cells), "cell")
     return Page(

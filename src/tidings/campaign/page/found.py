@@ -11,7 +11,7 @@ from typing import Any
 
 from tidings.campaign import counterexamples
 from tidings.campaign.baseline import COMPARISON, regressions
-from tidings.campaign.cells import Cell
+from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
 from tidings.campaign.numbers import RUNS, STATISTICS, VERDICTS, not_ended
 from tidings.campaign.tables import read_table
@@ -32,7 +32,7 @@ def status_of(folder: Folder) -> Exit:
     return Exit.UNKNOWN if any(row["unknown"] for row in sound) else Exit.HOLDS
 
 
-class Found:
+class CampaignResults:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         # A copy elsewhere would look for files of one's own where it lies.
@@ -62,7 +62,7 @@ class Found:
     def count(self, what: str, algorithm: str) -> int:
         return sum(row[what] for row in self.verdicts if row["algorithm"] == algorithm)
 
-    def cells(self, workload: str, faults: str) -> list[Cell]:
+    def cells(self, workload: str, faults: str) -> list[GridCell]:
         """Of the sound ones, in groups of the usual size."""
         usual = self.usual_size(workload, faults)
         return [

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
-from tidings.campaign.page.found import Found
+from tidings.campaign.page.found import CampaignResults
 from tidings.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
 from tidings.campaign.tables import read_table
 from tidings.compare import BOUNDS
@@ -29,7 +29,7 @@ _BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resa
 
 
 def _figures(
-    found: Found, measure: str, workload: str, faults: str
+    found: CampaignResults, measure: str, workload: str, faults: str
 ) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
     """Of the sound ones: the algorithm, the size, and its statistics."""
     for row in found.statistics:
@@ -38,7 +38,7 @@ def _figures(
             yield row["algorithm"], row["processes"], row
 
 
-def cost_chart(found: Found, measure: str) -> LineChart:
+def cost_chart(found: CampaignResults, measure: str) -> LineChart:
     sizes, seeds = found.folder.campaign.sizes, found.folder.campaign.seeds
     means = f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run."
     bounds = [
@@ -59,7 +59,7 @@ def cost_chart(found: Found, measure: str) -> LineChart:
     )
 
 
-def _disclaimer(found: Found, consequence: str) -> str:
+def _disclaimer(found: CampaignResults, consequence: str) -> str:
     """Who keeps no promise may be cheap."""
     if not found.broken:
         return ""
@@ -67,7 +67,7 @@ def _disclaimer(found: Found, consequence: str) -> str:
     return f"{listed(found.broken)} violated a guarantee, and {verb} {consequence}."
 
 
-def pareto(found: Found) -> ParetoChart:
+def pareto(found: CampaignResults) -> ParetoChart:
     usual = found.usual_size(found.quiet, found.calm)
     price = {
         what: {
@@ -91,7 +91,7 @@ def pareto(found: Found) -> ParetoChart:
     )
 
 
-def latencies(found: Found) -> Iterator[SpreadChart]:
+def latencies(found: CampaignResults) -> Iterator[SpreadChart]:
     """One chart for each fault plan: from the broadcast to the last delivery it needs."""
     waits: dict[int, list[float]] = {}
     if found.folder.measures.exists():
@@ -114,7 +114,7 @@ def latencies(found: Found) -> Iterator[SpreadChart]:
             )
 
 
-def states(found: Found) -> Iterator[StateChart]:
+def states(found: CampaignResults) -> Iterator[StateChart]:
     """What a process keeps, on average over processes and runs."""
     cells = found.cells(found.sampled, found.calm)
     algorithm = {

@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 
 from tidings.campaign import counterexamples
-from tidings.campaign.page.found import Found
+from tidings.campaign.page.found import CampaignResults
 from tidings.report.causality import Causality
 from tidings.report.explain import replay_command
 from tidings.report.page import picture_of
@@ -16,11 +16,11 @@ from tidings.shrink import Charge
 from tidings.spec import Guarantee
 
 
-def pictures(found: Found) -> tuple[Picture, ...]:
+def pictures(found: CampaignResults) -> tuple[Picture, ...]:
     return (*islice(_violations(found), MOST_PICTURES - 1), *_good_run(found))
 
 
-def _violations(found: Found) -> Iterator[Picture]:
+def _violations(found: CampaignResults) -> Iterator[Picture]:
     """Those of sound algorithms first, in case there are too many."""
     for row, run in found.counterexamples:
         causality = Causality(run)
@@ -37,7 +37,7 @@ def _violations(found: Found) -> Iterator[Picture]:
             yield _with_note(picture, row["note"])
 
 
-def _good_run(found: Found) -> Iterator[Picture]:
+def _good_run(found: CampaignResults) -> Iterator[Picture]:
     good = counterexamples.good_run(found.folder)
     if good is not None:
         row, run = good

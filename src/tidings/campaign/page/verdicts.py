@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidings.campaign.baseline import told_first
-from tidings.campaign.page.found import Found, Rows
+from tidings.campaign.page.found import CampaignResults, Rows
 from tidings.campaign.statistics import CONFIDENCE
 from tidings.report.page.model import Cell, Change, Comparison, Entry, Matrix
 from tidings.report.words import many
 from tidings.spec import Guarantee, Value
 
 
-def matrix(found: Found, pictures: set[str]) -> Matrix:
+def matrix(found: CampaignResults, pictures: set[str]) -> Matrix:
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in found.verdicts:
         by_name.setdefault(row["algorithm"], []).append(row)
@@ -34,7 +34,7 @@ def matrix(found: Found, pictures: set[str]) -> Matrix:
     )
 
 
-def _notes(found: Found, name: str, verdicts: Rows) -> Iterator[str]:
+def _notes(found: CampaignResults, name: str, verdicts: Rows) -> Iterator[str]:
     yield many(verdicts[0]["runs"], "run")
     for outcome in ("failed", "cut"):
         if rows := found.ended.get((outcome, name)):
@@ -43,7 +43,7 @@ def _notes(found: Found, name: str, verdicts: Rows) -> Iterator[str]:
         yield "not caught"
 
 
-def _cell(found: Found, row: Mapping[str, Any], pictures: set[str]) -> Cell:
+def _cell(found: CampaignResults, row: Mapping[str, Any], pictures: set[str]) -> Cell:
     value = Value.HOLDS
     if row["violated"]:
         value = Value.VIOLATED
@@ -62,7 +62,7 @@ def _cell(found: Found, row: Mapping[str, Any], pictures: set[str]) -> Cell:
     )
 
 
-def comparison(found: Found) -> Comparison | None:
+def comparison(found: CampaignResults) -> Comparison | None:
     """With the baseline, if there was one."""
     rows = found.compared
     if not rows:

@@ -4,21 +4,21 @@ from collections.abc import Iterator
 
 from tidings import __version__
 from tidings.campaign.numbers import again, column_of
-from tidings.campaign.page.found import Found, status_of
+from tidings.campaign.page.found import CampaignResults, status_of
 from tidings.core import Exit
 from tidings.report.page.model import Fact
 from tidings.report.words import listed, many
 from tidings.spec import Guarantee, Value
 
 
-def value(found: Found) -> Value:
+def value(found: CampaignResults) -> Value:
     if found.worse:
         return Value.VIOLATED
     of_status = {Exit.VIOLATED: Value.VIOLATED, Exit.UNKNOWN: Value.UNKNOWN}
     return of_status.get(status_of(found.folder), Value.HOLDS)
 
 
-def answer(found: Found) -> str:
+def answer(found: CampaignResults) -> str:
     """One sentence about those that should hold, one about those that should not."""
     broken = found.broken
     unknown = [name for name in found.sound if found.count("unknown", name)]
@@ -38,7 +38,7 @@ def answer(found: Found) -> str:
     return f"{told}."
 
 
-def _share(found: Found, algorithm: str) -> str:
+def _share(found: CampaignResults, algorithm: str) -> str:
     """In how many of its runs anything was violated."""
     runs = [row for row in found.runs if row["algorithm"] == algorithm]
     wrong = sum(
@@ -47,7 +47,7 @@ def _share(found: Found, algorithm: str) -> str:
     return f"{algorithm} in {wrong:,} of {many(len(runs), 'run')}"
 
 
-def facts(found: Found) -> tuple[Fact, ...]:
+def facts(found: CampaignResults) -> tuple[Fact, ...]:
     campaign = found.folder.campaign
     outcomes = [row["outcome"] for row in found.runs]
     rows = sum(row["rows"] for row in found.runs)
@@ -67,7 +67,7 @@ def facts(found: Found) -> tuple[Fact, ...]:
     )
 
 
-def reproduce(found: Found, how: str) -> tuple[Fact, ...]:
+def reproduce(found: CampaignResults, how: str) -> tuple[Fact, ...]:
     return (
         *([Fact("this page", how)] if how else []),
         Fact("the numbers, anew", found.again),
@@ -75,7 +75,7 @@ def reproduce(found: Found, how: str) -> tuple[Fact, ...]:
     )
 
 
-def left_out(found: Found, drawn: int) -> Iterator[str]:
+def left_out(found: CampaignResults, drawn: int) -> Iterator[str]:
     """``drawn`` is how many counterexamples have pictures."""
     for (outcome, algorithm), rows in found.ended.items():
         first = rows[0]

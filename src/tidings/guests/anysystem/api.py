@@ -13,7 +13,7 @@ ITSELF = "to itself "
 """How the timers begin by which a message to oneself travels (foreign.py)."""
 
 
-class Message:
+class AnySystemMessage:
     """A type and a dict of values that JSON can carry."""
 
     def __init__(self, message_type: str, data: dict[str, Any]) -> None:
@@ -47,12 +47,12 @@ class Message:
         return {"type": self._type, "data": self._data}
 
     @staticmethod
-    def from_dict(message: dict[str, Any]) -> "Message":
-        return Message(message["type"], message["data"])
+    def from_dict(message: dict[str, Any]) -> "AnySystemMessage":
+        return AnySystemMessage(message["type"], message["data"])
 
     @staticmethod
-    def from_json(message_type: str, text: str) -> "Message":
-        return Message(message_type, json.loads(text))
+    def from_json(message_type: str, text: str) -> "AnySystemMessage":
+        return AnySystemMessage(message_type, json.loads(text))
 
     from_inner_data = from_json
 
@@ -60,14 +60,14 @@ class Message:
         return f"Message({self._type!r}, {self._data!r})"
 
 
-class Sent(NamedTuple):
+class AskedSend(NamedTuple):
     type: str
     data: str
     """JSON, written when the message was handed in: what becomes of the dict later is not sent."""
     to: str
 
 
-class Delivered(NamedTuple):
+class AskedDelivery(NamedTuple):
     text: str
 
 
@@ -82,7 +82,7 @@ class TimerCancelled(NamedTuple):
     name: str
 
 
-Asked = Sent | Delivered | TimerSet | TimerCancelled
+Asked = AskedSend | AskedDelivery | TimerSet | TimerCancelled
 
 
 class Context:
@@ -93,18 +93,18 @@ class Context:
         self._ids = tuple(ids)
         self._asked: list[Asked] | None = []
 
-    def send(self, msg: Message, to: str) -> None:
+    def send(self, msg: AnySystemMessage, to: str) -> None:
         kind, data = _checked(msg)
         if to not in self._ids:
             raise ValueError(f"there is no process {to!r}; there are: {', '.join(self._ids)}")
-        self._ask(Sent(kind, data, to))
+        self._ask(AskedSend(kind, data, to))
 
-    def send_local(self, msg: Message) -> None:
+    def send_local(self, msg: AnySystemMessage) -> None:
         kind, data = _checked(msg)
         text = json.loads(data).get("text")
         if kind != "DELIVER" or not isinstance(text, str):
             raise ValueError(f"a local message is DELIVER with a text, a str; not {msg}")
-        self._ask(Delivered(text))
+        self._ask(AskedDelivery(text))
 
     def set_timer(self, timer_name: str, delay: float) -> None:
         self._ask(TimerSet(_checked_name(timer_name), _checked_delay(delay), once=False))
@@ -129,8 +129,8 @@ class Context:
         return asked
 
 
-def _checked(msg: Message) -> tuple[str, str]:
-    if not isinstance(msg, Message):
+def _checked(msg: AnySystemMessage) -> tuple[str, str]:
+    if not isinstance(msg, AnySystemMessage):
         raise TypeError(f"what is sent is a Message, not {msg!r}")
     if not isinstance(msg.type, str) or not 1 <= len(msg.type) <= 255:
         raise ValueError(f"the type of a message is a short str, not {msg.type!r}")
@@ -157,14 +157,14 @@ def checked_time(time_s: float | None) -> float:
     return time_s
 
 
-class Process:
+class AnySystemProcess:
     """The base of such classes; whoever leaves a handler out does nothing there."""
 
     def on_start(self, ctx: Context) -> None: ...
 
-    def on_local_message(self, msg: Message, ctx: Context) -> None: ...
+    def on_local_message(self, msg: AnySystemMessage, ctx: Context) -> None: ...
 
-    def on_message(self, msg: Message, sender: str, ctx: Context) -> None: ...
+    def on_message(self, msg: AnySystemMessage, sender: str, ctx: Context) -> None: ...
 
     def on_timer(self, timer_name: str, ctx: Context) -> None: ...
 
@@ -183,7 +183,11 @@ def is_such_a_class(kind: Any) -> bool:
 def _module(name: str) -> ModuleType:
     module = ModuleType(name, f"What tidings offers in place of {name}.")
     vars(module).update(
-        Context=Context, Message=Message, Process=Process, StateMember=state_member, JSON=Any
+        Context=Context,
+        Message=AnySystemMessage,
+        Process=AnySystemProcess,
+        StateMember=state_member,
+        JSON=Any,
     )
     return module
 

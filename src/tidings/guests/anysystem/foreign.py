@@ -164,11 +164,11 @@ class Foreign(Process):
             spoken = f"{message} {spoken}"
         else:
             self._hear(((spoken, (message,)),))
-        yield from self._call("on_local_message", api.Message("SEND", {"text": spoken}))
+        yield from self._call("on_local_message", api.AnySystemMessage("SEND", {"text": spoken}))
 
     def _receive(self, sender: str, parcel: Parcel) -> Iterator[Effect]:
         self._hear(parcel.heard or ())
-        message = api.Message.from_json(parcel.label, parcel.data)
+        message = api.AnySystemMessage.from_json(parcel.label, parcel.data)
         yield from self._call("on_message", message, self.ids[sender])
 
     def _hear(self, heard: Heard) -> None:
@@ -191,10 +191,10 @@ class Foreign(Process):
 
     def _do(self, asked: api.Asked) -> Iterator[Effect]:
         match asked:
-            case api.Sent(kind, data, to):
+            case api.AskedSend(kind, data, to):
                 heard = None if self.heard is None else tuple(self.heard.items())
                 yield from self._send(Parcel(kind, data, heard), to)
-            case api.Delivered(text):
+            case api.AskedDelivery(text):
                 yield Deliver((self._delivered(text),))
             case api.TimerSet(name, delay_s, once):
                 if not (once and name in self.timers):

@@ -22,12 +22,12 @@ Why not sqlite: it takes about twice as long for a commit (bench/log.py).
 
 from tidings.node.log.entries import About, Identity, Ranges, merge
 from tidings.node.log.segments import Records, Recovered
-from tidings.node.log.writer import Log, open_log
+from tidings.node.log.writer import DurableLog, open_log
 
 __all__ = [
     "About",
+    "DurableLog",
     "Identity",
-    "Log",
     "Ranges",
     "Records",
     "Recovered",

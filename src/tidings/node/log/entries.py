@@ -56,7 +56,7 @@ class Beginning(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
     """The number of the oldest segment that is kept from here on; 0 if it was not written down."""
 
 
-class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit"):
+class CommitEntry(msgspec.Struct, frozen=True, array_like=True, tag="commit"):
     """What is written at once."""
 
     records: msgspec.Raw

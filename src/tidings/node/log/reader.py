@@ -12,13 +12,13 @@ import msgspec
 from tidings.core import DataError, Process
 from tidings.disk.files import explained, rewrite, sync
 from tidings.disk.frames import BadFrameError, DiskFrame, FrameFile
-from tidings.node.log.entries import About, Beginning, Commit, Identity
+from tidings.node.log.entries import About, Beginning, CommitEntry, Identity
 from tidings.node.log.segments import FIRST_LINE, LOG, Decoders, Records, Recovered, Segment
 
 _NO_RETURN = "this member cannot return to its group (docs/node.md, A lost disk)"
 
 
-class Reader:
+class LogReader:
     def __init__(self, folder: Path, about: About, kind: type[Process], page_bytes: int) -> None:
         self.about = about
         self.page_bytes = page_bytes
@@ -98,9 +98,9 @@ class Reader:
         self.delivered |= entry.delivered
         self.number = frame.number + 1
 
-    def _decoded(self, path: Path, body: memoryview) -> Beginning | Commit:
+    def _decoded(self, path: Path, body: memoryview) -> Beginning | CommitEntry:
         try:
-            entry: Beginning | Commit = self.decode.entry(body)
+            entry: Beginning | CommitEntry = self.decode.entry(body)
             self.decode.records(entry.records)
         except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
             raise DataError(f"{path}: made by another tidings: {fault}") from None

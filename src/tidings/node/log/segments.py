@@ -10,7 +10,7 @@ import msgspec
 from tidings.core import DataError, Process
 from tidings.disk.files import explained
 from tidings.disk.frames import BadFrameError, FileKind, FrameFile, Unmarked, version_in
-from tidings.node.log.entries import Beginning, Commit, Identity, Ranges, merge
+from tidings.node.log.entries import Beginning, CommitEntry, Identity, Ranges, merge
 
 _TITLE = b"tidings log "
 FIRST_LINE = _TITLE + b"2\n"
@@ -26,7 +26,7 @@ def _refusal(begin: bytes) -> str:
 LOG = FileKind(FIRST_LINE, {_TITLE + b"1\n": Unmarked()}, _refusal)
 
 
-class Page(msgspec.Struct):
+class LogPage(msgspec.Struct):
     """A stretch of a file, and which messages stand in it: read whole, or not at all."""
 
     start: int
@@ -49,7 +49,7 @@ class Segment(msgspec.Struct):
     bytes: int = len(FIRST_LINE)
     messages: int = 0
     held: Ranges = {}
-    pages: list[Page] = []
+    pages: list[LogPage] = []
     written_s: float = 0.0
     index: int = 0
     """Which place in the history of the member comes next where it begins."""
@@ -62,15 +62,15 @@ class Segment(msgspec.Struct):
         held = self.held.copy()  # another thread may be adding to it
         return all(last <= forgotten.get(origin, 0) for origin, (_, last) in held.items())
 
-    def add(self, size: int, entry: Beginning | Commit) -> None:
+    def add(self, size: int, entry: Beginning | CommitEntry) -> None:
         """One more entry at the end."""
         if not self.pages and isinstance(entry, Beginning):
             self.index = entry.index
         if not self.pages or self.pages[-1].end - self.pages[-1].start >= self.page_bytes:
-            self.pages.append(Page(self.bytes, self.bytes, {}))
+            self.pages.append(LogPage(self.bytes, self.bytes, {}))
         self.bytes += size
         self.pages[-1].end = self.bytes
-        if isinstance(entry, Commit):
+        if isinstance(entry, CommitEntry):
             self.messages += entry.messages
             merge(self.held, entry.held)
             merge(self.pages[-1].held, entry.held)
@@ -80,10 +80,10 @@ class Decoders:
     """Entries, and the records of one protocol."""
 
     def __init__(self, kind: type[Process]) -> None:
-        self.entry = msgspec.msgpack.Decoder(Beginning | Commit).decode
+        self.entry = msgspec.msgpack.Decoder(Beginning | CommitEntry).decode
         self.records = msgspec.msgpack.Decoder(tuple[record_type(kind), ...]).decode  # type: ignore[misc]
 
-    def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | Commit]:
+    def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | CommitEntry]:
         """What stands in this stretch of a file, which was whole when it was last read."""
         with explained(path), FrameFile(path, LOG) as file:
             try:
@@ -117,10 +117,10 @@ class Records:
             following = self._segments[number + 1 : number + 2]
             if not following or following[0].index > since:
                 for entry in self._entries(number):
-                    if isinstance(entry, Commit) and entry.block:
+                    if isinstance(entry, CommitEntry) and entry.block:
                         yield entry.block
 
-    def _entries(self, number: int) -> Iterator[Beginning | Commit]:
+    def _entries(self, number: int) -> Iterator[Beginning | CommitEntry]:
         path = self._segments[number].path
         yield from self._decode.entries(path, len(FIRST_LINE), self._ends[number])
 

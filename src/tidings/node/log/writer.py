@@ -13,14 +13,14 @@ from tidings.core import Process
 from tidings.disk.files import LOCK, NamedFile, explained, gone, locked, sync, write_all
 from tidings.disk.frames import packed
 from tidings.node.config import Limits, Retention
-from tidings.node.log.entries import About, Beginning, Commit, Identity, Ranges, encode
-from tidings.node.log.reader import Reader
-from tidings.node.log.segments import FIRST_LINE, Decoders, Page, Recovered, Segment
+from tidings.node.log.entries import About, Beginning, CommitEntry, Identity, Ranges, encode
+from tidings.node.log.reader import LogReader
+from tidings.node.log.segments import FIRST_LINE, Decoders, LogPage, Recovered, Segment
 
 USUAL = Limits()
 
 
-class Log:
+class DurableLog:
     """Made by ``open_log``; every failure to write is final, since nothing is known after it."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Log:
     ) -> None:
         """Write, and return when it is on disk."""
         raw = msgspec.Raw(encode(records))
-        self._append(Commit(raw, block, held or {}, messages, delivered or {}))
+        self._append(CommitEntry(raw, block, held or {}, messages, delivered or {}))
         self._delivered |= delivered or {}
 
     def begin_life(self, index: int) -> None:
@@ -118,7 +118,7 @@ class Log:
         oldest = self._segments[needless].number
         return Beginning(self.about, self.identity, index, self._delivered, raw, oldest)
 
-    def _append(self, entry: Beginning | Commit) -> None:
+    def _append(self, entry: Beginning | CommitEntry) -> None:
         segment = self._segments[-1]
         data = packed(self._number, segment.bytes, encode(entry))
         with explained(segment.path):
@@ -173,7 +173,7 @@ class Log:
             records += self._read_back(segment.path, page)
         return tuple(records)
 
-    def _read_back(self, path: Path, page: Page) -> list[Any]:
+    def _read_back(self, path: Path, page: LogPage) -> list[Any]:
         """The records of a page; the pages that were read last are in hand.
 
         Whoever reads on, a few messages at a time, would read each of them many times.
@@ -242,7 +242,7 @@ def open_log(
     kind: type[Process],
     incarnation: int,
     limits: Limits = USUAL,
-) -> tuple[Log, Recovered | None]:
+) -> tuple[DurableLog, Recovered | None]:
     """The log of a member and what it holds; a new one, under this incarnation, if there is none.
 
     It is the caller who begins the life of this number: a start that fails leaves no trace here.
@@ -251,7 +251,7 @@ def open_log(
     folder = folder.absolute()
     lock = locked(folder, "a durable member needs a folder to write to: see data in the group file")
     try:
-        reader = Reader(folder, about, kind, limits.page_bytes)
+        reader = LogReader(folder, about, kind, limits.page_bytes)
         found = reader.read()
     except BaseException:
         os.close(lock)
@@ -260,6 +260,8 @@ def open_log(
         identity = Identity(incarnation)
     else:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    log = Log(folder, about, identity, reader.segments, reader.number, reader.decode, lock, limits)
+    log = DurableLog(
+        folder, about, identity, reader.segments, reader.number, reader.decode, lock, limits
+    )
     log._delivered = dict(reader.delivered)
     return log, found
