@@ -212,7 +212,7 @@ def _without_violations(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(verdict, violations=())
 
 
-WAYS = {"at once": Limits(), "pieces": Limits(batch_rows=1)}
+WAYS = {"at once": JudgingLimits(), "pieces": JudgingLimits(batch_rows=1)}
 
 
 @pytest.fixture

@@ -275,9 +275,9 @@ def _size(item: Item) -> int:
 class SocketEnd(asyncio.Protocol):
     """One of the two sockets of a connection."""
 
-    def __init__(self, connection: "ProxiedConnection", outgoing: Pipe, heard: Pipe) -> None:
+    def __init__(self, connection: "ProxiedConnection", sends: Pipe, heard: Pipe) -> None:
         self.connection = connection
-        self.outgoing = outgoing
+        self.sends = sends
         self.heard = heard
         self.transport: asyncio.Transport | None = None
         self.can_take = False
@@ -298,7 +298,7 @@ class SocketEnd(asyncio.Protocol):
             self.heard.pump()
 
     def data_received(self, data: bytes) -> None:
-        self.outgoing.put(memoryview(data))
+        self.sends.put(memoryview(data))
 
     def eof_received(self) -> bool:
         self.has_ended = True
@@ -350,8 +350,8 @@ class ProxiedConnection:
         self.door = door
         self.is_over = False
         forward, backward = Pipe(self, there, limit), Pipe(self, back, limit)
-        self.near = forward.source = backward.sink = SocketEnd(self, outgoing=forward, heard=backward)
-        self.far = backward.source = forward.sink = SocketEnd(self, outgoing=backward, heard=forward)
+        self.near = forward.source = backward.sink = SocketEnd(self, sends=forward, heard=backward)
+        self.far = backward.source = forward.sink = SocketEnd(self, sends=backward, heard=forward)
         self._has_opened = False
         self._ends_heard = 0
         self._removed: SocketEnd | None = None
@@ -378,9 +378,9 @@ class ProxiedConnection:
 
         But who gives up before it got through has never called: nothing is left to be told.
         """
-        got_through = self._has_opened or self.near.outgoing.link.flow is Flow.OPEN
+        got_through = self._has_opened or self.near.sends.link.flow is Flow.OPEN
         if got_through:
-            end.outgoing.put(Sign.END)
+            end.sends.put(Sign.END)
         else:
             self.reset()
 
@@ -389,7 +389,7 @@ class ProxiedConnection:
         if self.is_over or end is self._removed:
             return
         if self._has_opened and self._removed is None:
-            end.outgoing.put(Sign.RESET)
+            end.sends.put(Sign.RESET)
         else:
             self.reset()
 
@@ -399,7 +399,7 @@ class ProxiedConnection:
             self.reset()
             return
         self._removed = end
-        for pipe in (end.outgoing, end.heard):
+        for pipe in (end.sends, end.heard):
             pipe.close()
             pipe.is_dead = True
         end.reset()
@@ -411,8 +411,8 @@ class ProxiedConnection:
 
     def _forget(self) -> None:
         self.is_over = True
-        self.near.outgoing.close()
-        self.far.outgoing.close()
+        self.near.sends.close()
+        self.far.sends.close()
         self.door.connections.pop(self, None)
         if self._calling is not None:
             self._calling.cancel()
@@ -426,7 +426,7 @@ class ProxiedConnection:
             # The call has been taken here already; that nobody is there can only be told by
             # breaking it off.
             if not self.is_over:
-                self.far.outgoing.put(Sign.RESET)
+                self.far.sends.put(Sign.RESET)
 
 
 class Door:
@@ -485,7 +485,7 @@ class Door:
         sock.setblocking(False)
         connection = ProxiedConnection(self, *self._links, self._limit)
         self.connections[connection] = None
-        connection.near.outgoing.put(Sign.OPENING)
+        connection.near.sends.put(Sign.OPENING)
         self.tasks.create_task(self._begin(connection, sock))
 
     async def _begin(self, connection: ProxiedConnection, sock: socket.socket) -> None:
