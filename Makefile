@@ -37,11 +37,12 @@ bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the
 	@echo; echo "what Spark adds to the runs of a campaign"
 	@$(BIN)/python bench/campaign.py
 
-lint: $(READY) ## style, types, and who may import whom
+lint: $(READY) ## style, types, who may import whom, and the words of the glossary
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python .ci/glossary.py
 
 system-deps: ## what some tests need of the machine: network namespaces, a browser, strace (as root)
 	@missing=; \

@@ -110,9 +110,9 @@ def measure(messages: int, seed: int, gap_ms: float) -> Iterator[Sample]:
             yield from samples(unit, delays, messages, seed, gap_ms)
 
 
-def draw(taken: Sequence[Sample], path: Path) -> None:
+def draw(received: Sequence[Sample], path: Path) -> None:
     """Lines over time while messages keep coming; at rest they all meet again, far to the right."""
-    times = sorted({one.time_ms for one in taken if not one.settled})
+    times = sorted({one.time_ms for one in received if not one.settled})
     drawn = {times[number - 1] for number in DRAWN if number <= len(times)}
     charts = [
         LineChart(
@@ -121,7 +121,7 @@ def draw(taken: Sequence[Sample], path: Path) -> None:
             y=Axis("ranges or ids kept by a process, mean of five", logarithmic=True),
             lines=lines_of(
                 (f"{one.unit}, {one.delays}", Point(one.time_ms, one.mean))
-                for one in taken
+                for one in received
                 if one.what == what and one.time_ms in drawn
             ),
         )
@@ -131,7 +131,7 @@ def draw(taken: Sequence[Sample], path: Path) -> None:
     path.write_text(document(title, charts), encoding="utf-8")
 
 
-def table(taken: Sequence[Sample]) -> str:
+def table(received: Sequence[Sample]) -> str:
     """The most that any process kept while they talked, and at rest, as a Markdown table."""
     lines = [
         "| counted | delays | unit | most while they talk | at rest |",
@@ -141,7 +141,9 @@ def table(taken: Sequence[Sample]) -> str:
         for unit in COUNTED:
             for delays in TAILS:
                 mine = [
-                    one for one in taken if (one.what, one.unit, one.delays) == (what, unit, delays)
+                    one
+                    for one in received
+                    if (one.what, one.unit, one.delays) == (what, unit, delays)
                 ]
                 (rest,) = (one for one in mine if one.settled)
                 most = max(one.most for one in mine if not one.settled)
@@ -157,9 +159,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PICTURE, help="the picture (docs/ranges.svg)")
     asked = parser.parse_args()
     print(f"seed {asked.seed}, {asked.messages} messages from each of five processes", flush=True)
-    taken = list(measure(asked.messages, asked.seed, asked.gap_ms))
-    draw(taken, asked.out)
-    print(table(taken))
+    received = list(measure(asked.messages, asked.seed, asked.gap_ms))
+    draw(received, asked.out)
+    print(table(received))
 
 
 if __name__ == "__main__":

@@ -19,12 +19,12 @@ os.execv(sys.executable, [sys.executable, "-m", "pytest", "-p", "no:cacheprovide
 
 
 def test_a_program_that_a_test_starts_ignores_no_signal() -> None:
-    told = subprocess.run([sys.executable, "-c", IGNORED], capture_output=True, text=True)
-    assert told.stdout == "[]\n"
+    answer = subprocess.run([sys.executable, "-c", IGNORED], capture_output=True, text=True)
+    assert answer.stdout == "[]\n"
 
 
 def test_nor_does_it_when_the_tests_themselves_run_in_the_background() -> None:
     one = f"{Path(__file__)}::{test_a_program_that_a_test_starts_ignores_no_signal.__name__}"
     command = [sys.executable, "-c", IN_THE_BACKGROUND, one]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert (told.returncode, "1 passed" in told.stdout) == (0, True), told.stdout
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert (answer.returncode, "1 passed" in answer.stdout) == (0, True), answer.stdout

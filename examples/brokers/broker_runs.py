@@ -77,8 +77,8 @@ class Broker:
     def __init__(self, setting: Setting, folder: Path) -> None:
         self.setting = setting
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port = taken.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as received:
+            self.port = received.getsockname()[1]
 
     def start(self) -> None:
         with (self.folder / "broker.log").open("ab") as output:
@@ -181,7 +181,7 @@ class Run:
             member = Member(name, setting, self.broker.port, logs / f"{name}.jsonl", run)
             stack.callback(member.kill)
             self.members[name] = member
-        self.said = 0
+        self.spoken = 0
         self.connected(times=1)
 
     def connected(self, *names: str, times: int) -> None:
@@ -191,8 +191,8 @@ class Run:
 
     def say(self, name: str, text: str, to: Sequence[str] = NAMES) -> None:
         """One member says something, and these hear it."""
-        self.said += 1
-        message = f"{name}-{self.said}"
+        self.spoken += 1
+        message = f"{name}-{self.spoken}"
         self.members[name].tell(f"publish {message} {text}")
         for other in to:
             wait_for(lambda o=other: self.members[o].has(message), f"{other} to receive {message}")

@@ -184,7 +184,9 @@ def test_a_minority_killed_in_mid_broadcast_comes_back_and_goes_on(group_of: Gro
         assert any(row.kind == "broadcast" for row in lives(run, member)[1])
 
 
-def test_who_comes_back_is_told_what_it_missed_though_nobody_speaks(group_of: GroupOf) -> None:
+def test_a_member_that_returns_learns_what_it_missed_though_nobody_speaks(
+    group_of: GroupOf,
+) -> None:
     with group_of(3) as group:
         group.say("p1", 10)
         group.until_delivered(10)
@@ -245,7 +247,7 @@ FOUND = {
     NeverFetching: test_a_connection_that_breaks_in_mid_frame_loses_nothing,
     OverlookingCauses: test_loss_repetition_and_another_order_above_tcp_are_borne,
     SayingItOnce: test_loss_repetition_and_another_order_above_tcp_are_borne,
-    NotGreeting: test_who_comes_back_is_told_what_it_missed_though_nobody_speaks,
+    NotGreeting: test_a_member_that_returns_learns_what_it_missed_though_nobody_speaks,
 }
 
 

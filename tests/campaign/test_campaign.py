@@ -263,9 +263,9 @@ def test_the_same_plan_gives_the_same_rows_however_it_is_dealt_out(tmp_path: Pat
     for name, task_cost in (("few", 1e12), ("many", 500.0)):
         outcomes = performed(tmp_path / name, campaign, task_cost)
         runs = {run.manifest.run: run for run in read_runs(tmp_path / name / "trace")}
-        told = [msgspec.structs.replace(outcome, cpu_s=0.0) for outcome in outcomes]
+        printed = [msgspec.structs.replace(outcome, cpu_s=0.0) for outcome in outcomes]
         rows = {run: list(runs[run].rows) for run in sorted(runs)}
-        found.append((told, rows))
+        found.append((printed, rows))
     few, many = (
         len(list((tmp_path / name / "trace").glob("*.parquet"))) for name in ("few", "many")
     )
@@ -492,8 +492,8 @@ def test_the_page_leads_from_a_violated_cell_to_its_counterexample(conducted: Co
     assert held.high == pytest.approx(1 - 0.025 ** (1 / held.runs))
     assert Fact("tidings", __version__) in page.facts
     folder = conducted.folder.shown
-    anew = f"tidings campaign {folder}/plan.toml --seeds 4 --out again"
-    assert Fact("the numbers, anew", anew) in page.reproduce
+    repeated = f"tidings campaign {folder}/plan.toml --seeds 4 --out again"
+    assert Fact("the numbers, anew", repeated) in page.reproduce
     assert page.pictures[-1].key == "good"
     assert not page.pictures[-1].is_violation
     assert "good" in render(page)

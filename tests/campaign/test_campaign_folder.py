@@ -216,7 +216,9 @@ def test_a_worker_does_not_take_a_new_campaign_for_an_old_one_under_the_same_pat
         assert is_done(task, folder.path)
 
 
-def test_a_campaign_can_be_told_where_its_algorithms_are_not(tidings: Any, tmp_path: Path) -> None:
+def test_a_campaign_can_be_pointed_to_where_its_algorithms_are_not(
+    tidings: Any, tmp_path: Path
+) -> None:
     finished(tmp_path)
     (tmp_path / "own.py").unlink()
     answer = tidings("report", "out", "--out", "page.html")
@@ -231,7 +233,7 @@ def edited(place: Path) -> None:
     (place / "own.py").write_text(HASTY + "# mended\n")
 
 
-def test_a_complete_campaign_is_not_told_again_as_if_it_were_of_the_new_code(
+def test_a_complete_campaign_is_not_reported_again_as_if_it_were_of_the_new_code(
     tidings: Any, tmp_path: Path
 ) -> None:
     summed_up(simulated(new(tmp_path)))
@@ -255,7 +257,7 @@ def test_a_run_had_again_with_other_code_is_called_another_one(
     assert answer.err.endswith("own.py has changed since out was begun: this may be another run\n")
 
 
-def test_the_second_campaign_in_a_folder_is_told_at_once_who_is_there(
+def test_the_second_campaign_in_a_folder_learns_at_once_who_is_there(
     tidings: Any, tmp_path: Path
 ) -> None:
     with held(new(tmp_path).path):
@@ -329,7 +331,7 @@ def test_the_outcomes_of_another_task_are_not_those_of_this_one(tmp_path: Path) 
         outcomes_of(folder.tasks[2], folder.path)
 
 
-def test_a_damaged_task_is_done_again_and_said_in_one_line(
+def test_a_damaged_task_is_done_again_and_stated_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = simulated(new(tmp_path))
@@ -337,12 +339,14 @@ def test_a_damaged_task_is_done_again_and_said_in_one_line(
     emptied(folder.outcomes(folder.tasks[0]))
     torn(folder.trace / f"{folder.tasks[1].name}.parquet")
     monkeypatch.setattr(conduct, "performing", lambda spark: plainly)
-    said: list[str] = []
+    spoken: list[str] = []
     spark: Any = None
-    done = conduct.simulate(spark, folder, Progress(said.append))
+    done = conduct.simulate(spark, folder, Progress(spoken.append))
     again = sum(expected[:2])
     assert done == (again, sum(expected) - again)
-    assert said == [f"simulating ({done.earlier} runs are done, 2 tasks with damaged files again)"]
+    assert spoken == [
+        f"simulating ({done.earlier} runs are done, 2 tasks with damaged files again)"
+    ]
     assert [len(outcomes_of(task, folder.path)) for task in folder.tasks] == expected
 
 
@@ -381,7 +385,7 @@ def test_what_spark_measured_is_on_disk_before_it_has_its_name(
     assert (folder.measures / "run_costs" / "part-0.parquet").exists()
 
 
-def test_what_the_disk_refuses_to_a_worker_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_the_disk_refuses_to_a_worker_gets_one_line(tmp_path: Path) -> None:
     folder = new(tmp_path)
     (folder.path / "tasks").write_text("in the way")
     with pytest.raises(EnvironmentMissing, match=r"a worker cannot write .*/tasks: File exists"):
@@ -523,7 +527,7 @@ def test_where_no_run_is_good_none_is_kept(tmp_path: Path) -> None:
     ],
     ids=["it violates nothing", "it raises"],
 )
-def test_a_run_that_is_not_what_it_was_is_said_in_one_line(
+def test_a_run_that_is_not_what_it_was_gets_one_line(
     tmp_path: Path, change: tuple[str, str]
 ) -> None:
     folder = finished(tmp_path)
@@ -534,7 +538,7 @@ def test_a_run_that_is_not_what_it_was_is_said_in_one_line(
         counterexamples.find(folder, plainly, lambda words: None)
 
 
-def test_a_good_run_that_is_not_what_it_was_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_good_run_that_is_not_what_it_was_gets_one_line(tmp_path: Path) -> None:
     folder = finished(tmp_path)
     folder.table("counterexamples").unlink()
     rows = [row | {"validity": "unknown"} for row in read_table(folder.table("runs"))]

@@ -185,7 +185,7 @@ def test_the_way_to_go_on_has_all_that_was_asked_for(
     assert answer.err.endswith(f"go on with: tidings campaign --out out {' '.join(options)}\n")
 
 
-def test_ctrl_c_while_it_is_told_is_one_line_too(
+def test_ctrl_c_while_it_is_reported_is_one_line_too(
     tidings: Any, campaign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> None:
@@ -197,7 +197,7 @@ def test_ctrl_c_while_it_is_told_is_one_line_too(
     assert answer.err.endswith("go on with: tidings campaign --out out\n")
 
 
-def test_a_complete_campaign_is_told_again_without_being_run_again(
+def test_a_complete_campaign_is_reported_again_without_being_run_again(
     tidings: Any, campaign: Path
 ) -> None:
     before = files_in(campaign)
@@ -321,7 +321,7 @@ def test_any_run_can_be_had_again_by_its_name(tidings: Any, campaign: Path) -> N
         (("missing.toml",), "missing.toml: No such file"),
     ],
 )
-def test_wrong_usage_is_said_before_anything_begins(
+def test_wrong_usage_is_stated_before_anything_begins(
     tidings: Any, tmp_path: Path, words: tuple[str, ...], complaint: str
 ) -> None:
     answer = tidings("campaign", *words)

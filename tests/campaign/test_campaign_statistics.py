@@ -312,7 +312,7 @@ def test_cells_without_a_partner_are_counted_and_none_in_common_is_refused(
         compare(campaigns.ours, other("strange", strange))
 
 
-def test_a_baseline_of_another_version_is_told_in_one_line(campaigns: Campaigns) -> None:
+def test_a_baseline_of_another_version_gets_one_line(campaigns: Campaigns) -> None:
     rows = [
         {name: value for name, value in row.items() if name != "state_bytes"}
         for row in read_table(campaigns.theirs.table("runs"))

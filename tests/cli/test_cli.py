@@ -54,7 +54,7 @@ settle
 """
 
 
-def test_a_newcomer_left_out_is_told_beside_the_five(tidings) -> None:
+def test_a_newcomer_left_out_is_reported_beside_the_five(tidings) -> None:
     Path("s.txt").write_text(LEAVING_OUT.format("flawed/leaving-out"))
     answer = tidings("simulate", "s.txt", "--story", "story")
     assert answer.status == 1
@@ -64,7 +64,7 @@ def test_a_newcomer_left_out_is_told_beside_the_five(tidings) -> None:
     assert json.loads(tidings("simulate", "s.txt", "--json").out)["extras"] == ["reach"]
 
 
-def test_where_members_join_reach_is_said_to_hold(tidings) -> None:
+def test_where_members_join_reach_is_expected_to_hold(tidings) -> None:
     Path("s.txt").write_text(LEAVING_OUT.format("interval-history"))
     answer = tidings("simulate", "s.txt")
     assert answer.status == 0
@@ -186,7 +186,7 @@ def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("words", "told"), [(["audit", "runs/7"], "UNKNOWN\n"), (["node", "p1"], ""), ([], "")]
 )
-def test_130_when_interrupted_before_the_commands_are_loaded(words: list[str], told: str) -> None:
+def test_130_when_interrupted_before_the_commands_are_loaded(words: list[str], shown: str) -> None:
     program = """
 import sys
 from tidings.__main__ import run
@@ -202,7 +202,7 @@ run()
     command = [sys.executable, "-c", program, *words]
     answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 130
-    assert (answer.stdout, answer.stderr) == (told, "tidings: interrupted\n")
+    assert (answer.stdout, answer.stderr) == (shown, "tidings: interrupted\n")
 
 
 @pytest.mark.parametrize("words", [("group", "p1"), ("node", "p1"), ("chat", "p1")])
@@ -253,8 +253,8 @@ def test_130_when_interrupted() -> None:
 
 
 def one_line(text: str) -> bool:
-    said = [line for line in text.splitlines() if not line.startswith("... ")]
-    return len(said) == 1 and said[0].startswith("tidings: ")
+    spoken = [line for line in text.splitlines() if not line.startswith("... ")]
+    return len(spoken) == 1 and spoken[0].startswith("tidings: ")
 
 
 # --- help
@@ -356,10 +356,10 @@ def test_every_algorithm_and_every_flaw_is_listed(tidings) -> None:
 
 def test_algorithms_are_compared_in_tables_and_in_a_chart(tidings, tmp_path: Path) -> None:
     words = ["--sizes", "3,5", "--messages", "5", "--protocol", "majority-relay"]
-    told = tidings("compare", *words, "--protocol", "two-phase", "--chart", "costs.svg")
-    assert told.status == 0
+    shown = tidings("compare", *words, "--protocol", "two-phase", "--chart", "costs.svg")
+    assert shown.status == 0
     assert re.search(
-        r"^packets +n=3 +n=5\nmajority-relay +6 +20\ntwo-phase +10 +28$", told.out, re.M
+        r"^packets +n=3 +n=5\nmajority-relay +6 +20\ntwo-phase +10 +28$", shown.out, re.M
     )
     chart = (tmp_path / "costs.svg").read_text()
     assert chart.startswith("<svg")
@@ -383,7 +383,7 @@ def test_what_explodes_is_cut_and_spared_the_larger_groups(tidings) -> None:
 # --- scenarios
 
 
-def test_a_scenario_is_told_as_a_conversation(tidings) -> None:
+def test_a_scenario_is_printed_as_a_conversation(tidings) -> None:
     file = Path(__file__).parents[1] / "scenarios" / "sender-dies-in-mid-sentence.txt"
     answer = tidings("simulate", str(file))
     assert answer.status == 0

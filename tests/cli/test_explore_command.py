@@ -15,20 +15,20 @@ from tidings.trace import read_runs
 
 
 def test_a_sound_algorithm_explored_to_the_end_exits_0(tidings) -> None:
-    told = tidings("explore", "--crashes", "1", "--workers", "1")
-    assert told.status == Exit.HOLDS
-    assert "frontier, 3 processes, 1 broadcast, 1 crash" in told.out
-    assert "that is everything" in told.out
-    assert told.out.count("✓ holds") == 5
+    answer = tidings("explore", "--crashes", "1", "--workers", "1")
+    assert answer.status == Exit.HOLDS
+    assert "frontier, 3 processes, 1 broadcast, 1 crash" in answer.out
+    assert "that is everything" in answer.out
+    assert answer.out.count("✓ holds") == 5
     assert not Path("runs").exists()
 
 
 def test_a_flaw_exits_1_with_a_run_that_replays_and_a_story(tidings) -> None:
-    told = tidings("explore", "--protocol", "flawed/hasty", "--crashes", "1", "--workers", "1")
-    assert told.status == Exit.VIOLATED
-    assert "UNIFORM AGREEMENT violated at p2" in told.out
+    answer = tidings("explore", "--protocol", "flawed/hasty", "--crashes", "1", "--workers", "1")
+    assert answer.status == Exit.VIOLATED
+    assert "UNIFORM AGREEMENT violated at p2" in answer.out
     (folder,) = Path("runs").iterdir()
-    assert f"tidings replay {folder}" in told.out
+    assert f"tidings replay {folder}" in answer.out
     names = {path.name for path in folder.iterdir()}
     test = f"test_{folder.name.split('-')[1]}_uniform_agreement.py"
     assert {"story.md", "story.svg", test} <= names
@@ -49,8 +49,8 @@ def test_the_commands_of_the_guide_work(tidings, command: str) -> None:
         str(GUIDE.parent.parent / word) if word.startswith("examples/") else word
         for word in command.split()
     ]
-    told = tidings(*words)
-    assert told.status == (Exit.HOLDS if "stage-gossip" in command else Exit.VIOLATED)
+    answer = tidings(*words)
+    assert answer.status == (Exit.HOLDS if "stage-gossip" in command else Exit.VIOLATED)
 
 
 def test_the_same_search_writes_the_same_bytes(tidings) -> None:
@@ -65,8 +65,8 @@ def test_the_same_search_writes_the_same_bytes(tidings) -> None:
 
 
 def test_two_guarantees_broken_by_one_run_have_a_story_each(tidings) -> None:
-    told = tidings("explore", "--protocol", "flawed/silent-relay", "--crashes", "1")
-    assert told.status == Exit.VIOLATED
+    answer = tidings("explore", "--protocol", "flawed/silent-relay", "--crashes", "1")
+    assert answer.status == Exit.VIOLATED
     stories = [path.read_text() for path in sorted(Path("runs").glob("*/story.md"))]
     assert [story.splitlines()[0] for story in stories] == [
         "# Uniform agreement violated at p1",
@@ -77,23 +77,23 @@ def test_two_guarantees_broken_by_one_run_have_a_story_each(tidings) -> None:
 def test_a_flaw_of_cost_is_found_by_its_packets(tidings) -> None:
     words = ("explore", "--protocol", "flawed/forgetful-relay", "--workers", "1")
     assert tidings(*words).status == Exit.HOLDS
-    told = tidings(*words, "--max-packets", "6")
-    assert told.status == Exit.VIOLATED
-    assert "cost" in told.out
+    answer = tidings(*words, "--max-packets", "6")
+    assert answer.status == Exit.VIOLATED
+    assert "cost" in answer.out
 
 
 def test_a_cut_search_exits_2_and_says_so(tidings) -> None:
-    told = tidings("explore", "--broadcasts", "2", "--depth", "2", "--workers", "1")
-    assert told.status == Exit.UNKNOWN
-    assert "not everything: not deeper than 2 moves" in told.out
-    assert told.out.count("? unknown") == 5
+    answer = tidings("explore", "--broadcasts", "2", "--depth", "2", "--workers", "1")
+    assert answer.status == Exit.UNKNOWN
+    assert "not everything: not deeper than 2 moves" in answer.out
+    assert answer.out.count("? unknown") == 5
 
 
 def test_the_result_as_json(tidings) -> None:
     words = ("explore", "--protocol", "flawed/careless", "--broadcasts", "2", "--json")
-    told = tidings(*words)
-    result = json.loads(told.out)
-    assert told.status == Exit.VIOLATED
+    answer = tidings(*words)
+    result = json.loads(answer.out)
+    assert answer.status == Exit.VIOLATED
     assert result["verdicts"]["causal order"] == "violated"
     assert result["pace"]["states"] > 0
     (run,) = read_runs(Path(result["found"]["causal order"]))
@@ -115,10 +115,10 @@ def test_the_result_as_json(tidings) -> None:
 def test_what_cannot_be_explored_is_refused_in_one_line(
     tidings, words: list[str], complaint: str
 ) -> None:
-    told = tidings("explore", *words)
-    assert told.status in (Exit.USAGE, Exit.DATA)
-    assert complaint in told.err
-    assert len([line for line in told.err.splitlines() if line.startswith("tidings:")]) == 1
+    answer = tidings("explore", *words)
+    assert answer.status in (Exit.USAGE, Exit.DATA)
+    assert complaint in answer.err
+    assert len([line for line in answer.err.splitlines() if line.startswith("tidings:")]) == 1
 
 
 OWN = """
@@ -145,21 +145,21 @@ class Lonely(Process):
 
 def test_a_process_of_ones_own_is_explored(tidings) -> None:
     Path("own.py").write_text(OWN)
-    told = tidings("explore", "--process", "own.py:Lonely", "--workers", "1")
-    assert told.status == Exit.VIOLATED
-    assert "UNIFORM AGREEMENT violated" in told.out
+    answer = tidings("explore", "--process", "own.py:Lonely", "--workers", "1")
+    assert answer.status == Exit.VIOLATED
+    assert "UNIFORM AGREEMENT violated" in answer.out
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_process_that_fails_is_told_with_the_way_there(tidings, workers: str) -> None:
+def test_a_process_that_fails_is_reported_with_the_way_there(tidings, workers: str) -> None:
     Path("own.py").write_text(OWN)
-    told = tidings(
+    answer = tidings(
         "explore", "--process", "own.py:Lonely", "--processes", "1", "--broadcasts", "2",
         "--workers", workers,
     )  # fmt: skip
-    assert told.status == Exit.DATA
-    assert "RuntimeError: asked twice" in told.err
-    assert "own.py:17" in told.err
+    assert answer.status == Exit.DATA
+    assert "RuntimeError: asked twice" in answer.err
+    assert "own.py:17" in answer.err
     (folder,) = Path("runs").iterdir()
     again = tidings("replay", str(folder))
     assert again.status == Exit.DATA

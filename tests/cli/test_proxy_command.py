@@ -33,7 +33,7 @@ class Running:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
-    def said(self) -> str:
+    def spoken(self) -> str:
         assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], DEADLINE_S)[0], "it says nothing"
         return self.process.stdout.readline().decode().rstrip()
@@ -42,7 +42,7 @@ class Running:
         """Write a command about one link, and read the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
-        return self.said()
+        return self.spoken()
 
 
 @contextmanager
@@ -67,11 +67,11 @@ def test_links_suffer_what_is_written_line_by_line() -> None:
         server.settimeout(DEADLINE_S)
         p2 = f"127.0.0.1:{server.getsockname()[1]}"
         with running("--member", "p1=127.0.0.1:7001", "--member", f"p2={p2}") as proxy:
-            assert proxy.said() == "seed   0"
-            door = re.fullmatch(r"p1 calls p2 at 127\.0\.0\.1:(\d+)", proxy.said())
+            assert proxy.spoken() == "seed   0"
+            door = re.fullmatch(r"p1 calls p2 at 127\.0\.0\.1:(\d+)", proxy.spoken())
             assert door is not None
-            assert proxy.said().startswith("p2 calls p1 at ")
-            assert proxy.said() == "ready"
+            assert proxy.spoken().startswith("p2 calls p1 at ")
+            assert proxy.spoken() == "ready"
             with (
                 socket.create_connection(("127.0.0.1", int(door[1])), DEADLINE_S) as caller,
                 server.accept()[0] as called,
@@ -91,17 +91,17 @@ def test_links_suffer_what_is_written_line_by_line() -> None:
             assert "refuses calls" in proxy.do("refuse p1->p2")
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", int(door[1])), DEADLINE_S)
-            _, told = proxy.process.communicate(timeout=DEADLINE_S)
-            assert (proxy.process.returncode, told) == (0, b""), "the end of its input is its end"
+            _, answer = proxy.process.communicate(timeout=DEADLINE_S)
+            assert (proxy.process.returncode, answer) == (0, b""), "the end of its input is its end"
 
 
 def test_an_interrupted_proxy_ends_like_any_command() -> None:
     with running(*TWO) as proxy:
-        while proxy.said() != "ready":
+        while proxy.spoken() != "ready":
             pass
         proxy.process.send_signal(signal.SIGINT)
-        _, told = proxy.process.communicate(timeout=DEADLINE_S)
-        assert (proxy.process.returncode, told) == (130, b"tidings: interrupted\n")
+        _, answer = proxy.process.communicate(timeout=DEADLINE_S)
+        assert (proxy.process.returncode, answer) == (130, b"tidings: interrupted\n")
 
 
 @pytest.fixture
@@ -139,9 +139,9 @@ def test_every_command_answers_with_the_links_that_it_is_about(tidings, commands
         "heal p1->p2",
         "at 1ms show p2->p1",
     )
-    told = tidings("proxy", *TWO)
-    assert (told.status, told.err) == (0, "")
-    assert answers(told.out) == [
+    answer = tidings("proxy", *TWO)
+    assert (answer.status, answer.err) == (0, "")
+    assert answers(answer.out) == [
         "p1->p2  delay 20ms",
         "p1->p2  delay 1500ms, jitter 10ms",
         "p2->p1  delay 1500ms, jitter 10ms",
@@ -189,18 +189,18 @@ def test_64_and_one_line_for_each_mistake_and_it_goes_on(
     tidings, commands, line: str, complaint: str
 ) -> None:
     commands("show", line, "hole p1->p2")
-    told = tidings("proxy", *TWO)
-    assert told.status == 64
-    assert told.err.startswith(f"tidings: line 2: {complaint}")
-    assert told.err.count("\n") == 1
-    assert answers(told.out) == ["p1->p2  open", "p2->p1  open", "p1->p2  hole"]
+    answer = tidings("proxy", *TWO)
+    assert answer.status == 64
+    assert answer.err.startswith(f"tidings: line 2: {complaint}")
+    assert answer.err.count("\n") == 1
+    assert answers(answer.out) == ["p1->p2  open", "p2->p1  open", "p1->p2  hole"]
 
 
 def test_what_is_no_text_is_no_command(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"cut \xff\n"), encoding="utf-8"))
-    told = tidings("proxy", *TWO)
-    assert told.status == 64
-    assert "line 1: '\ufffd' is not a link" in told.err
+    answer = tidings("proxy", *TWO)
+    assert answer.status == 64
+    assert "line 1: '\ufffd' is not a link" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ def test_what_is_no_text_is_no_command(tidings, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_64_when_nobody_can_be_stood_between(tidings, words, complaint) -> None:
-    told = tidings("proxy", *words)
-    assert told.status == 64
-    assert complaint in told.err
-    assert told.err.count("\n") == 1
+    answer = tidings("proxy", *words)
+    assert answer.status == 64
+    assert complaint in answer.err
+    assert answer.err.count("\n") == 1
 
 
 # --- group files
@@ -232,32 +232,32 @@ def test_each_member_is_given_a_group_file_of_its_own(tidings, commands) -> None
     Path("group.toml").write_text(FILE)
     for _ in range(2):  # the second time over those of the first
         commands("show")
-        told = tidings("proxy", "group.toml", "--seed", "7")
-        assert told.status == 0, told.err
-        assert told.out.startswith("seed   7\n")
+        answer = tidings("proxy", "group.toml", "--seed", "7")
+        assert answer.status == 0, answer.err
+        assert answer.out.startswith("seed   7\n")
         for name in ("p1", "p2", "p3"):
-            assert f"{name} reads group-{name}.toml\n" in told.out
+            assert f"{name} reads group-{name}.toml\n" in answer.out
             for peer, address in read_config(Path(f"group-{name}.toml")).addresses.items():
                 if peer == name:
                     assert address == read_config(Path("group.toml")).addresses[name]
                 else:
-                    assert f"{name} calls {peer} at {address}\n" in told.out
+                    assert f"{name} calls {peer} at {address}\n" in answer.out
 
 
 def test_a_file_that_somebody_else_made_is_left_alone(tidings) -> None:
     Path("group.toml").write_text(FILE)
     Path("group-p2.toml").write_text("precious")
-    told = tidings("proxy", "group.toml")
-    assert told.status == 64
-    assert "group-p2.toml is there already, and not made by tidings proxy" in told.err
+    answer = tidings("proxy", "group.toml")
+    assert answer.status == 64
+    assert "group-p2.toml is there already, and not made by tidings proxy" in answer.err
     assert Path("group-p2.toml").read_text() == "precious"
 
 
 def test_65_when_the_group_file_is_wrong(tidings) -> None:
     Path("group.toml").write_text(FILE.replace("127.0.0.1:7002", "10.0.0.2:7002"))
-    told = tidings("proxy", "group.toml")
-    assert told.status == 65
-    assert "group.toml:5: members.p2: 10.0.0.2:7002 is not on loopback" in told.err
+    answer = tidings("proxy", "group.toml")
+    assert answer.status == 65
+    assert "group.toml:5: members.p2: 10.0.0.2:7002 is not on loopback" in answer.err
 
 
 # --- the guide
@@ -273,8 +273,8 @@ def block(language: str) -> str:
 def test_the_commands_of_the_guide_are_obeyed(tidings, commands) -> None:
     Path("group.toml").write_text(FILE)
     commands(*block("text").splitlines())
-    told = tidings("proxy", "group.toml")
-    assert (told.status, told.err) == (0, "")
+    answer = tidings("proxy", "group.toml")
+    assert (answer.status, answer.err) == (0, "")
     assert set(VERBS) <= set(block("text").split())
 
 

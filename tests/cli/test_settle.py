@@ -32,7 +32,7 @@ def the_run(trace: Path) -> Run:
     return run
 
 
-def test_all_is_judged_once_it_is_said_how_it_ended(trace: Path, tidings: Any) -> None:
+def test_all_is_judged_once_it_is_stated_how_it_ended(trace: Path, tidings: Any) -> None:
     assert Value.UNKNOWN in {verdict.value for verdict in judge(the_run(trace))}
     answer = tidings("settle", "trace")
     assert (answer.status, answer.err) == (0, "")
@@ -54,7 +54,7 @@ def test_who_crashed_is_owed_nothing(trace: Path, tidings: Any) -> None:
     assert_all_hold(the_run(trace))
 
 
-def test_it_is_said_once(trace: Path, tidings: Any) -> None:
+def test_it_is_stated_once(trace: Path, tidings: Any) -> None:
     assert tidings("settle", "trace").status == 0
     before = sorted(trace.iterdir())
     answer = tidings("settle", "trace")
@@ -77,7 +77,7 @@ def test_it_is_said_once(trace: Path, tidings: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_settled_is_told(
+def test_what_cannot_be_settled_is_reported(
     words: list[str], status: int, complaint: str, trace: Path, tidings: Any
 ) -> None:
     before = sorted(trace.iterdir())

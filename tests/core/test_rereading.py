@@ -79,13 +79,13 @@ def test_messages_that_stand_far_apart_are_read_a_share_at_a_time() -> None:
         on_disk["p1"].append((Message(MessageId("p1", seq), b""), before))
         on_disk["p2"].append((Message(MessageId("p2", seq), b""), (MessageId("p1", seq),)))
     rereading = Rereading({"p1": 0, "p2": 0}, {"p1": 1_000, "p2": 1_000}, 2 * 50 * 300)
-    times = taken = 0
+    times = received = 0
     while not rereading.is_over:
         wanted = rereading.wanted()
         rereading.add(wanted, on_disk[wanted.origin][wanted.seq - 1 :])
-        taken += len(rereading.take())
+        received += len(rereading.take())
         times += 1
-    assert taken == 2_000
+    assert received == 2_000
     assert times <= 2 * 1_000 / 50 + 2, "each origin fifty at a time"
 
 
@@ -105,7 +105,7 @@ def test_what_was_processed_meanwhile_is_left_out_and_waited_for_by_nobody() -> 
     assert rereading.is_over
 
 
-def test_what_should_be_on_disk_and_is_not_is_told() -> None:
+def test_what_should_be_on_disk_and_is_not_is_reported() -> None:
     rereading = Rereading({"p1": 4}, {"p1": 9}, most_bytes=10_000)
     later: Found = (Message(MessageId("p1", 6), b""), ())
     with pytest.raises(AssertionError, match=r"p1#5 is not processed, and not kept"):

@@ -50,7 +50,7 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
 
 
 @pytest.mark.parametrize("what", ["order", "agreement"])
-def test_flawed_nodes_break_exactly_what_they_are_said_to(tidings, what: str) -> None:
+def test_flawed_nodes_break_exactly_what_they_are_expected_to(tidings, what: str) -> None:
     """All of them in the simulator below, and on real nodes in the soak."""
     assert_nodes_break(tidings, what)
 
@@ -63,22 +63,22 @@ def test_what_shows_the_flaws_does_no_harm_to_a_sound_protocol(tmp_path: Path) -
     assert all(death.copies <= 2 for death in played.deaths)
 
 
-def test_who_delivered_its_last_words_from_its_disk_is_told_so() -> None:
+def test_who_delivered_its_last_words_from_its_disk_is_informed() -> None:
     words = MessageId("p1", 184)
     back = Death("p1", words, 0, ("p1", "p3"), came_from_disk=True)
     assert back.readers == ("p1 (from its disk, when it was back)", "p3")
     assert Death("p1", words, 2, ("p1", "p3"), came_from_disk=False).readers == ("p1", "p3")
 
 
-def test_a_taken_port_is_one_line(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_used_port_is_one_line(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as received:
+        port = received.getsockname()[1]
         ports = [port, *on_nodes.free_ports(4)]
         monkeypatch.setattr(on_nodes, "free_ports", lambda count: ports)
         answer = tidings("demo")
     assert answer.status == 69
-    told = f"tidings: p1 cannot listen on 127.0.0.1:{port}: Address already in use\n"
-    assert answer.err == told
+    shown = f"tidings: p1 cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert answer.err == shown
 
 
 def test_without_java_nothing_is_begun(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,16 +104,16 @@ def test_the_simulated_demo_holds_and_audits_every_row(
     assert result["audited"] == result["written"] > 5000
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
-    told = tidings("demo", "--simulated", "--open")
-    assert told.status == 0
+    shown = tidings("demo", "--simulated", "--open")
+    assert shown.status == 0
     assert opened == [Path(result["page"]).resolve().as_uri()]
-    assert f"page   {result['page']}\n" in told.out
-    assert told.out.count("died broadcasting") == 2
-    assert told.out.count("✓ holds") == 5
+    assert f"page   {result['page']}\n" in shown.out
+    assert shown.out.count("died broadcasting") == 2
+    assert shown.out.count("✓ holds") == 5
 
 
 @pytest.mark.parametrize("what", BREAKS)
-def test_simulated_flaws_break_exactly_what_they_are_said_to(tidings, what: str) -> None:
+def test_simulated_flaws_break_exactly_what_they_are_expected_to(tidings, what: str) -> None:
     answer = tidings("demo", "--simulated", "--break", what, "--json")
     assert answer.status == 1
     assert not_held(json.loads(answer.out)) == [BROKEN[what].value]
@@ -147,8 +147,8 @@ def test_an_interrupted_demo_leaves_nobody_behind(tmp_path: Path) -> None:
         start_new_session=True,
     )
     assert process.stdout is not None
-    while not (said := process.stdout.readline()).startswith("kill"):
-        assert said, "it ended before anybody was killed"
+    while not (spoken := process.stdout.readline()).startswith("kill"):
+        assert spoken, "it ended before anybody was killed"
     while len(living_in_group(process.pid)) < 6:
         assert process.poll() is None, "it ended before its Java was there"
     os.killpg(process.pid, signal.SIGINT)

@@ -428,7 +428,7 @@ def test_interrupted_later_it_keeps_what_it_found() -> None:
     assert explored.verdict(Guarantee.CAUSAL_ORDER) is Value.UNKNOWN
 
 
-def test_a_packet_that_matters_after_all_is_not_taken_for_inert() -> None:
+def test_a_packet_that_matters_after_all_is_not_mistaken_for_inert() -> None:
     """single-pass looks around only when something arrives: even a late copy wakes it."""
     scope = Scope(protocol="flawed/single-pass", processes=3, broadcasts=2)
     explored = alone(scope)
@@ -446,7 +446,7 @@ def test_states_and_finds_do_not_depend_on_the_hash_seed(seed: str, tmp_path: Pa
         "print(e.pace.states, e.pace.transitions, run.manifest.run, bytes(run.manifest.schedule))\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    told = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     ).stdout
     scope = Scope(protocol="flawed/unordered", processes=3, broadcasts=2)
@@ -454,7 +454,7 @@ def test_states_and_finds_do_not_depend_on_the_hash_seed(seed: str, tmp_path: Pa
     (run,) = explored.found.values()
     pace, manifest = explored.pace, run.manifest
     expected = f"{pace.states} {pace.transitions} {manifest.run} {bytes(manifest.schedule)!r}\n"
-    assert told == expected
+    assert answer == expected
 
 
 # --- what may be asked for

@@ -177,7 +177,7 @@ class CopyCounting(Speaker):
     def __init__(self, me, members, choose):
         super().__init__(me, members, choose)
         self.copies = 0
-        self.told = False
+        self.answer = False
 
     def step(self, event):
         match event:
@@ -193,10 +193,10 @@ class CopyCounting(Speaker):
                 return [Send(("p3",), Tick())]
             case Receive(_, Word(name, text)):
                 delivery = Deliver((Message(name, text),))
-                again = [delivery] if self.told else []
+                again = [delivery] if self.answer else []
                 return [delivery, Send(("p1",), Tick(9)), *again]
             case Receive(_, Tick()):
-                self.told = self.me == "p3"
+                self.answer = self.me == "p3"
         return []
 
 
@@ -292,7 +292,7 @@ class Hesitating(Speaker):
 
     def __init__(self, me, members, choose):
         super().__init__(me, members, choose)
-        self.told = False
+        self.answer = False
 
     def step(self, event):
         match event:
@@ -307,9 +307,9 @@ class Hesitating(Speaker):
             case Timeout():
                 return [Send(("p3",), Tick())]
             case Receive(_, Tick()) if self.me == "p3":
-                self.told = True
+                self.answer = True
             case Receive(_, Word(name, text)):
-                times = 2 if self.told else 1
+                times = 2 if self.answer else 1
                 return [Deliver((Message(name, text),) * times), Send(("p1",), Tick())]
         return []
 
@@ -377,11 +377,11 @@ def test_what_is_ignored_now_may_matter_later(explored: Explore) -> None:
 
 
 def test_what_one_assumes_all_are_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
+    answer: list[int] = []
     share = crew.Together._share_expectations
 
     def counted(self: crew.Together, expectations: list[list[Any]]) -> None:
-        told.append(sum(map(len, expectations)))
+        answer.append(sum(map(len, expectations)))
         share(self, expectations)
 
     monkeypatch.setattr(crew.Together, "_share_expectations", counted)
@@ -389,7 +389,7 @@ def test_what_one_assumes_all_are_held_to(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(crew, "TICK_SECONDS", 0.001)
     scope = Scope(processes=3, broadcasts=2)
     assert explore(scope, workers=2).pace.states == explore(scope, workers=1).pace.states
-    assert sum(told) > 10
+    assert sum(answer) > 10
 
 
 def test_an_assumption_of_another_is_checked_here() -> None:

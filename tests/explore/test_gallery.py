@@ -119,5 +119,5 @@ def test_the_command_that_shows_a_flaw_can_be_typed(name: str) -> None:
     _, *words = shlex.split(gallery.how_to_see(name))
     found = CliRunner().invoke(app, words)
     assert found.exit_code == 1, found.output
-    told = CliRunner().invoke(app, ["algorithms", name])
-    assert gallery.how_to_see(name) in told.output.replace("\n", " ")
+    answer = CliRunner().invoke(app, ["algorithms", name])
+    assert gallery.how_to_see(name) in answer.output.replace("\n", " ")

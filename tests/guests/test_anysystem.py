@@ -146,7 +146,7 @@ def test_processes_are_called_as_in_the_frameworks_or_by_their_names(here: Here,
 
 TIMERS = """
     def on_start(self, ctx):
-        self.told = []
+        self.printed = []
         ctx.set_timer("tick", 0.5)
         ctx.set_timer_once("tick", 3)
         ctx.set_timer_once("tock", 2)
@@ -158,12 +158,12 @@ TIMERS = """
         pass
 
     def on_timer(self, name, ctx):
-        self.told.append((name, ctx.time()))
+        self.printed.append((name, ctx.time()))
         ctx.set_timer_once(name, 4)
 """
 
 
-def test_timers_are_set_once_or_anew_and_seconds_become_milliseconds(here: Here) -> None:
+def test_timers_are_set_once_or_again_and_seconds_become_milliseconds(here: Here) -> None:
     p2 = here.process(methods(TIMERS))
     assert p2.step(Start()) == [
         SetTimer("tick", 500.0),
@@ -180,7 +180,7 @@ def test_time_counts_events_and_the_timers_that_ran_out(here: Here) -> None:
     p2.step(Start())
     p2.step(Timeout("tock"))
     p2.step(Timeout("tick"))
-    assert p2.process.told == [("tock", 2.002), ("tick", 2.503)]
+    assert p2.process.printed == [("tock", 2.002), ("tick", 2.503)]
 
 
 def test_a_file_that_does_not_speak_of_time_has_no_clock(here: Here) -> None:
@@ -274,7 +274,7 @@ def test_what_is_sent_is_sent_as_it_was(here: Here) -> None:
 # --- which message it is
 
 
-def test_texts_that_repeat_are_told_apart(here: Here) -> None:
+def test_texts_that_repeat_are_distinguished(here: Here) -> None:
     run = here.run(methods(ECHO), texts=(b"same",), broadcasts=6)
     delivered = [(row.process, row.message) for row in run.rows if row.kind == "deliver"]
     assert len(set(delivered)) == len(delivered) == 18
@@ -392,14 +392,14 @@ def test_chance_stays_within_its_bounds(here: Here) -> None:
 
 
 def test_time_and_unique_names_are_the_same_in_every_run(here: Here) -> None:
-    told = []
+    printed = []
     for _ in range(2):
         p2 = here.process(methods(CHANCE))
         p2.step(Broadcast((b"go",)))
-        told.append((p2.process.seen, p2.process.named))
-    assert told[0] == told[1]
-    assert told[0][0] == [0.001] * 3
-    assert len(set(told[0][1])) == 2
+        printed.append((p2.process.seen, p2.process.named))
+    assert printed[0] == printed[1]
+    assert printed[0][0] == [0.001] * 3
+    assert len(set(printed[0][1])) == 2
 
 
 def test_the_explorer_can_see_every_draw(here: Here) -> None:
@@ -799,7 +799,7 @@ def test_there_and_back_again_is_the_same_conversation(here: Here) -> None:
     plan = {"processes": 4, "broadcasts": 8, "crashes": 1, "duplicated": 0.2}
     there = here.run(source, 3, **plan)
     ours = walk(Plan(protocol="majority-relay", options={"notice": True}, **plan), 3)
-    told = [
+    printed = [
         [
             (row.process, row.kind, row.peer, row.packet, row.packet_kind, row.time_ns)
             for row in run.rows
@@ -807,7 +807,7 @@ def test_there_and_back_again_is_the_same_conversation(here: Here) -> None:
         ]
         for run in (there, ours)
     ]
-    assert told[0] == told[1]
+    assert printed[0] == printed[1]
 
 
 @pytest.mark.parametrize("contender", EVERY_SOUND_ONE, ids=str)

@@ -124,7 +124,7 @@ def fault_of(kind: Any, **plan: Any) -> ProcessFault:
         ([Send(("p2",) * 200, Word())] * 60, "12,000 packets at once; 10,000 are the most"),
     ],
 )
-def test_rubbish_is_told_from_effects(returned: Any, complaint: str) -> None:
+def test_rubbish_is_distinguished_from_effects(returned: Any, complaint: str) -> None:
     fault = fault_of(stumbling(lambda process: returned))
     assert complaint in str(fault)
     assert str(fault).startswith(f"{fault.process} fails when it receives word ")
@@ -180,7 +180,7 @@ def loop(process: Stumbling) -> list[Effect]:
             process.seq += 0
 
 
-def test_an_exception_is_told_with_the_lines_of_its_author() -> None:
+def test_an_exception_is_reported_with_the_lines_of_its_author() -> None:
     fault = fault_of(stumbling(divide))
     assert "ZeroDivisionError: division by zero" in str(fault)
     *_, place, line = fault.__notes__
@@ -194,7 +194,7 @@ def fall(process: Stumbling) -> list[Effect]:
     return fall(process)
 
 
-def test_a_bottomless_fall_is_told_briefly() -> None:
+def test_a_bottomless_fall_is_reported_briefly() -> None:
     fault = fault_of(stumbling(fall))
     assert "RecursionError" in str(fault)
     assert " calls, and in them:" in fault.__notes__[0]
@@ -333,7 +333,7 @@ def test_the_order_in_which_a_set_is_iterated_is_nobodys_fault() -> None:
     assert list(heard) != list(heard.copy()), "this set is to show that a copy has another order"
 
 
-def test_a_state_that_cannot_be_copied_is_told_with_its_owner() -> None:
+def test_a_state_that_cannot_be_copied_is_reported_with_its_owner() -> None:
     def lock(process: Stumbling) -> list[Effect]:
         process.door = threading.Lock()
         return []

@@ -84,7 +84,7 @@ def test_fingerprints_do_not_depend_on_the_hash_seed() -> None:
         "from test_own import odds_and_ends, fingerprint;"
         "print(fingerprint(odds_and_ends(['a', 'b', 'c', 'd'])).hex())"
     )
-    told = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={
@@ -98,7 +98,7 @@ def test_fingerprints_do_not_depend_on_the_hash_seed() -> None:
         ).stdout
         for seed in ("0", "1", "2")
     }
-    assert told == {fingerprint(odds_and_ends(["d", "c", "b", "a"])).hex() + "\n"}
+    assert printed == {fingerprint(odds_and_ends(["d", "c", "b", "a"])).hex() + "\n"}
 
 
 def test_a_deep_fingerprint_tells_apart_what_behaves_differently() -> None:
@@ -364,7 +364,7 @@ def test_scenario_files_know_it(wordy: Path) -> None:
         assert played.run.manifest.options == {"echoes": 2}
 
 
-def test_a_name_with_spaces_is_told_from_its_options() -> None:
+def test_a_name_with_spaces_is_distinguished_from_its_options() -> None:
     assert protocol_of("my file.py:Mine echoes=2 loud=yes") == (
         "my file.py:Mine",
         {"echoes": 2, "loud": True},
@@ -386,7 +386,7 @@ def test_a_name_with_spaces_is_told_from_its_options() -> None:
         (".", {}, "unknown protocol '.'"),
     ],
 )
-def test_what_is_not_there_is_said_in_one_line(
+def test_what_is_not_there_gets_one_line(
     wordy: Path, name: str, options: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -455,7 +455,7 @@ def test_a_constructor_that_fails_says_where(
     assert complaint in str(caught.value)
 
 
-def test_a_process_that_draws_on_its_own_is_told_how_to(
+def test_a_process_that_draws_on_its_own_learns_how_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -524,7 +524,7 @@ def test_a_stored_run_is_found_again_when_its_file_has_moved(tidings, wordy: Pat
     assert '(here / "..").resolve()' in test.read_text()
 
 
-def test_a_process_given_anew_is_a_class_in_a_file(tidings, wordy: Path) -> None:
+def test_a_process_given_again_is_a_class_in_a_file(tidings, wordy: Path) -> None:
     tidings("simulate", "--process", "wordy.py", "--seed", "1", "--trace", "t")
     assert tidings("replay", "t", "--process", "majority-relay").status == 64
 
@@ -539,9 +539,9 @@ def test_a_process_given_anew_is_a_class_in_a_file(tidings, wordy: Path) -> None
     ],
 )
 def test_64_when_a_name_or_an_option_is_not_utf_8(tidings, words: list[str]) -> None:
-    said = tidings(*words)
-    assert said.status == 64
-    assert "is not UTF-8, as names and options have to be" in said.err
+    spoken = tidings(*words)
+    assert spoken.status == 64
+    assert "is not UTF-8, as names and options have to be" in spoken.err
 
 
 def test_any_bytes_are_a_text(tidings, tmp_path: Path) -> None:
@@ -580,17 +580,17 @@ class Noisy(Process):
 )
 def test_what_a_process_prints_is_no_result(tidings, tmp_path: Path, command: str) -> None:
     (tmp_path / "noisy.py").write_text(NOISY)
-    said = tidings(*command.split(), "--process", "noisy.py", "--json")
-    assert said.status == 0, said.err
-    assert json.loads(said.out)
-    assert {"loaded", "made", "step Broadcast"} <= set(said.err.splitlines())
+    spoken = tidings(*command.split(), "--process", "noisy.py", "--json")
+    assert spoken.status == 0, spoken.err
+    assert json.loads(spoken.out)
+    assert {"loaded", "made", "step Broadcast"} <= set(spoken.err.splitlines())
 
 
 def test_a_command_and_a_program_name_the_same_run_alike(tidings, wordy: Path) -> None:
     words = ("--process", "wordy.py", "--processes", "3", "--broadcasts", "4", "--seed", "1")
-    told = json.loads(tidings("simulate", *words, "--json").out)["run"]
+    printed = json.loads(tidings("simulate", *words, "--json").out)["run"]
     plan = Plan(protocol="wordy.py", processes=3, broadcasts=4, mid_broadcast=float("0.5"))
-    assert walk(plan, seed=1).manifest.run == told
+    assert walk(plan, seed=1).manifest.run == printed
 
 
 @pytest.mark.parametrize(

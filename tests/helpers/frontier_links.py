@@ -48,12 +48,12 @@ class BreakingWorld(WatchedWorld):
         self.broken.add(pair(one, other))
         self._lose_what_is_on_broken_links()
         self.unaware += [(one, other), (other, one)]
-        return self._taken_rows()
+        return self._rows_so_far()
 
     def hear(self, number: int) -> list[Row]:
         """Somebody learns that its link is down."""
         self._hear(number)
-        return self._taken_rows()
+        return self._rows_so_far()
 
     def _hear(self, number: int) -> None:
         process, peer = self.unaware.pop(number)
@@ -69,9 +69,9 @@ class BreakingWorld(WatchedWorld):
         if not self.crashed.intersection((one, other)):
             for process, peer in ((one, other), (other, one)):
                 self._step(process, LinkUp(peer, self._identities.get(peer, 0)))
-        return self._taken_rows()
+        return self._rows_so_far()
 
-    def _taken_rows(self) -> list[Row]:
+    def _rows_so_far(self) -> list[Row]:
         rows, self._rows, self._draws = self._rows, [], []
         return rows
 

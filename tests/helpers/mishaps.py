@@ -446,11 +446,11 @@ def _have_refused(one: Member, others: Sequence[Member], logs: dict[str, int]) -
         re.search(f"no link: .* {a.name} has limits.text_bytes = .*, {b.name} has ", log)
         or re.search(f"no link: .* {b.name} has limits.text_bytes = .*, {a.name} has ", log)
         for a, b in pairs
-        for log in (_told_since(a, logs), _told_since(b, logs))
+        for log in (_reported_since(a, logs), _reported_since(b, logs))
     )
 
 
-def _told_since(member: Member, logs: dict[str, int]) -> str:
+def _reported_since(member: Member, logs: dict[str, int]) -> str:
     return _log(member).read_bytes()[logs[member.name] :].decode()
 
 

@@ -69,12 +69,12 @@ def torn_end_left(patch: Patch) -> None:
     patch.setattr(reader, "rewrite", nothing)
 
 
-def damage_taken_for_a_torn_end(patch: Patch) -> None:
+def damage_mistaken_for_a_torn_end(patch: Patch) -> None:
     """Whatever does not match its check is cut off."""
     patch.setattr(frames.FrameFile, "is_torn", lambda *_: True)
 
 
-def lock_not_taken(patch: Patch) -> None:
+def lock_not_acquired(patch: Patch) -> None:
     patch.setattr(files, "_own", nothing)
 
 
@@ -232,7 +232,7 @@ def resend_forgotten(patch: Patch) -> None:
     patch.setattr(Peer, "keep", nothing)
 
 
-def resent_taken_twice(patch: Patch) -> None:
+def resent_accepted_twice(patch: Patch) -> None:
     """What had come before the connection broke counts once more."""
     take = Transport.packets
 
@@ -256,7 +256,7 @@ def peer_obeyed(patch: Patch) -> None:
     patch.setattr(Transport, "bye", obedient)
 
 
-def living_link_taken_over(patch: Patch) -> None:
+def living_link_replaced(patch: Patch) -> None:
     """Whoever calls under a member's name takes its link, though that one lives."""
     patch.setattr(Transport, "_is_taken", lambda *_: False)
 
@@ -284,10 +284,10 @@ CAUGHT: dict[Mutant, Caught] = {
     torn_end_left: Caught(
         LOG + "cut_off_at_any_byte_it_holds_every_whole_commit_and_goes_on", "st_size"
     ),
-    damage_taken_for_a_torn_end: Caught(
+    damage_mistaken_for_a_torn_end: Caught(
         LOG + "a_hole_before_the_last_entry_is_damage", "DID NOT RAISE"
     ),
-    lock_not_taken: Caught(LOG + "one_log_has_one_writer", "DID NOT RAISE"),
+    lock_not_acquired: Caught(LOG + "one_log_has_one_writer", "DID NOT RAISE"),
     name_not_synced: Caught(
         LOG + "a_segment_is_on_disk_with_its_name_before_an_older_one_is_deleted", "!= 'fsync .'"
     ),
@@ -342,8 +342,8 @@ CAUGHT: dict[Mutant, Caught] = {
     resend_forgotten: Caught(
         TRANSPORT + "what_was_sent_before_the_link_came_up_is_sent_when_it_does", HANGS
     ),
-    resent_taken_twice: Caught(TRANSPORT + "what_was_sent_again_is_heard_once", "2 more items"),
-    living_link_taken_over: Caught(
+    resent_accepted_twice: Caught(TRANSPORT + "what_was_sent_again_is_heard_once", "2 more items"),
+    living_link_replaced: Caught(
         TRANSPORT + "while_we_do_not_read_from_a_link_no_other_process_takes_it", HANGS
     ),
     peer_obeyed: Caught(

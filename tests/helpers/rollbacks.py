@@ -228,10 +228,10 @@ class _Run:
         # The victim was handed both, and may have ended before it met the others that were.
         differing = self._twice(one for one in up if one is not self.victim)
         concerned = {name for texts in differing.values() for name in texts}
-        have_said = {one for one in self.members if self._has_said(one)}
-        return len(have_said) >= 2 and concerned | {self.victim.name} <= have_said
+        have_spoken = {one for one in self.members if self._has_spoken(one)}
+        return len(have_spoken) >= 2 and concerned | {self.victim.name} <= have_spoken
 
-    def _has_said(self, member: str) -> bool:
+    def _has_spoken(self, member: str) -> bool:
         is_victim = member == self.victim.name
         return self.lines.have(member, self.victim.name) or (
             is_victim and any(sign in self.victim.end for sign in SIGNS)
@@ -250,12 +250,12 @@ class _Run:
         }
 
     def _end(self) -> End:
-        said = (*self.lines.lines, self.victim.end)
-        if any("used numbers twice" in line for line in said):
+        spoken = (*self.lines.lines, self.victim.end)
+        if any("used numbers twice" in line for line in spoken):
             return "two histories"
-        if any("older than its trace" in line for line in said):
+        if any("older than its trace" in line for line in spoken):
             return "refused by its trace"
-        if any("lost its disk" in line for line in said):
+        if any("lost its disk" in line for line in spoken):
             return "lost its disk"
         return "nothing to notice"
 
@@ -268,7 +268,7 @@ class _Run:
         )
 
     def _is_refused(self) -> bool:
-        return any(self._has_said(one) for one in self.members)
+        return any(self._has_spoken(one) for one in self.members)
 
     def _are_equal(self, members: Iterable[Member]) -> bool:
         """They have delivered the same, and everything of their own that was given a number."""

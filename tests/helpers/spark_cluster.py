@@ -94,14 +94,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _daemon(command: list[str], log: Path, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    with log.open("ab") as said:
+    with log.open("ab") as spoken:
         process = subprocess.Popen(
             command,
             env=environment(folder),
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=spoken,
+            stderr=spoken,
             start_new_session=True,
         )
     try:

@@ -85,7 +85,7 @@ class Program:
         self.config = config
         self.read: dict[str, list[int]] = {member: [] for member in config.members}
         """Of each origin the texts, by the number that their author gave them."""
-        self.said = 0
+        self.spoken = 0
         self.assured: set[int] = set()
         self.reads_on = Event()
         self.reads_on.set()
@@ -118,8 +118,8 @@ class Program:
     async def _say(self, group: Group, count: int, size: int) -> None:
         for _ in range(count):
             async with self._one_at_a_time:
-                self.said += 1
-                number = self.said
+                self.spoken += 1
+                number = self.spoken
                 known = [len(texts) for texts in self.read.values()]
                 text = encode((number, known)).ljust(size)
                 try:

@@ -82,9 +82,11 @@ class Draft:
             index = 0
             for event in events:
                 end = index + (event["value"] if event["kind"] == "gap" else 1)
-                told = event | {"value": end - 1} if event["kind"] == "gap" else event
+                answer = event | {"value": end - 1} if event["kind"] == "gap" else event
                 if index >= begin:
-                    rows.append(Row(run=self.run, process=process, index=index, time_ns=0, **told))
+                    rows.append(
+                        Row(run=self.run, process=process, index=index, time_ns=0, **answer)
+                    )
                 index = end
         return rows
 

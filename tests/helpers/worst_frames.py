@@ -132,7 +132,7 @@ class Absence:
         self._is_over = True
 
 
-async def absence(config: Config, said: bytes) -> tuple[Absence, bool]:
+async def absence(config: Config, spoken: bytes) -> tuple[Absence, bool]:
     """How long p1 is away when p2 says this; and whether p2 still has its link then."""
     async with joined(config, "p1", founding=True, listen=False) as one:
         p1 = one["p1"]
@@ -149,8 +149,8 @@ async def absence(config: Config, said: bytes) -> tuple[Absence, bool]:
         measured = Absence()
         measured.turn()
         try:
-            await asyncio.to_thread(line.sendall, said)
-            await until(lambda: peer.link is None or peer.bytes_received - before >= len(said))
+            await asyncio.to_thread(line.sendall, spoken)
+            await until(lambda: peer.link is None or peer.bytes_received - before >= len(spoken))
             await until(lambda: not engine.is_busy)
             measured.turn()
         finally:
@@ -165,8 +165,8 @@ def main() -> None:
         print(f"{title:40}{'away':>9}{'busy':>9}")
         for name, make in frames.items():
             with tempfile.TemporaryDirectory() as folder:
-                said = make()
-                measured, _ = asyncio.run(absence(group_file(Path(folder), 3), said))
+                spoken = make()
+                measured, _ = asyncio.run(absence(group_file(Path(folder), 3), spoken))
             print(f"{name:40}{measured.wall_s * 1e3:6.0f} ms{measured.cpu_s * 1e3:6.0f} ms")
             sys.stdout.flush()
 

@@ -88,7 +88,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in caplog.messages if line.startswith("p1: the log fills up")]
 
 
-def test_a_log_that_fills_up_is_told_at_three_levels_with_the_member_it_is_kept_for(
+def test_a_log_that_fills_up_is_reported_at_three_levels_with_the_member_it_is_kept_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = ("limits.log_bytes = 40_000", "limits.segment_bytes = 4_000", "trace.on = false")
@@ -106,9 +106,13 @@ def test_a_log_that_fills_up_is_told_at_three_levels_with_the_member_it_is_kept_
                 await linked(two | three)
                 await (await p1.broadcast(b"all are here")).stable()
             await fill(p1, 95)
-            told = warnings(caplog)
-            assert all(line.endswith("limit 40000, kept_for p3") for line in told)
-            assert [re.findall(r"percent (\d+)", line) for line in told] == [["50"], ["80"], ["95"]]
+            answer = warnings(caplog)
+            assert all(line.endswith("limit 40000, kept_for p3") for line in answer)
+            assert [re.findall(r"percent (\d+)", line) for line in answer] == [
+                ["50"],
+                ["80"],
+                ["95"],
+            ]
             async with joined(config, "p3", listen=False) as three:
                 await linked(two | three)
                 while p1.status().log_bytes > 15_000:
@@ -139,7 +143,7 @@ def test_a_log_that_nobody_needs_is_not_full(size: int, tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_a_log_that_fills_up_is_told_with_the_program_that_does_not_read(
+def test_a_log_that_fills_up_is_reported_with_the_program_that_does_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.01)

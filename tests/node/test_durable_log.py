@@ -358,7 +358,9 @@ def test_one_log_has_one_writer(log: DurableLog, tmp_path: Path) -> None:
     assert recovered(tmp_path) is not None
 
 
-def test_a_full_disk_is_told_and_what_was_committed_stays(log: DurableLog, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_what_was_committed_stays(
+    log: DurableLog, tmp_path: Path
+) -> None:
     log.commit((stored(1),))
     log.close_file()
     log._file = os.open("/dev/full", os.O_WRONLY)
@@ -480,7 +482,7 @@ def test_a_program_may_go_to_another_folder(
     assert records_in(tmp_path / "p1") == (stored(1),)
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TidingsError, match="file/p1/lock: Not a directory"):
         opened(tmp_path / "file" / "p1")
@@ -502,21 +504,21 @@ def test_a_lock_that_cannot_be_signed_is_given_back(
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was synced and what was deleted, in order; paths begin at the test's folder."""
-    told: list[str] = []
+    answer: list[str] = []
 
     def telling(name: str) -> None:
         real = getattr(os, name)
 
         def call(what: Any) -> None:
             path = Path(f"/proc/self/fd/{what}").readlink() if isinstance(what, int) else what
-            told.append(f"{name} {path.relative_to(tmp_path)}")
+            answer.append(f"{name} {path.relative_to(tmp_path)}")
             real(what)
 
         monkeypatch.setattr(os, name, call)
 
     for name in ("fsync", "fdatasync", "unlink"):
         telling(name)
-    return told
+    return answer
 
 
 def test_a_new_log_is_on_disk_with_its_folders(tmp_path: Path, calls: list[str]) -> None:

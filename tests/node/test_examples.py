@@ -21,7 +21,7 @@ from real_groups import DEADLINE_S, free_ports, go, until
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def said_on_top(example: str) -> tuple[list[str], list[str]]:
+def stated_on_top(example: str) -> tuple[list[str], list[str]]:
     """The two commands in the docstring: which makes the group, and which starts a member."""
     documented = ast.get_docstring(ast.parse((EXAMPLES / example).read_text())) or ""
     group, member = (line.split() for line in documented.splitlines() if line.startswith("    "))
@@ -33,7 +33,7 @@ async def members(
     example: str, folder: Path, tidings: Any, *instead: str
 ) -> AsyncIterator[tuple[Any, ...]]:
     """The way to start somebody again, and everybody, started; one word may stand for another."""
-    (_, *group), (python, path, first, *rest) = said_on_top(example)
+    (_, *group), (python, path, first, *rest) = stated_on_top(example)
     assert (python, path, first) == ("python", f"examples/{example}", group[1])
     if instead:
         rest[rest.index(instead[0])] = instead[1]

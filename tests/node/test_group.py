@@ -190,7 +190,7 @@ def test_a_whole_group_that_stopped_comes_back(tmp_path: Path) -> None:
     assert_all_hold(traced(config))
 
 
-def test_what_is_kept_can_be_read_again_and_what_is_not_is_told(tmp_path: Path) -> None:
+def test_what_is_kept_can_be_read_again_and_what_is_not_is_reported(tmp_path: Path) -> None:
     lines = ("limits.segment_bytes = 3000", "retention.messages = 30", "limits.window = 5")
     config = group_file(tmp_path, 2, *lines)
 
@@ -458,7 +458,7 @@ def test_what_is_processed_before_its_turn_is_not_handed_over(tmp_path: Path) ->
     go(scenario())
 
 
-def test_in_memory_who_does_not_read_stops_listening_and_is_told_so(
+def test_in_memory_who_does_not_read_stops_listening_and_is_informed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.02)
@@ -530,16 +530,16 @@ def test_who_does_not_read_loses_nothing(durable: bool, tmp_path: Path) -> None:
 def test_leaving_leaves_nothing_unsent(tmp_path: Path) -> None:
     """Not even what is too much for the buffers of the kernel."""
     config = group_file(tmp_path, 3, "durable = false")
-    said = [(b"%d " % number).ljust(10_000, b".") for number in range(1_000)]
+    spoken = [(b"%d " % number).ljust(10_000, b".") for number in range(1_000)]
 
     async def scenario() -> None:
         async with joined(config, "p2", "p3") as two:
             async with joined(config, "p1") as one:
                 await linked(two | one)
-                for text in said:
+                for text in spoken:
                     await one["p1"].broadcast(text)
             for group in two.values():
-                assert [message.text for message in await take(group, len(said))] == said
+                assert [message.text for message in await take(group, len(spoken))] == spoken
 
     go(scenario())
 
@@ -601,7 +601,7 @@ def test_who_is_no_member_has_no_messages(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_a_message_that_cannot_be_meant_is_told(tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_meant_is_reported(tmp_path: Path) -> None:
     config = group_file(tmp_path, 1)
 
     async def scenario() -> None:
@@ -835,7 +835,7 @@ def test_a_full_log_refuses_and_names_the_silent_member(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_an_address_in_use_is_told(tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported(tmp_path: Path) -> None:
     config = group_file(tmp_path, 1, "durable = false", "trace.on = false")
 
     async def scenario() -> None:
@@ -940,17 +940,17 @@ def test_a_join_that_is_cancelled_leaves_nothing_open_wherever_it_was(
 def test_a_join_that_fails_leaves_nothing_open(what: str, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     config = group_file(tmp_path, 2, f'metrics.p1 = "127.0.0.1:{port}"')
-    taken = config.addresses["p1"] if what == "members" else config.metrics["p1"]
+    received = config.addresses["p1"] if what == "members" else config.metrics["p1"]
 
     async def scenario() -> None:
         group = tidings.join("p1", config)
-        with socket.create_server(taken):
+        with socket.create_server(received):
             before, tasks = open_files(), asyncio.all_tasks()
             with pytest.raises(EnvironmentMissing):
                 await group.__aenter__()
             await until(lambda: open_files() <= before)
             assert asyncio.all_tasks() == tasks
-            with pytest.raises(Closed, match=f"p1 has not joined: .*{taken}"):
+            with pytest.raises(Closed, match=f"p1 has not joined: .*{received}"):
                 await group.broadcast(b"nobody is there")
         async with group:  # the same one, now that it can
             assert group.status().linked == ()

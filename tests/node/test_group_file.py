@@ -108,7 +108,7 @@ def test_what_the_node_decides_reaches_the_process() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line(old: str, new: str, complaint: str) -> None:
+def test_a_mistake_is_reported_with_its_line(old: str, new: str, complaint: str) -> None:
     assert old in GOOD
     with pytest.raises(DataError) as fault:
         parse(GOOD.replace(old, new))

@@ -76,9 +76,9 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
             await linked(groups)
             for number in range(9):
                 await strange(number)
-            told = [line for line in caplog.messages if "no link: peer 127.0.0.1" in line]
-            assert len(told) == 4
-            assert told[-1].endswith("; what else is wrong is not told for a minute")
+            shown = [line for line in caplog.messages if "no link: peer 127.0.0.1" in line]
+            assert len(shown) == 4
+            assert shown[-1].endswith("; what else is wrong is not told for a minute")
             caplog.clear()
             groups["p1"]._transport._minute_ends_s = 0  # a minute later
             await strange(9)

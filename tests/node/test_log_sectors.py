@@ -125,7 +125,7 @@ def test_a_hole_is_damage_where_a_later_entry_was_begun(tmp_path: Path, place: i
             assert not file.is_torn(one.begin, expected=1), f"without {part}"
 
 
-def test_a_sector_of_a_text_is_not_taken_for_a_later_entry(tmp_path: Path) -> None:
+def test_a_sector_of_a_text_is_not_mistaken_for_a_later_entry(tmp_path: Path) -> None:
     """Somebody may broadcast what stands in a log."""
     one = written(tmp_path, 2, b"text" + packed(7, 0, b"an entry") + bytes(1_200))
     holed = bytearray(one.data)

@@ -29,8 +29,8 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 
 def test_every_mutant_is_caught_by_the_test_that_is_named_for_it() -> None:
     quick = [mutant.__name__ for mutant, caught in CAUGHT.items() if caught.complaint != HANGS]
-    told = run("mutants.py", *quick)
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    answer = run("mutants.py", *quick)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
 
 
 def test_there_are_twenty_of_them_and_few_that_hang() -> None:
@@ -39,9 +39,9 @@ def test_there_are_twenty_of_them_and_few_that_hang() -> None:
 
 
 def test_a_test_that_passes_or_fails_for_another_reason_does_not_count() -> None:
-    told = run("-c", UNNOTICED)
+    answer = run("-c", UNNOTICED)
     test = CAUGHT[mutants.forgotten_sync].by
-    assert told.stdout.splitlines() == [
+    assert answer.stdout.splitlines() == [
         f"{test} passes",
         f"{test} fails for another reason: AssertionError: assert [] == ['fdatasync 00000001.log']",
         "there is no test_durable_log.py::test_that_is_not_there",

@@ -57,7 +57,7 @@ def run(network: Network, member: str, program: str, peer: str) -> subprocess.Po
     return network.start(member, words, stdin=PIPE, stdout=PIPE, text=True, bufsize=1)
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def spoken(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], DEADLINE_S)[0], "it says nothing"
     return process.stdout.readline().strip()
@@ -66,7 +66,7 @@ def said(process: subprocess.Popen[str]) -> str:
 def ask(process: subprocess.Popen[str], word: str, patience_s: float) -> str:
     assert process.stdin is not None
     process.stdin.write(f"{word} {patience_s}\n")
-    return said(process)
+    return spoken(process)
 
 
 def ours() -> list[str]:
@@ -76,7 +76,7 @@ def ours() -> list[str]:
 
 def test_a_link_that_is_down_carries_nothing_and_loses_nothing(network: Network) -> None:
     echo = run(network, "p2", ECHO, "p2")
-    assert said(echo) == "ready"
+    assert spoken(echo) == "ready"
     caller = run(network, "p1", CALLER, "p2")
     assert ask(caller, "hello", DEADLINE_S) == "hello"
     network.down("p2")
@@ -90,7 +90,7 @@ def test_a_link_that_is_down_carries_nothing_and_loses_nothing(network: Network)
 
 
 def test_a_namespace_is_not_reached_from_outside(network: Network) -> None:
-    assert said(run(network, "p2", ECHO, "p2")) == "ready"
+    assert spoken(run(network, "p2", ECHO, "p2")) == "ready"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((network.address("p2"), 7001), DEADLINE_S)
 
@@ -102,7 +102,7 @@ def test_nothing_is_left_behind_by_a_test_that_fails() -> None:
     def fail() -> None:
         with Network("p1", "p2") as failing:
             processes.append(run(failing, "p1", ECHO, "p1"))
-            assert said(processes[0]) == "ready"
+            assert spoken(processes[0]) == "ready"
             assert len(ours()) == 3
             raise KeyError("mine")
 
@@ -149,7 +149,7 @@ def test_there_may_not_be_too_many() -> None:
 # --- where there are none
 
 
-def test_the_reason_is_said_where_there_can_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_is_stated_where_there_can_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*words: str) -> str:
         raise NoNetwork("ip netns add: Operation not permitted")
 

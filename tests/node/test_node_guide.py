@@ -46,7 +46,7 @@ def names_in(cell: str) -> list[str]:
 def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
     made, alone, together, settled = blocks("console")
     hello, patient = blocks("python")
-    told = WORDS.partition("With nobody else up it prints `")[2].partition("`")[0]
+    shown = WORDS.partition("With nobody else up it prints `")[2].partition("`")[0]
     prints = WORDS.partition("It prints `")[2].partition("`")[0]
 
     async def scenario() -> None:
@@ -83,7 +83,7 @@ def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
                         assert await one.ends() == 0, one.err
         async with running(tmp_path, sys.executable, "-c", patient) as program:
             assert await program.ends() == 0, program.err
-            assert program.out == [told]
+            assert program.out == [shown]
         async with joined(read_config(tmp_path / "group.toml")) as groups:
             await until(
                 lambda: all(one.status().delivered["alice"] == 2 for one in groups.values())

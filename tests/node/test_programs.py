@@ -81,8 +81,8 @@ def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
                 assert await p2.ends() == 0
             p1.process.send_signal(signal.SIGTERM)
             assert await p1.ends() == 0
-            told = [msgspec.json.decode(line) for line in p1.out]
-            assert told[0] == {"origin": "p2", "seq": 1, "text": "hello, p1", "again": False}
+            printed = [msgspec.json.decode(line) for line in p1.out]
+            assert printed[0] == {"origin": "p2", "seq": 1, "text": "hello, p1", "again": False}
             assert "p1: farewell: peer p2, reason p2 leaves" in p1.err
 
     go(scenario())
@@ -104,7 +104,7 @@ def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
         (("node", "p1", "--logs", "loud"), 64, "tidings: Invalid value for '--logs'"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(
+def test_what_cannot_be_gets_one_line(
     words: tuple[str, ...], status: int, line: str, tmp_path: Path, tidings: Any
 ) -> None:
     group_file(tmp_path, 1)
@@ -157,7 +157,7 @@ def test_a_group_that_cannot_be_is_not_written(
     assert not (tmp_path / "group.toml").exists()
 
 
-def test_who_chats_is_told_who_is_there_and_why_nothing_happens(tmp_path: Path) -> None:
+def test_a_chat_shows_who_is_there_and_why_nothing_happens(tmp_path: Path) -> None:
     config = group_file(tmp_path)
 
     async def scenario() -> None:
@@ -186,7 +186,7 @@ def test_who_chats_is_told_who_is_there_and_why_nothing_happens(tmp_path: Path) 
     go(scenario())
 
 
-def test_who_leaves_with_something_unsaid_is_told_so_and_need_not_wait(tmp_path: Path) -> None:
+def test_who_leaves_with_something_unsaid_is_informed_and_need_not_wait(tmp_path: Path) -> None:
     group_file(tmp_path, 2, "links.close_ms = 1_000_000")
     reason = "p1 starts with nothing and has yet to meet p2"
 
@@ -236,8 +236,8 @@ def test_a_node_broadcasts_any_line_and_skips_only_what_is_too_long(tmp_path: Pa
             await p1.says("p1#6 tab\tüñ")
             shown = ["one", r"\xff", r"\x1b[2J", "/quit", "", "tab\tüñ"]
             assert p1.out == [f"p1#{number} {text}" for number, text in enumerate(shown, 1)]
-            told = "not broadcast: a line of more than 10 bytes (text_bytes)"
-            assert p1.err == [f"p1: {told}"]
+            printed = "not broadcast: a line of more than 10 bytes (text_bytes)"
+            assert p1.err == [f"p1: {printed}"]
             p1.process.send_signal(signal.SIGINT)
             assert await p1.ends() == 0
 
@@ -302,7 +302,7 @@ def test_a_node_whose_output_nobody_reads_takes_part_and_leaves(tmp_path: Path) 
     go(scenario())
 
 
-def test_a_node_whose_output_nobody_reads_leaves_at_once_when_told_twice(tmp_path: Path) -> None:
+def test_a_node_whose_output_nobody_reads_leaves_at_once_when_asked_twice(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with _with_a_full_pipe(tmp_path, "links.close_ms = 1_000_000") as p2:
             p2.send_signal(signal.SIGTERM)
@@ -326,8 +326,8 @@ def test_a_node_without_any_output_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, "bash", "-c", f"exec {TIDINGS} node p1 >&-") as p1:
             assert await p1.ends() == 64
-            told = "there is no standard output; who needs none writes > /dev/null"
-            assert p1.err == [f"tidings: {told}"]
+            printed = "there is no standard output; who needs none writes > /dev/null"
+            assert p1.err == [f"tidings: {printed}"]
 
     go(scenario())
 
@@ -390,7 +390,7 @@ def test_a_second_node_of_the_same_member_ends_at_once(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_prometheus_is_told_how_a_member_is_doing(tmp_path: Path) -> None:
+def test_prometheus_learns_how_a_member_is_doing(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     config = group_file(tmp_path, 2, f'metrics.p1 = "127.0.0.1:{port}"')
 
@@ -440,7 +440,7 @@ def test_the_end_of_the_metrics_holds_up_nobody(
     go(scenario())
 
 
-def test_what_stops_a_member_is_told_once(tmp_path: Path) -> None:
+def test_what_stops_a_member_is_reported_once(tmp_path: Path) -> None:
     config = group_file(tmp_path, 2, "durable = false", "trace.on = false")
 
     async def scenario() -> None:
@@ -451,8 +451,8 @@ def test_what_stops_a_member_is_told_once(tmp_path: Path) -> None:
                 await p1.ends()
             async with running(tmp_path, TIDINGS, "node", "p1") as p1:
                 assert await p1.ends() == 69
-                told = [line for line in p1.err if "cannot return to this group" in line]
-                assert len(told) == 1, p1.err
+                printed = [line for line in p1.err if "cannot return to this group" in line]
+                assert len(printed) == 1, p1.err
                 assert p1.err[-1].startswith("tidings: p1 ")
 
     go(scenario())
@@ -516,7 +516,7 @@ run()
 @pytest.mark.parametrize(
     ("program", "status"), [(TOLD_WHILE_IT_JOINS, 0), (TOLD_WHILE_IT_LOADS, -signal.SIGTERM)]
 )
-def test_who_is_told_to_end_while_it_starts_does_so_quietly(
+def test_a_member_that_must_end_while_it_starts_does_so_quietly(
     program: str, status: int, tmp_path: Path
 ) -> None:
     group_file(tmp_path, 2)
@@ -548,20 +548,20 @@ STATUS = Status(
 
 
 def test_a_chat_gives_the_others_a_moment_before_it_says_who_is_there() -> None:
-    said: list[str] = []
-    alone = chat._Chat(said.append)
+    spoken: list[str] = []
+    alone = chat._Chat(spoken.append)
     for _ in range(chat.LOOKS - 1):
         alone.look(STATUS)
-    assert said == []
+    assert spoken == []
     alone.look(STATUS)
-    assert said == ["here: nobody; away: p2, p3"]
-    said.clear()
-    in_company = chat._Chat(said.append)
+    assert spoken == ["here: nobody; away: p2, p3"]
+    spoken.clear()
+    in_company = chat._Chat(spoken.append)
     in_company.look(msgspec.structs.replace(STATUS, linked=("p2",)))
-    assert said == []
+    assert spoken == []
     in_company.look(msgspec.structs.replace(STATUS, linked=("p2", "p3")))
     in_company.look(msgspec.structs.replace(STATUS, linked=("p2",)))
-    assert said == ["here: p2, p3; away: nobody", "p3 is away"]
+    assert spoken == ["here: p2, p3; away: nobody", "p3 is away"]
 
 
 def test_a_chat_broadcasts_no_empty_lines(tmp_path: Path) -> None:
@@ -587,7 +587,7 @@ def test_logs_can_be_json(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_a_group_file_that_does_not_exist_is_told_to_programs_too() -> None:
+def test_a_group_file_that_does_not_exist_is_reported_to_programs_too() -> None:
     import tidings
 
     with pytest.raises(UsageError, match="No such file"):

@@ -241,10 +241,10 @@ def test_a_trace_that_cannot_be_written_is_a_warning_and_a_gap(
     (gap,) = gaps(config)
     rows = history(config)
     assert rows[rows.index(gap) + 1].index == gap.end
-    told = [row.seq for row in rows if row.kind == "broadcast"]
-    assert gap.vector == {"p1": told[1] - 1}
-    assert told == [1, *range(told[1], told[-1] + 1)]
-    assert told[1] >= 7
+    answer = [row.seq for row in rows if row.kind == "broadcast"]
+    assert gap.vector == {"p1": answer[1] - 1}
+    assert answer == [1, *range(answer[1], answer[-1] + 1)]
+    assert answer[1] >= 7
     assert not list(tmp_path.glob("trace/*.open"))
     assert {verdict.value for verdict in judge(traced(config))} == {Value.UNKNOWN}
 
@@ -280,8 +280,10 @@ def test_a_trace_that_stays_broken_looks_like_that_of_a_killed_member(
     assert [path.name for path in segments_of(config.trace_folder, "p1")] == ["p1-1.segment.open"]
     disk.number = 0
     go(say(config, b"three"))
-    told = [(row.kind, row.seq) for row in history(config) if row.kind in ("broadcast", "deliver")]
-    assert told == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
+    answer = [
+        (row.kind, row.seq) for row in history(config) if row.kind in ("broadcast", "deliver")
+    ]
+    assert answer == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
 
 
 @pytest.mark.parametrize("setting", ["", "trace.segment_bytes = 1"])
@@ -394,13 +396,13 @@ def test_a_group_may_ask_to_stop_without_a_trace(
 def _sync_of_segments(monkeypatch: pytest.MonkeyPatch, synced: Callable[[str], None]) -> None:
     sync = os.fsync
 
-    def told(file: int) -> None:
+    def answer(file: int) -> None:
         name = Path(f"/proc/self/fd/{file}").readlink().name
         if ".segment" in name:
             synced(name)
         sync(file)
 
-    monkeypatch.setattr(os, "fsync", told)
+    monkeypatch.setattr(os, "fsync", answer)
 
 
 def test_a_segment_is_on_disk_before_it_has_its_name(
@@ -493,8 +495,10 @@ def test_a_damaged_end_of_the_trace_is_set_aside(
     assert aside.exists() == (not is_torn)
     assert is_torn or aside.read_bytes() == data
     assert warnings(caplog) == ["the trace is damaged"] * (not is_torn)
-    told = [(row.kind, row.seq) for row in history(config) if row.kind in ("broadcast", "deliver")]
-    assert told == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
+    answer = [
+        (row.kind, row.seq) for row in history(config) if row.kind in ("broadcast", "deliver")
+    ]
+    assert answer == [(kind, seq) for seq in (1, 2, 3) for kind in ("broadcast", "deliver")]
     assert all(verdict.value is not Value.VIOLATED for verdict in judge(traced(config)))
 
 
@@ -754,31 +758,31 @@ def texts_delivered(first: int, texts: bytes) -> Messages:
     return Messages("deliver", "p2", first, len(texts), digests([bytes([one]) for one in texts]))
 
 
-def told_by(*blocks: Block, cut: HistoryCut | None = None) -> HistoryCut:
+def reported_by(*blocks: Block, cut: HistoryCut | None = None) -> HistoryCut:
     past = Past("p1", cut)
     past.read(blocks)
     return past.cut
 
 
 def test_the_digests_of_a_cut_do_not_depend_on_how_it_was_reached() -> None:
-    whole = told_by(Block(0, 0, 0, (texts_delivered(1, b"abcde"),)))
-    first = told_by(Block(0, 0, 0, (texts_delivered(1, b"ab"),)))
+    whole = reported_by(Block(0, 0, 0, (texts_delivered(1, b"abcde"),)))
+    first = reported_by(Block(0, 0, 0, (texts_delivered(1, b"ab"),)))
     more = (texts_delivered(3, b"c"), texts_delivered(4, b"de"))
-    second = told_by(Block(2, 0, 0, more), cut=first)
+    second = reported_by(Block(2, 0, 0, more), cut=first)
     assert whole == second
     for other in (b"abced", b"abcdd", b"xbcde"):
-        assert told_by(Block(0, 0, 0, (texts_delivered(1, other),))).digests != whole.digests
+        assert reported_by(Block(0, 0, 0, (texts_delivered(1, other),))).digests != whole.digests
 
 
 def test_a_cut_has_no_digests_of_what_was_not_written_down() -> None:
     before = Block(0, 0, 0, (texts_delivered(1, b"ab"),))
     after = Block(9, 0, 0, (texts_delivered(5, b"e"),))
-    assert not told_by(before, Block(2, 0, 0, (Gap("gap", 7, {"p2": 4}),)), after).digests
+    assert not reported_by(before, Block(2, 0, 0, (Gap("gap", 7, {"p2": 4}),)), after).digests
     recover = Mark("recover", None, {"p2": 4}, 0)
-    assert not told_by(before, Block(8, 0, 1, (recover,)), after).digests
-    assert not told_by(Block(0, 0, 0, (Messages("deliver", "p2", 1, 2),))).digests
+    assert not reported_by(before, Block(8, 0, 1, (recover,)), after).digests
+    assert not reported_by(Block(0, 0, 0, (Messages("deliver", "p2", 1, 2),))).digests
     same = Block(8, 0, 1, (Mark("recover", None, {"p2": 2}, 0),))
-    assert told_by(before, same).digests == told_by(before).digests
+    assert reported_by(before, same).digests == reported_by(before).digests
 
 
 @pytest.mark.parametrize(
@@ -795,7 +799,7 @@ def test_what_did_not_happen_in_sequence_is_kept(items: tuple[Item, ...], compla
         Past("p1", None).read(blocks(*items))
 
 
-def test_after_a_missing_file_one_waits_until_it_is_told_how_far_it_came() -> None:
+def test_after_a_missing_file_one_waits_until_it_learns_how_far_it_came() -> None:
     past = Past("p1", None)
     _, *rest = blocks(delivered("p2", 1, 7), delivered("p2", 8), Mark("recover", None, {"p2": 9}))
     past.read(rest[:1])

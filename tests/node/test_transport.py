@@ -73,14 +73,14 @@ async def say(config: Config, data: bytes, to: str = "p1") -> str:
     ],
 )
 def test_a_stranger_gets_one_line_and_nothing_else_happens(
-    said: bytes, complaint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spoken: bytes, complaint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
 
     async def scenario() -> None:
         async with joined(config) as groups:
             await linked(groups)
-            assert complaint in await say(config, said)
+            assert complaint in await say(config, spoken)
             await (await groups["p1"].broadcast(b"not disturbed")).stable()
 
     go(scenario())
@@ -98,7 +98,7 @@ def test_a_stranger_gets_one_line_and_nothing_else_happens(
         ({"options": {"mode": "all"}}, "p2 runs frontier mode=all, p1 frontier"),
     ],
 )
-def test_who_means_another_group_is_told_so(
+def test_who_means_another_group_is_informed(
     change: dict[str, object], complaint: str, tmp_path: Path
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
@@ -144,7 +144,7 @@ def test_two_members_that_mean_different_groups_both_say_so_once(
         ("limits.batch_messages", "4000", "5"),
     ],
 )
-def test_what_must_be_alike_and_is_not_is_told_on_both_sides_once(
+def test_what_must_be_alike_and_is_not_is_reported_on_both_sides_once(
     setting: str, p1_has: str, p2_has: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
@@ -265,7 +265,7 @@ def test_a_knock_of_nobody_is_nothing(tmp_path: Path, caplog: pytest.LogCaptureF
 OLD = GREETING[:-1] + b"\x01"
 
 
-def test_a_member_of_another_format_is_called_less_and_less_often_and_told_once(
+def test_a_member_of_another_format_is_called_less_and_less_often_and_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(links.random, "uniform", lambda low, high: high)
@@ -287,11 +287,11 @@ def test_a_member_of_another_format_is_called_less_and_less_often_and_told_once(
 
     go(scenario())
     assert calls[-1] - calls[-2] >= 0.3
-    told = _about(caplog, "format")
-    assert told == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 2"]
+    shown = _about(caplog, "format")
+    assert shown == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 2"]
 
 
-def test_a_caller_of_another_format_is_told_ours_and_told_of_once(
+def test_a_caller_of_another_format_learns_ours_and_is_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
@@ -642,7 +642,7 @@ def test_what_was_sent_again_is_heard_once(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_what_is_confirmed_is_not_kept(tmp_path: Path) -> None:
+def test_what_was_acknowledged_is_not_kept(tmp_path: Path) -> None:
     config = group_file(tmp_path, 2, *MEMORY, "links.alive_ms = 10")
 
     async def scenario() -> None:
@@ -672,7 +672,7 @@ def test_who_comes_back_as_somebody_else_is_cast_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 50_000])
-def test_who_counts_as_crashed_is_told_by_whoever_calls(kept: int, tmp_path: Path) -> None:
+def test_who_counts_as_crashed_is_reported_by_whoever_calls(kept: int, tmp_path: Path) -> None:
     """Even if it has much to say itself as soon as the link is up."""
     config = group_file(tmp_path, 2, *MEMORY)
     links = msgspec.structs.replace(config.links, resend_bytes=1_000)
@@ -848,29 +848,29 @@ def test_without_resending_what_is_sent_to_nobody_is_gone(tmp_path: Path) -> Non
     go(scenario())
 
 
-def test_who_is_out_of_reach_is_told_once_if_it_lasts(
+def test_who_is_out_of_reach_is_reported_once_if_it_lasts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
     caplog.set_level("DEBUG", logger="tidings.node")
     monkeypatch.setattr(links, "QUIET_S", 1_000.0)
 
-    def told(level: str) -> int:
+    def shown(level: str) -> int:
         missed = "p1: no link: peer p2, reason cannot be reached: Connection refused"
         found = [one for one in caplog.records if one.getMessage() == missed]
         return sum(one.levelname == level for one in found)
 
     async def scenario() -> None:
         async with joined(config, "p1"):
-            await until(lambda: told("DEBUG") >= 3)
-            assert told("WARNING") == 0
+            await until(lambda: shown("DEBUG") >= 3)
+            assert shown("WARNING") == 0
             monkeypatch.setattr(links, "QUIET_S", 0.0)
-            await until(lambda: told("WARNING") == 1)
+            await until(lambda: shown("WARNING") == 1)
             async with joined(config, "p2") as one:
                 await until(lambda: one["p2"].status().linked == ("p1",))
             caplog.clear()
             # It has said good-bye: nobody misses it.
-            await until(lambda: told("DEBUG") >= 3)
-            assert told("WARNING") == 0
+            await until(lambda: shown("DEBUG") >= 3)
+            assert shown("WARNING") == 0
 
     go(scenario())

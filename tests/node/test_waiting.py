@@ -35,26 +35,26 @@ def test_why_without_a_name_is_about_the_oldest_of_our_own(tmp_path: Path) -> No
     go(scenario())
 
 
-def test_a_broadcast_that_gets_nowhere_is_told_once_with_the_reason(
+def test_a_broadcast_that_gets_nowhere_is_reported_once_with_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.02)
     config = group_file(tmp_path)
 
-    def told() -> list[str]:
+    def answer() -> list[str]:
         return [line for line in caplog.messages if line.startswith("p1: broadcasts are stuck")]
 
     async def scenario() -> None:
         async with joined(config, "p1") as one:
             p1 = one["p1"]
             receipt = await p1.broadcast(b"is anybody there?")
-            await until(lambda: bool(told()))
+            await until(lambda: bool(answer()))
             reason = "p1 starts with nothing and has yet to meet p2, p3"
             assert p1.status().stuck == reason
             async with joined(config, "p2", "p3"):
                 await receipt.delivered()
                 await until(lambda: p1.status().stuck == "")
-            assert told().count(f"p1: broadcasts are stuck: reason {reason}") == 1
+            assert answer().count(f"p1: broadcasts are stuck: reason {reason}") == 1
 
     go(scenario())
 

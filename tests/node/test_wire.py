@@ -130,12 +130,12 @@ def test_of_two_packets_with_one_tag_the_derived_class_means_its_own() -> None:
         (GREETING + b"\x00\x00\x00\x03" + bytes(20), "a frame of 3 bytes is too short"),
     ],
 )
-def test_a_stranger_is_refused_before_anything_of_it_is_kept(said: bytes, complaint: str) -> None:
+def test_a_stranger_is_refused_before_anything_of_it_is_kept(spoken: bytes, complaint: str) -> None:
     if not complaint:
-        assert read(said) == []
+        assert read(spoken) == []
         return
     with pytest.raises(WireFault, match=complaint):
-        read(said)
+        read(spoken)
 
 
 def test_the_limit_for_strangers_ends_with_their_hello() -> None:
@@ -278,7 +278,7 @@ def test_of_a_long_packet_the_texts_do_not_count() -> None:
     ],
     ids=lambda packet: packet.kind,
 )
-def test_what_a_member_says_is_taken(packet: Packet) -> None:
+def test_what_a_member_says_is_accepted(packet: Packet) -> None:
     assert decoded(body_of([codec().encode(packet)]))[0].packet == packet
 
 
@@ -383,5 +383,5 @@ def test_two_that_mean_different_groups_do_not_talk(
     change: dict[str, object], quarrel: str
 ) -> None:
     theirs = msgspec.structs.replace(HELLO, name="p2", to="p1")
-    told = HELLO.quarrel(msgspec.structs.replace(theirs, **change))
-    assert told.startswith(quarrel) if quarrel else not told
+    answer = HELLO.quarrel(msgspec.structs.replace(theirs, **change))
+    assert answer.startswith(quarrel) if quarrel else not answer

@@ -29,13 +29,13 @@ MOST_S = 0.15
 the wall (soak/test_worst_frames.py)."""
 
 
-def least_absence(folder: Path, said: bytes, *lines: str, is_refused: bool) -> float:
+def least_absence(folder: Path, spoken: bytes, *lines: str, is_refused: bool) -> float:
     """In seconds of the processor; what shares its caches can double them, but not each time."""
     least_s = float("inf")
     for number in range(3):
         (folder / str(number)).mkdir()
         config = group_file(folder / str(number), 3, *lines)
-        measured, is_linked = go(absence(config, said))
+        measured, is_linked = go(absence(config, spoken))
         assert is_linked is not is_refused
         least_s = min(least_s, measured.cpu_s)
         if least_s < MOST_S:
@@ -44,7 +44,7 @@ def least_absence(folder: Path, said: bytes, *lines: str, is_refused: bool) -> f
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_a_legal_frame_is_taken_in_pieces(name: str, tmp_path: Path) -> None:
+def test_a_legal_frame_is_accepted_in_pieces(name: str, tmp_path: Path) -> None:
     assert least_absence(tmp_path, LEGAL[name](), is_refused=False) < MOST_S
 
 
@@ -81,10 +81,10 @@ def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_of_a_member_that_says_more_than_can_be_taken_no_more_is_read(tmp_path: Path) -> None:
+def test_of_a_member_that_says_more_than_can_be_accepted_no_more_is_read(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3, *MEMORY, "limits.tick_ms = 1")
     texts = [Data(Batch(MessageId("p2", n + 1), (bytes(1_000),))) for n in range(1_000)]
-    said = b"".join([frame(*texts)] * 30)
+    spoken = b"".join([frame(*texts)] * 30)
     most: list[int] = []
 
     async def scenario() -> None:
@@ -98,8 +98,8 @@ def test_of_a_member_that_says_more_than_can_be_taken_no_more_is_read(tmp_path: 
             before = peer.bytes_received
             tick = p1._joined()._tick
             asyncio.get_running_loop().call_soon(tick)
-            writer.write(said)
-            while peer.bytes_received - before < len(said):
+            writer.write(spoken)
+            while peer.bytes_received - before < len(spoken):
                 most.append(link.waiting)
                 await asyncio.sleep(0)
             await until(lambda: link.waiting == 0)
@@ -108,7 +108,7 @@ def test_of_a_member_that_says_more_than_can_be_taken_no_more_is_read(tmp_path: 
 
     go(scenario())
     assert max(most) > config.limits.frame_bytes / 2, "there was more than it could take"
-    assert max(most) < 2 * config.limits.frame_bytes < len(said)
+    assert max(most) < 2 * config.limits.frame_bytes < len(spoken)
 
 
 # --- what we say ourselves
@@ -152,8 +152,8 @@ def test_packets_are_put_into_frames_that_are_accepted(tmp_path: Path) -> None:
                 for firsts, body, count in tick.frames:
                     reader = FrameReader()
                     reader.limit = config.limits.frame_bytes
-                    (said,) = reader.feed(GREETING + framed(Kind.PACKETS, firsts[0][1], body))
-                    assert len(codec.cut(said)) == count
+                    (spoken,) = reader.feed(GREETING + framed(Kind.PACKETS, firsts[0][1], body))
+                    assert len(codec.cut(spoken)) == count
                 return [count for _, _, count in tick.frames]
 
             assert packed(*[1] * 25) == [10, 10, 5]

@@ -144,10 +144,10 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
 ) -> None:
     target = tmp_path / "violations.parquet"
     stages: list[str] = []
-    told = pipeline.audit(
+    shown = pipeline.audit(
         spark, folder, examples=2, checker=checker, violations=target, progress=stages.append
     )
-    assert told == audited
+    assert shown == audited
     if checker == "sql":
         assert stages == [
             "reading the trace and checking every row",
@@ -156,7 +156,7 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
             "looking for the events that show what was violated",
         ]
     rows = pq.read_table(target).to_pylist()
-    assert len(rows) == sum(one.violated for v in told.verdicts.values() for one in v)
+    assert len(rows) == sum(one.violated for v in shown.verdicts.values() for one in v)
     assert {
         "run": "repeating",
         "guarantee": "no duplication",
@@ -215,7 +215,7 @@ def cut(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "cut", [manifest], table=rows)
 
 
-def test_a_cut_is_told_with_the_verdicts(tidings: Any, cut: Path) -> None:
+def test_a_cut_is_reported_with_the_verdicts(tidings: Any, cut: Path) -> None:
     answer = tidings("audit", str(cut))
     assert answer.status == 0, answer.err
     assert answer.out.rstrip().endswith("\njudged from the cut on (p1 from 7)")
@@ -240,8 +240,8 @@ def test_cuts_with_different_digests_are_a_violation(
         "p1": HistoryCut(index=7, broadcast=1, delivered={"p1": 1}, digests={"p1": "1" * 32}),
         "p2": HistoryCut(index=0, delivered={"p1": 1}, digests={"p1": "2" * 32}),
     }
-    told = msgspec.structs.replace(manifest, cuts=cuts)
-    (cut / "manifest.jsonl").write_bytes(msgspec.json.encode(told) + b"\n")
+    shown = msgspec.structs.replace(manifest, cuts=cuts)
+    (cut / "manifest.jsonl").write_bytes(msgspec.json.encode(shown) + b"\n")
     target = tmp_path / "violations.parquet"
     answer = tidings("audit", str(cut), "--checker", checker, "--violations", str(target))
     assert answer.status == 1, answer.err

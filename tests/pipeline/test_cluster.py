@@ -82,16 +82,16 @@ def test_an_executor_dies_in_the_middle_and_the_verdicts_are_those_of_the_specif
 
 def test_spark_connect_gives_the_verdicts_of_the_specification(trace: Path, tmp_path: Path) -> None:
     with connect_server(tmp_path, "local[2]") as remote:
-        said = subprocess.run(
+        spoken = subprocess.run(
             [TIDINGS, "audit", str(trace), "--remote", remote, "--examples", "1000", "--json"],
             capture_output=True,
             text=True,
             timeout=240,
         )
-        told = subprocess.run(
+        answer = subprocess.run(
             [sys.executable, "-c", COUNTING, remote], capture_output=True, text=True, timeout=240
         )
-    assert said.returncode == 1, said.stderr
-    (run,) = json.loads(said.stdout)["runs"]
+    assert spoken.returncode == 1, spoken.stderr
+    (run,) = json.loads(spoken.stdout)["runs"]
     assert {"known": list(run["verdicts"].values())} == _specified(trace)
-    assert re.search(r"^counting: \d+ %, at least", told.stdout, re.M), told
+    assert re.search(r"^counting: \d+ %, at least", answer.stdout, re.M), answer

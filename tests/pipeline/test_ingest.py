@@ -156,7 +156,7 @@ ALL = SAID_ALIKE | SAID_DIFFERENTLY | ACCEPTED
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def shown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What Spark says of each case, and where. All cases at once: a job takes its time."""
     spool = tmp_path_factory.mktemp("spool")
     for number, (name, spoil) in enumerate(ALL.items()):
@@ -166,12 +166,12 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
     manifests = {name: _manifest(name, run=name) for name in ALL}
     stored = spark.read.schema(STORED).parquet(str(spool / "*.parquet"))
     checked = in_sequence(placed(stored, runs_table(spark, manifests)))
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for row in checked.where("fault is not null").orderBy("file", "row").collect():
         name = list(ALL)[row.file]
         fault = row.fault if row.process is None else row.fault.replace(PROCESS, NAMES[row.process])
-        told.setdefault(name, f"row {row.row + 1}: {fault}")
-    return told
+        shown.setdefault(name, f"row {row.row + 1}: {fault}")
+    return shown
 
 
 def _spoil(folder: Path, spoil: Spoil, run: str) -> None:
@@ -180,7 +180,7 @@ def _spoil(folder: Path, spoil: Spoil, run: str) -> None:
     _store(folder, [row | {"run": run} for row in rows])
 
 
-def _told_by_the_reader(folder: Path, case: str) -> str:
+def _reported_by_the_reader(folder: Path, case: str) -> str:
     write_trace(folder, [_manifest(case)])
     _spoil(folder, ALL[case], run="r")
     with pytest.raises(DataError) as refused:
@@ -190,22 +190,22 @@ def _told_by_the_reader(folder: Path, case: str) -> str:
 
 @pytest.mark.parametrize("fault", SAID_ALIKE)
 def test_bad_rows_are_refused_in_the_same_words(
-    told: dict[str, str], folder: Path, fault: str
+    shown: dict[str, str], folder: Path, fault: str
 ) -> None:
-    assert told[fault] == _told_by_the_reader(folder, fault)
+    assert shown[fault] == _reported_by_the_reader(folder, fault)
 
 
 @pytest.mark.parametrize("fault", SAID_DIFFERENTLY)
 def test_bad_values_are_refused_at_the_same_place(
-    told: dict[str, str], folder: Path, fault: str
+    shown: dict[str, str], folder: Path, fault: str
 ) -> None:
-    place, _, _ = _told_by_the_reader(folder, fault).partition(":")
-    assert told[fault].startswith(f"{place}: ")
+    place, _, _ = _reported_by_the_reader(folder, fault).partition(":")
+    assert shown[fault].startswith(f"{place}: ")
 
 
 @pytest.mark.parametrize("variant", ACCEPTED)
-def test_good_rows_are_accepted(told: dict[str, str], folder: Path, variant: str) -> None:
-    assert variant not in told
+def test_good_rows_are_accepted(shown: dict[str, str], folder: Path, variant: str) -> None:
+    assert variant not in shown
     write_trace(folder, [_manifest(variant)])
     _spoil(folder, ACCEPTED[variant], run="r")
     read_runs(folder)
@@ -288,9 +288,9 @@ def test_one_bad_file_among_a_thousand_good_ones_is_named(
         bad.write_bytes(good)
     assert answer.status == 65
     assert answer.out == "", "no verdict as if that were all"
-    told = [line for line in answer.err.splitlines() if not line.startswith("...")]
-    assert len(told) == 1
-    assert told[0].startswith(f"tidings: {bad}: ")
+    shown = [line for line in answer.err.splitlines() if not line.startswith("...")]
+    assert len(shown) == 1
+    assert shown[0].startswith(f"tidings: {bad}: ")
 
 
 def test_a_thousand_good_files_are_judged(spark: SparkSession, thousand: Path) -> None:
@@ -366,8 +366,10 @@ def test_a_run_that_is_not_in_the_manifest_is_refused(
         pass
 
 
-def test_a_bad_row_is_told_with_its_file_and_its_process(spark: SparkSession, folder: Path) -> None:
-    expected = _told_by_the_reader(folder, "another gap")
+def test_a_bad_row_is_reported_with_its_file_and_its_process(
+    spark: SparkSession, folder: Path
+) -> None:
+    expected = _reported_by_the_reader(folder, "another gap")
     with pytest.raises(DataError) as refused, pipeline.examine(spark, folder):
         pass
     with pytest.raises(DataError) as refused_too:

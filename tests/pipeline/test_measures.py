@@ -294,7 +294,7 @@ def test_tables_do_not_replace_what_is_there(
         measures.write_tables(spark, folder, written)
 
 
-def test_a_full_disk_is_told_in_one_line(
+def test_a_full_disk_gets_one_line(
     spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Spark tells it; no disk is filled here."""

@@ -18,7 +18,7 @@ def _block(kind: str) -> str:
     return GUIDE.split(f"```{kind}\n")[1].split("```")[0]
 
 
-def test_the_program_prints_what_is_said(
+def test_the_program_prints_what_is_stated(
     tidings,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -32,7 +32,7 @@ def test_the_program_prints_what_is_said(
 
 
 @pytest.mark.parametrize("module", [pipeline, measures])
-def test_every_name_is_told(module: ModuleType) -> None:
+def test_every_name_is_reported(module: ModuleType) -> None:
     inner = {"Audit", "Case", "Recording", "TABLES", "abandon", "judge", "percentiles"}
     for name in set(module.__all__) - inner:
         assert re.search(rf"`(measures\.)?{name}\b", GUIDE), f"{name} is not in docs/pipeline.md"

@@ -43,16 +43,16 @@ def test_the_line_says_what_is_known_and_no_more(pace: StageProgress, words: str
     assert pace.words == words
 
 
-def test_a_stage_is_told_at_once_and_figures_only_after_two_seconds() -> None:
-    clock, said = Clock(), list[str]()
-    progress = Progress(said.append, every_s=5.0, clock=clock)
+def test_a_stage_is_reported_at_once_and_figures_only_after_two_seconds() -> None:
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, every_s=5.0, clock=clock)
     progress("reading")
     progress.expect(1000, "runs")
     for second in range(13):
         clock.now = 100.0 + second
         progress.done(second / 20)
         progress.look()
-    assert said == [
+    assert spoken == [
         "reading",
         "reading: 25 %, 50 runs/s, about 15 s left",
         "reading: 50 %, 50 runs/s, about 10 s left",
@@ -60,8 +60,8 @@ def test_a_stage_is_told_at_once_and_figures_only_after_two_seconds() -> None:
 
 
 def test_what_is_done_is_not_undone_and_every_stage_begins_with_nothing() -> None:
-    clock, said = Clock(), list[str]()
-    progress = Progress(said.append, clock=clock)
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, clock=clock)
     progress("reading")
     clock.now += 10
     progress.done(0.5)
@@ -70,39 +70,44 @@ def test_what_is_done_is_not_undone_and_every_stage_begins_with_nothing() -> Non
     progress("judging")
     clock.now += 10
     progress.look()
-    assert said == ["reading", "reading: 50 %, about 10 s left", "judging", "judging: 10 s so far"]
+    assert spoken == [
+        "reading",
+        "reading: 50 %, about 10 s left",
+        "judging",
+        "judging: 10 s so far",
+    ]
 
 
 def test_tasks_leave_a_mark_for_every_piece_they_have_read(tmp_path: Path) -> None:
-    clock, said = Clock(), list[str]()
-    progress = Progress(said.append, clock=clock)
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, clock=clock)
     progress("judging")
-    told = progress.marked(("a", "b"), 2, tmp_path / "marks")
-    elsewhere = pickle.loads(pickle.dumps(told))
+    answer = progress.marked(("a", "b"), 2, tmp_path / "marks")
+    elsewhere = pickle.loads(pickle.dumps(answer))
     assert list(elsewhere) == ["a", "b"]
     clock.now += 6
     progress.look()
     assert next(iter(elsewhere)) == "a"
     assert list(zip(elsewhere, "xy", strict=True)) == [("a", "x"), ("b", "y")]
     progress.look()
-    assert said[1:] == ["judging: 50 %, about 6 s left", "judging: 99 %, about 0 s left"]
+    assert spoken[1:] == ["judging: 50 %, about 6 s left", "judging: 99 %, about 0 s left"]
 
 
 def test_a_worker_that_cannot_leave_marks_works_all_the_same(tmp_path: Path) -> None:
-    told = Progress().marked(("a", "b"), 1, tmp_path / "marks")
+    answer = Progress().marked(("a", "b"), 1, tmp_path / "marks")
     (tmp_path / "marks").rmdir()
-    assert list(told) == ["a", "b"]
+    assert list(answer) == ["a", "b"]
 
 
 def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:
-    clock, said = Clock(), list[str]()
-    progress = Progress(said.append, clock=clock)
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, clock=clock)
     spark.range(10).count()
     with progress.following(spark):
         progress("counting")
         clock.now += 4
         progress.look()
-        assert said[-1] == "counting: 4 s so far", "what was done before does not count"
+        assert spoken[-1] == "counting: 4 s so far", "what was done before does not count"
         spark.range(0, 100, 1, 4).count()
         progress.look()
-    assert said[-1] == "counting: 99 %, at least 0 s left"
+    assert spoken[-1] == "counting: 99 %, at least 0 s left"

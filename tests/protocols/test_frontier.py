@@ -130,13 +130,13 @@ def persisted(effects: list[Effect]) -> list[Any]:
 
 def timers(effects: list[Effect]) -> dict[str, float | None]:
     """Timers set, with their delays, and timers cancelled."""
-    told: dict[str, float | None] = {}
+    shown: dict[str, float | None] = {}
     for effect in effects:
         if isinstance(effect, SetTimer):
-            told[effect.name] = effect.delay_ms
+            shown[effect.name] = effect.delay_ms
         elif isinstance(effect, CancelTimer):
-            told[effect.name] = None
-    return told
+            shown[effect.name] = None
+    return shown
 
 
 def the_only(kind: type, effects: list[Effect]) -> Any:
@@ -414,7 +414,7 @@ def asked_by_p2(size: int = 5) -> Frontier:
     return p3
 
 
-def test_who_is_not_told_in_time_asks_everybody() -> None:
+def test_a_member_that_hears_nothing_in_time_asks_everybody() -> None:
     p3 = process("p3", 5, mode="origin")
     assert timers(p3.step(Receive("p1", data("p1#1", "a")))) == {"ask": 200}
     ((to, packet),) = sent(p3.step(Timeout("ask")))
@@ -431,7 +431,7 @@ def test_who_knows_that_it_is_stable_says_so() -> None:
     assert answer == [(("p2",), Commit((Known("p1", 1, 1),)))]
 
 
-def test_who_was_asked_too_early_asks_everybody_although_it_is_told() -> None:
+def test_who_was_asked_too_early_asks_everybody_although_it_hears_of_it() -> None:
     p3 = asked_by_p2()
     assert timers(p3.step(Receive("p1", Commit((Known("p1", 1, 1),))))) == {}
     ((_, packet),) = sent(p3.step(Timeout("ask")))
@@ -467,7 +467,7 @@ def test_when_a_link_comes_up_each_side_tells_all_it_knows() -> None:
     assert sent(p1.step(Receive("p2", state))) == []
 
 
-def test_who_repeats_its_state_is_told_what_it_lacks() -> None:
+def test_a_member_that_repeats_its_state_learns_what_it_lacks() -> None:
     p1 = process("p1", 3)
     p1.step(Broadcast((b"a",)))
     p1.step(Receive("p3", Holding(some("p1#1"))))
@@ -591,7 +591,7 @@ def test_a_checkpoint_and_the_messages_it_still_needs_stand_for_all_records() ->
     assert short == long
 
 
-def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> None:
+def test_what_the_application_has_not_processed_is_handed_to_it_again() -> None:
     before = process("p2", 3, until_processed=True)
     records = life(
         before,
@@ -617,7 +617,7 @@ def test_what_the_application_has_not_taken_to_heart_is_handed_to_it_again() -> 
     assert after.log.processed == {"p1": 2, "p2": 1, "p3": 0}
 
 
-def test_an_application_that_says_nothing_has_taken_everything() -> None:
+def test_an_application_that_says_nothing_has_processed_everything() -> None:
     before = process("p2", 3)
     _, effects = reborn(life(before, Receive("p1", data("p1#1", "a")), Processed({"p1": 1})))
     assert effects == []
@@ -644,7 +644,7 @@ def test_what_was_acknowledged_is_still_held_after_a_crash_at_any_write() -> Non
         assert after.log.held["p1"] >= acknowledged
 
 
-def test_who_comes_back_without_its_disk_is_refused_and_told_so() -> None:
+def test_who_comes_back_without_its_disk_is_refused_and_informed() -> None:
     p1 = process("p1", 3)
     effects = p1.step(LinkUp("p2", 1))
     reason = "p2 lost its disk; its name cannot return to this group"
@@ -760,7 +760,7 @@ def test_the_true_one_is_let_in_after_an_impostor_was_refused() -> None:
     assert p1.log.held["p2"] == 1
 
 
-def test_a_refusal_that_was_lost_is_said_again_to_whoever_asks() -> None:
+def test_a_refusal_that_was_lost_is_stated_again_to_whoever_asks() -> None:
     p1 = on_lossy_links("p1", 3)
     (refusal,) = sent(p1.step(LinkUp("p2", 1)))
     p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
@@ -790,7 +790,9 @@ def test_who_somebody_is_survives_a_restart() -> None:
         Push((Batch(MessageId("p2", 1), (b"what I am said to have said",)),)),
     ],
 )
-def test_who_is_told_to_hold_what_it_lacks_knows_that_its_disk_has_aged(claim: Packet) -> None:
+def test_a_member_that_hears_that_it_holds_what_it_lacks_knows_that_its_disk_has_aged(
+    claim: Packet,
+) -> None:
     """An old copy of the disk was put back: the name is right, but something is gone."""
     p2 = process("p2", 3)
     effects = p2.step(Receive("p1", claim))
@@ -851,7 +853,7 @@ def test_several_at_once_count_one_by_one_against_the_log() -> None:
     assert the_only(Accept, p1.step(Broadcast((b"c",))))
 
 
-def test_who_cannot_be_reached_is_not_said_to_help() -> None:
+def test_who_cannot_be_reached_is_not_expected_to_help() -> None:
     p1 = process("p1", 3)
     p1.step(Receive("p2", Holding(some("p2#1"))))
     wanted = MessageId("p2", 1)
@@ -1187,7 +1189,7 @@ def test_a_stream_from_twenty_costs_little_and_leaves_nothing(
 
 
 def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
-    told = {row[0]: row[1:-1] for row in rows_of("one broadcast")}
+    shown = {row[0]: row[1:-1] for row in rows_of("one broadcast")}
     measured = {
         f"`{one}`, {until}": [f"{count:,.0f}" for count in packets]
         for one in tables.CONTENDERS
@@ -1195,12 +1197,12 @@ def test_the_page_tells_the_packets_of_one_broadcast_as_they_are() -> None:
             one, [measure(one, "one", size, 1) for size in SIZES_TOLD[:-1]]
         ).items()
     }
-    assert told.keys() == {*measured, *(f"at least {name}" for name in named_bounds())}
+    assert shown.keys() == {*measured, *(f"at least {name}" for name in named_bounds())}
     for name, packets in measured.items():
-        assert told[name][:-1] == packets
+        assert shown[name][:-1] == packets
     for name, bound in named_bounds().items():
         least = [bound(size, quorum(size) - 1) for size in SIZES_TOLD]
-        assert told[f"at least {name}"] == [f"{count:,}" for count in least]
+        assert shown[f"at least {name}"] == [f"{count:,}" for count in least]
 
 
 def test_the_page_names_every_option_and_every_flaw() -> None:

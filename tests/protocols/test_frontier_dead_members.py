@@ -120,8 +120,8 @@ def test_a_member_that_was_lacking_is_asked_when_the_origin_is_dead() -> None:
     for packet in [one for one in world.in_flight if one.link.receiver == "p01"]:
         world.apply(choices.PacketArrival(packet))
     world.apply(choices.TimerExpiry("p01", "commit"))
-    told = [one for one in world.in_flight if one.link.sender == "p01" and one not in late]
-    for packet in [one for one in told if one.link.receiver != "p05"]:
+    answer = [one for one in world.in_flight if one.link.sender == "p01" and one not in late]
+    for packet in [one for one in answer if one.link.receiver != "p05"]:
         world.apply(choices.PacketArrival(packet))
     lost = tuple(one for one in world.in_flight if one.link.sender == "p01")
     world.apply(choices.Crash("p01", lost))

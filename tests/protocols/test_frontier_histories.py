@@ -103,7 +103,7 @@ def test_the_digest_within_the_last_block_is_known_and_no_other(
 
 
 @given(messages, st.lists(st.integers(1, 60), min_size=1, max_size=4))
-def test_what_peers_said_is_compared_wherever_it_ends(
+def test_what_peers_reported_is_compared_wherever_it_ends(
     history: list[Written], places: list[int]
 ) -> None:
     """A peer that has said something else is found when as much is held, and no other."""
@@ -163,7 +163,7 @@ def persisted(effects: list[Effect]) -> list[Any]:
     return [record for e in effects if isinstance(e, Persist) for record in e.records]
 
 
-def said(effects: list[Effect], to: str) -> list[Any]:
+def spoken(effects: list[Effect], to: str) -> list[Any]:
     return [one.packet for one in effects if isinstance(one, Send) and to in one.to]
 
 
@@ -182,7 +182,7 @@ def rejected(effects: list[Effect]) -> list[str]:
 
 def hand_over(sender: Frontier, effects: list[Effect], receiver: Frontier) -> list[Effect]:
     answers: list[Effect] = []
-    for packet in said(effects, receiver.me):
+    for packet in spoken(effects, receiver.me):
         answers += receiver.step(Receive(sender.me, packet))
     return answers
 
@@ -230,22 +230,22 @@ def test_an_origin_that_used_a_number_twice_is_refused_and_stops() -> None:
     p1, p2 = process("p1"), process("p2")
     p2.step(Receive("p1", data(1, b"before the copy was put back")))
     p1.step(Broadcast((b"after that",)))
-    told = p2.step(LinkUp("p1", 0)), p1.step(LinkUp("p2", 0))
-    at_p1 = hand_over(p2, told[0], p1)
+    answer = p2.step(LinkUp("p1", 0)), p1.step(LinkUp("p2", 0))
+    at_p1 = hand_over(p2, answer[0], p1)
     assert isinstance(at_p1[-1], Halt)
     assert at_p1[-1].reason.startswith("p1 used numbers twice")
-    at_p2 = hand_over(p1, told[1], p2)
+    at_p2 = hand_over(p1, answer[1], p2)
     assert rejected(at_p2) == ["p1"]
-    assert said(p2.step(LinkUp("p1", 0)), "p1") == [Refusal("p1", 0, "two histories")], "again"
+    assert spoken(p2.step(LinkUp("p1", 0)), "p1") == [Refusal("p1", 0, "two histories")], "again"
 
 
 def test_two_holders_of_different_histories_both_report_their_origin() -> None:
     p2, p3 = process("p2"), process("p3")
     p2.step(Receive("p1", data(1, b"old")))
     p3.step(Receive("p1", data(1, b"new", b"newer")))
-    told = p2.step(LinkUp("p3", 0)), p3.step(LinkUp("p2", 0))
-    assert rejected(hand_over(p2, told[0], p3)) == ["p1"], "p3 knows how its first one looks"
-    hand_over(p3, told[1], p2)
+    answer = p2.step(LinkUp("p3", 0)), p3.step(LinkUp("p2", 0))
+    assert rejected(hand_over(p2, answer[0], p3)) == ["p1"], "p3 knows how its first one looks"
+    hand_over(p3, answer[1], p2)
     at_p2 = p2.step(Receive("p3", Push((Batch(MessageId("p1", 2), (b"newer",)),))))
     assert rejected(at_p2) == ["p1"], "p2 compares when it holds as much"
     assert "p2 and p3 hold different ones up to p1#2" in next(
@@ -277,7 +277,7 @@ def test_two_histories_are_reported_although_their_origin_is_refused_already() -
     assert rejected(hand_over(p2, at_p2, p3)) == ["p1"]
 
 
-def test_every_member_is_told_once_per_link_that_there_are_two_histories() -> None:
+def test_every_member_hears_once_per_link_that_there_are_two_histories() -> None:
     group = (*MEMBERS, "p4")
     p2, p3, p4 = (Frontier(name, group) for name in group[1:])
     for member, text in ((p2, b"old"), (p3, b"new"), (p4, b"new")):
@@ -286,13 +286,13 @@ def test_every_member_is_told_once_per_link_that_there_are_two_histories() -> No
     at_p2 = p2.step(Receive("p3", acknowledged(p3)))
     report = Twins("p1", ("p2", "p3"), 1)
     for other in (p3, p4):
-        assert report in said(at_p2, other.me), "also those that hold what somebody else holds"
+        assert report in spoken(at_p2, other.me), "also those that hold what somebody else holds"
         assert rejected(other.step(Receive("p2", report))) == ["p1"]
-    assert report not in said(p2.step(Receive("p4", acknowledged(p4))), "p4"), "it knows"
-    assert report in said(p2.step(LinkUp("p3", 0)), "p3"), "it may not have heard"
+    assert report not in spoken(p2.step(Receive("p4", acknowledged(p4))), "p4"), "it knows"
+    assert report in spoken(p2.step(LinkUp("p3", 0)), "p3"), "it may not have heard"
 
 
-def test_a_member_that_has_gone_on_is_told_by_the_one_that_compares_later() -> None:
+def test_a_member_that_has_gone_on_is_reported_by_the_one_that_compares_later() -> None:
     """p2 no longer knows how its first message looked; p3 will know how p2's last one does."""
     p2, p3 = process("p2", marks=2), process("p3")
     p2.step(Receive("p1", data(1, *(b"%d" % number for number in range(4 * BLOCK)))))
@@ -418,7 +418,7 @@ def test_a_second_history_is_noticed_when_it_has_to_wait(mode: str) -> None:
 
 
 @modes
-def test_an_origin_is_stopped_by_what_it_said_in_an_earlier_life(mode: str) -> None:
+def test_an_origin_is_stopped_by_what_it_reported_in_an_earlier_life(mode: str) -> None:
     """Its old message was under way all the time, and arrives before its new one."""
     group = Group(2, mode=mode)
     group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))

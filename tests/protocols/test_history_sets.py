@@ -71,9 +71,9 @@ def test_one_delivery_frees_a_whole_chain() -> None:
 def test_why_names_what_is_missing() -> None:
     p3 = process("p3", 5)
     p3.step(Receive("p2", copy_of("p2#2", "p1#1", "p2#1")))
-    said = p3.why(MessageId("p2", 2))
-    assert "1 more of p1, p4, p5 to hold it" in said
-    assert "its cause p1#1, and for its cause p2#1" in said
+    spoken = p3.why(MessageId("p2", 2))
+    assert "1 more of p1, p4, p5 to hold it" in spoken
+    assert "its cause p1#1, and for its cause p2#1" in spoken
     assert p3.why(MessageId("p1", 1)) == "p3 does not hold p1#1"
     alone = process("p1", 1)
     alone.step(Broadcast((b"x",)))

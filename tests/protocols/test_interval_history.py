@@ -74,7 +74,7 @@ def test_the_relay_is_the_same_packet_and_leaves_once_before_the_delivery() -> N
     assert p2.step(Receive("p3", copy)) == []
 
 
-def test_the_past_is_told_in_ranges_and_a_fixed_group_once() -> None:
+def test_the_past_is_reported_in_ranges_and_a_fixed_group_once() -> None:
     p1 = IntervalHistory("p1", ("p1", "p2"))
     p2 = IntervalHistory("p2", ("p1", "p2"))
     for _ in range(100):
@@ -181,9 +181,9 @@ def test_why_names_what_is_missing() -> None:
     p2.step(Broadcast((b"x",)))
     p4 = IntervalHistory("p4", FIVE)
     p4.step(Receive("p2", written(p2)))
-    said = p4.why(MessageId("p2", 2))
-    assert "1 more of p1, p3, p5 to hold it" in said
-    assert "its cause p1#1, and for its cause p2#1" in said
+    spoken = p4.why(MessageId("p2", 2))
+    assert "1 more of p1, p3, p5 to hold it" in spoken
+    assert "its cause p1#1, and for its cause p2#1" in spoken
     assert p4.why(MessageId("p9", 1)) == "p4 does not hold p9#1"
     assert p2.why(MessageId("p1", 1)) == "p2 has delivered p1#1"
 

@@ -69,10 +69,10 @@ def test_a_late_copy_is_not_relayed_again() -> None:
 def test_why_names_what_is_missing() -> None:
     p3 = process("p3", 5)
     p3.step(Receive("p2", copy_of("p2#2", 1, 0, 0, 0, 0)))
-    said = p3.why(MessageId("p2", 2))
-    assert "1 more of p1, p4, p5 to relay it" in said
-    assert "p2#1 to be delivered first" in said
-    assert "its cause p1#1" in said
+    spoken = p3.why(MessageId("p2", 2))
+    assert "1 more of p1, p4, p5 to relay it" in spoken
+    assert "p2#1 to be delivered first" in spoken
+    assert "its cause p1#1" in spoken
     assert p3.why(MessageId("p9", 1)) == "p9 is not a member"
     assert p3.why(MessageId("p1", 1)) == "p3 does not hold p1#1"
     alone = process("p1", 1)

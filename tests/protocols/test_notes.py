@@ -78,9 +78,9 @@ NAMES = {
 @pytest.mark.parametrize("note", FIVE)
 def test_what_a_note_calls_things_stands_beside_what_we_call_them(note: str) -> None:
     (chapter,) = re.findall(rf"\n## The {note} note(.*?)(?=\n## |$)", NOTES, re.DOTALL)
-    told = " ".join(re.findall(r"^(.+?) \|", chapter, re.MULTILINE))
+    answer = " ".join(re.findall(r"^(.+?) \|", chapter, re.MULTILINE))
     for name in NAMES[note].split():
-        assert re.search(rf"\b{name}\b", told), name
+        assert re.search(rf"\b{name}\b", answer), name
 
 
 def test_there_is_a_chapter_for_each_note() -> None:
@@ -94,9 +94,9 @@ def test_every_row_names_code_that_exists_and_a_test() -> None:
     """In the second column every name in backticks is one that the sources use."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     rows = re.findall(r"^(.+) \| (.+) \| (.+) \| (.+)$", NOTES, re.MULTILINE)
-    told = [row for row in rows if row[1] != "here"]
-    assert len(told) > 100
-    for what, here, _, test in told:
+    answer = [row for row in rows if row[1] != "here"]
+    assert len(answer) > 100
+    for what, here, _, test in answer:
         for name in re.findall(r"`([\w./]+)`", here):
             if "/" in name or name.endswith(".py"):
                 exists = any(str(path).endswith(name) for path in SOURCES) or name in sources
@@ -127,8 +127,8 @@ BOUNDED, HEAVY, HEAVIEST = "delays of 1 to 20 ms", "Pareto tail 0.5", "Pareto ta
 
 @cache
 def most(delays: str, what: str, messages: int) -> int:
-    taken = ranges().samples("ranges", delays, messages, seed=1)
-    return max(one.most for one in taken if one.what == what and not one.settled)
+    received = ranges().samples("ranges", delays, messages, seed=1)
+    return max(one.most for one in received if one.what == what and not one.settled)
 
 
 def test_bounded_delays_keep_the_ranges_few_and_a_heavy_tail_does_not() -> None:
@@ -144,13 +144,13 @@ def test_bounded_delays_keep_the_ranges_few_and_a_heavy_tail_does_not() -> None:
 
 def test_at_rest_every_history_is_one_range_per_origin() -> None:
     for delays in ranges().TAILS:
-        taken = ranges().samples("ranges", delays, 60, seed=2)
-        assert {one.most for one in taken if one.settled} == {2 * 5}
+        received = ranges().samples("ranges", delays, 60, seed=2)
+        assert {one.most for one in received if one.settled} == {2 * 5}
 
 
 def test_both_ways_of_keeping_ids_see_the_same_runs() -> None:
-    taken = ranges().samples("ids", HEAVY, 20, seed=3)
-    (rest,) = (one for one in taken if one.settled and one.what == ranges().SETS)
+    received = ranges().samples("ids", HEAVY, 20, seed=3)
+    (rest,) = (one for one in received if one.settled and one.what == ranges().SETS)
     assert rest.most == 2 * 5 * 20
 
 

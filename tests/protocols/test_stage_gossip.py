@@ -98,10 +98,10 @@ def test_why_names_what_is_missing(form: str) -> None:
     message = stamped("p2#2", 1, 0, 0, 0, 0)
     assert p3.why(message.id) == "p3 does not hold p2#2"
     p3.step(Receive("p2", Gossip(message, "01000")))
-    said = p3.why(message.id)
-    assert "1 more of p1, p4, p5 to be known to hold it" in said
-    assert "p2#1 to be delivered first" in said
-    assert "its cause p1#1" in said
+    spoken = p3.why(message.id)
+    assert "1 more of p1, p4, p5 to be known to hold it" in spoken
+    assert "p2#1 to be delivered first" in spoken
+    assert "its cause p1#1" in spoken
 
 
 @both_forms
@@ -228,7 +228,7 @@ def test_a_crashed_member_keeps_messages_from_being_forgotten_but_stirs_no_storm
         assert world.processes["p1"].kept()["texts"] == number
 
 
-def test_a_message_whose_predecessor_died_is_told_of_and_then_left_in_peace() -> None:
+def test_a_message_whose_predecessor_died_is_reported_and_then_left_in_peace() -> None:
     world = World("orphan", group_of(3), FORMS["news"])
     world.apply(Speak("p1", b"lost"))
     lost = tuple(world.in_flight)

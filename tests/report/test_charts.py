@@ -262,7 +262,7 @@ def test_every_colour_has_a_light_and_a_dark_form() -> None:
     assert "var(" not in style, "not every viewer knows variables"
 
 
-def test_names_and_titles_are_never_taken_for_markup() -> None:
+def test_names_and_titles_are_never_mistaken_for_markup() -> None:
     drawn = Drawn(chart(HOSTILE, title=HOSTILE, x=Axis(HOSTILE)), title=HOSTILE)
     assert not list(drawn.root.iter(f"{SVG}script"))
     assert list(drawn.legend()) == [HOSTILE]

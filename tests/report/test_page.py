@@ -212,9 +212,9 @@ def test_an_element_escapes_whatever_is_not_markup_already(words: str) -> None:
 
 
 def test_data_for_the_script_cannot_end_its_element() -> None:
-    told = data(msgspec.json.encode({"name": HOSTILE}))
-    assert isinstance(told, Markup)
-    inside = told.partition(">")[2].removesuffix("</script>")
+    printed = data(msgspec.json.encode({"name": HOSTILE}))
+    assert isinstance(printed, Markup)
+    inside = printed.partition(">")[2].removesuffix("</script>")
     assert "<" not in inside
     assert msgspec.json.decode(inside) == {"name": HOSTILE}
 
@@ -366,7 +366,7 @@ def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation()
     Document(render(page))
 
 
-def test_a_small_run_that_holds_is_drawn_and_a_long_one_is_not_and_that_is_told() -> None:
+def test_a_small_run_that_holds_is_drawn_and_a_long_one_is_not_and_that_is_reported() -> None:
     small = page_of(walk(Plan(processes=3, broadcasts=1), seed=1))
     assert small.answer == "All 5 guarantees hold."
     assert [picture.is_violation for picture in small.pictures] == [False]
@@ -483,7 +483,7 @@ def test_the_example_of_the_guide_does_what_it_says(
 # --- numbers, and how much of them
 
 
-def test_what_is_beyond_the_limits_is_cut_and_told(example: Page) -> None:
+def test_what_is_beyond_the_limits_is_cut_and_reported(example: Page) -> None:
     chart = example.costs[0]
     many = tuple(Line(f"line {number}", chart.lines[0].points) for number in range(MOST_LINES + 3))
     page = plain_page(

@@ -165,8 +165,8 @@ def test_resting_on_an_event_lights_its_causal_past_and_future(
         wanted = cones(picture, marks, (process, index))
         assert lit == wanted
     assert wanted["is-future"]
-    told = browser.ask("document.querySelector('.status').textContent")
-    assert "p1 broadcasts p1#1" in told
+    answer = browser.ask("document.querySelector('.status').textContent")
+    assert "p1 broadcasts p1#1" in answer
     opacity = "getComputedStyle(document.querySelector('.stage .event.is-future')).opacity"
     assert browser.ask(opacity) == "1"
     browser.hover("h3")
@@ -205,9 +205,9 @@ def test_buttons_step_through_the_run(browser: Chromium, picture: Picture) -> No
     browser.click("[data-go=on]")
     assert step(browser) == f"step 2 of {most}"
     assert browser.ask(shown) == 2
-    told = browser.ask("document.querySelector('.story .now').textContent")
-    assert picture.moments[1].words in told
-    assert browser.ask("document.querySelector('.status').textContent") == told
+    answer = browser.ask("document.querySelector('.story .now').textContent")
+    assert picture.moments[1].words in answer
+    assert browser.ask("document.querySelector('.status').textContent") == answer
     browser.click("[data-go=back]")
     assert step(browser) == f"step 1 of {most}"
     browser.click("[data-go=last]")

@@ -163,7 +163,7 @@ def test_a_trace_that_runs_in_circles_is_drawn_all_the_same() -> None:
     assert len(Diagram(spacetime(run)).all("packet")) >= 2
 
 
-def test_a_gap_is_drawn_and_told() -> None:
+def test_a_gap_is_drawn_and_reported() -> None:
     rows = [
         Row(run="r", process="p1", index=0, kind="gap", time_ns=0, value=4),
         Row(run="r", process="p1", index=5, kind="recover", time_ns=1),
@@ -171,7 +171,7 @@ def test_a_gap_is_drawn_and_told() -> None:
     run = collect(Manifest(schema=2, run="r", names=("p1",), views=(("p1",),)), rows)
     assert "not written down" in spacetime(run)
     deeds = Deeds(Causality(run), {})
-    assert deeds.told(rows[:1]) == "p1 does what was not written down, up to its event 4."
+    assert deeds.described(rows[:1]) == "p1 does what was not written down, up to its event 4."
 
 
 def test_a_past_is_closed_under_what_came_before() -> None:
@@ -214,15 +214,15 @@ def test_every_event_and_every_packet_is_there() -> None:
 
 def test_a_lost_packet_says_with_whom() -> None:
     run = scripted("group p1 p2 p3", "broadcast p1 hello", "crash p1 keeping p1->p2", "settle")
-    told = {one.findtext(f"{SVG}title") for one in Diagram(spacetime(run)).all("loss")}
-    assert "copy p1#1 p1:3 → p3: lost with p1, who crashed" in told
-    assert any(words.endswith("→ p1: p1 had crashed") for words in told)
+    answer = {one.findtext(f"{SVG}title") for one in Diagram(spacetime(run)).all("loss")}
+    assert "copy p1#1 p1:3 → p3: lost with p1, who crashed" in answer
+    assert any(words.endswith("→ p1: p1 had crashed") for words in answer)
 
 
 def test_what_a_lossy_link_drops_is_lost_on_the_way() -> None:
     run = scripted("group p1 p2", "links lossy", "broadcast p1 hello", "drop p1->p2", "settle")
-    (told,) = [one.findtext(f"{SVG}title") for one in Diagram(spacetime(run)).all("loss")]
-    assert told.endswith("lost on the way")
+    (answer,) = [one.findtext(f"{SVG}title") for one in Diagram(spacetime(run)).all("loss")]
+    assert answer.endswith("lost on the way")
 
 
 def test_what_has_not_arrived_when_the_run_is_cut_short_is_still_on_its_way() -> None:
@@ -309,7 +309,7 @@ def test_a_trace_without_packets_has_arrows_from_broadcasts_to_deliveries() -> N
 
 
 @pytest.mark.parametrize("what", SMALL)
-def test_the_violation_is_ringed_where_it_shows_and_told_in_words(what: str) -> None:
+def test_the_violation_is_ringed_where_it_shows_and_reported_in_words(what: str) -> None:
     run, violation = SMALL[what], violation_of(what)
     diagram = Diagram(spacetime(run, violation))
     (ring,) = [one for one in diagram.root.iter() if one.get("data-violation")]
@@ -416,17 +416,17 @@ def test_a_packet_too_many_is_drawn_although_its_arrival_is_not() -> None:
 MARKUP = b'<script>alert("&amp;")</script>]]>\x00\x1b[31m\xff \xe2\x80\xae'
 
 
-def test_texts_are_shown_and_never_taken_for_markup() -> None:
+def test_texts_are_shown_and_never_mistaken_for_markup() -> None:
     texts = {digest(b"question"): MARKUP}
     diagram = Diagram(spacetime(CARELESS, texts=texts))
     assert not list(diagram.root.iter(f"{SVG}script"))
     titles = [one.text or "" for one in diagram.root.iter(f"{SVG}title")]
-    told = next(words for words in titles if words.startswith("p1:0"))
-    assert '<script>alert("&amp;")</script>]]>\\x00\\x1b[31m\\xff \\u202e' in told
+    answer = next(words for words in titles if words.startswith("p1:0"))
+    assert '<script>alert("&amp;")</script>]]>\\x00\\x1b[31m\\xff \\u202e' in answer
     assert all(char.isprintable() or char == "\n" for char in diagram.svg)
 
 
-def test_names_of_processes_are_never_taken_for_markup() -> None:
+def test_names_of_processes_are_never_mistaken_for_markup() -> None:
     strange = 'p"<1>&'
     rows = [Row(run="r", process=strange, index=0, kind="settle", time_ns=0)]
     run = collect(Manifest(schema=1, run="r", names=(strange,), views=((strange,),)), rows)

@@ -55,7 +55,7 @@ def proof(run: Run, what: Guarantee | Extra, **options) -> list[str]:
     return explain(first(run, what), "r", trace=run, **options).splitlines()
 
 
-def test_what_never_came_is_told_with_the_reason_why_it_cannot() -> None:
+def test_what_never_came_is_reported_with_the_reason_why_it_cannot() -> None:
     run = scripted(
         "group p1 p2 p3 p4 p5",
         "broadcast p1 hello",
@@ -74,7 +74,7 @@ def test_what_never_came_is_told_with_the_reason_why_it_cannot() -> None:
     ]
 
 
-def test_whom_nobody_told_is_said_to_have_been_told_by_nobody() -> None:
+def test_a_member_that_heard_of_it_from_nobody_is_shown_without_a_source() -> None:
     assert proof(HASTY, Guarantee.UNIFORM_AGREEMENT)[-2:] == [
         "  - Nobody sent a packet about m to p3.",
         "  - p1, who knew of m, crashed.",
@@ -121,8 +121,8 @@ def test_on_lossy_links_nobody_knows_that_a_crash_took_the_packet_along() -> Non
         "settle",
         protocol="flawed/hasty",
     )
-    (told,) = [row for row in run.rows if row.kind == "send" and row.peer == "p3"]
-    assert Causality(run).loss(told) == "lost on the way, or lost with p1, who crashed"
+    (shown,) = [row for row in run.rows if row.kind == "send" and row.peer == "p3"]
+    assert Causality(run).loss(shown) == "lost on the way, or lost with p1, who crashed"
 
 
 def test_a_cause_that_is_missing_too_is_named_with_its_own_losses() -> None:
@@ -140,8 +140,8 @@ def test_many_losses_are_counted() -> None:
     origin = next(row.process for row in run.rows if row.kind == "broadcast")
     names = [f"p{number}" for number in range(1, 22)]
     lines = [f"group {' '.join(names)}", f"broadcast {origin} hello", f"crash {origin}", "settle"]
-    told = proof(scripted(*lines, protocol="flawed/hasty"), Guarantee.UNIFORM_AGREEMENT)
-    assert told[-1].endswith(" and 14 more.")
+    shown = proof(scripted(*lines, protocol="flawed/hasty"), Guarantee.UNIFORM_AGREEMENT)
+    assert shown[-1].endswith(" and 14 more.")
 
 
 @pytest.mark.parametrize("what", SMALL)
@@ -152,28 +152,28 @@ def test_only_what_never_came_is_asked_for_reasons(what: str) -> None:
 
 
 def test_a_proof_ends_with_the_command_that_shows_it_again() -> None:
-    told = proof(CARELESS, Guarantee.CAUSAL_ORDER, folder="runs/8f21")
-    assert told[-1] == "Replay:  tidings replay runs/8f21 --until p3:4"
-    told = proof(HASTY, Guarantee.UNIFORM_AGREEMENT, folder=Path("my runs"))
-    assert told[-1] == "Replay:  tidings replay 'my runs'", "it shows at the end"
-    told = proof(CARELESS, Guarantee.CAUSAL_ORDER, folder="runs", is_one_of_many=True)
-    assert told[-1] == "Replay:  tidings replay runs --run r --until p3:4"
+    shown = proof(CARELESS, Guarantee.CAUSAL_ORDER, folder="runs/8f21")
+    assert shown[-1] == "Replay:  tidings replay runs/8f21 --until p3:4"
+    shown = proof(HASTY, Guarantee.UNIFORM_AGREEMENT, folder=Path("my runs"))
+    assert shown[-1] == "Replay:  tidings replay 'my runs'", "it shows at the end"
+    shown = proof(CARELESS, Guarantee.CAUSAL_ORDER, folder="runs", is_one_of_many=True)
+    assert shown[-1] == "Replay:  tidings replay runs --run r --until p3:4"
 
 
 def test_what_was_made_up_shows_where_it_is_delivered() -> None:
-    told = explain(violation_of("no creation"), "r", folder="runs").splitlines()
+    shown = explain(violation_of("no creation"), "r", folder="runs").splitlines()
     delivery = violation_of("no creation").witness[0]
-    assert told[-1] == f"Replay:  tidings replay runs --until {delivery}"
+    assert shown[-1] == f"Replay:  tidings replay runs --until {delivery}"
 
 
 # --- stories
 
 
-def test_a_small_run_is_told_whole() -> None:
+def test_a_small_run_is_reported_whole() -> None:
     violation = first(HASTY, Guarantee.UNIFORM_AGREEMENT)
-    told = story(HASTY, violation, trace="runs/r", picture="story.svg", test="runs/r/test_r.py")
+    shown = story(HASTY, violation, trace="runs/r", picture="story.svg", test="runs/r/test_r.py")
     assert (
-        told
+        shown
         == """\
 # Uniform agreement violated at p3
 
@@ -216,68 +216,68 @@ $ pytest runs/r/test_r.py
     )
 
 
-def steps_of(told: str) -> list[str]:
-    return re.findall(r"^\d+\. (.*)$", told, flags=re.MULTILINE)
+def steps_of(shown: str) -> list[str]:
+    return re.findall(r"^\d+\. (.*)$", shown, flags=re.MULTILINE)
 
 
-def test_lost_packets_are_told_where_they_are_sent() -> None:
-    told = story(LOSING, first(LOSING, Guarantee.UNIFORM_AGREEMENT))
+def test_lost_packets_are_reported_where_they_are_sent() -> None:
+    shown = story(LOSING, first(LOSING, Guarantee.UNIFORM_AGREEMENT))
     assert (
         "`p1:0–6` p1 broadcasts p1#1 “hello”, delivers p1#1 “hello”, and sends copy p1#1 to p2, "
         "p3, p4 and p5 (to p3, p4 and p5: lost with p1, who crashed)."
-    ) in steps_of(told)
+    ) in steps_of(shown)
 
 
-def test_addressees_are_told_where_they_differ() -> None:
-    told = story(SMALL["reach"], violation_of("reach"))
-    assert "p4 joins and addresses p1, p2, p3 and p4, and sends join to p1, p2 and p3." in told
-    assert "p2 broadcasts p2#1 “who is that?” to p1, p2 and p3, and sends" in told
+def test_addressees_are_reported_where_they_differ() -> None:
+    shown = story(SMALL["reach"], violation_of("reach"))
+    assert "p4 joins and addresses p1, p2, p3 and p4, and sends join to p1, p2 and p3." in shown
+    assert "p2 broadcasts p2#1 “who is that?” to p1, p2 and p3, and sends" in shown
 
 
 @pytest.mark.parametrize("what", SMALL)
 def test_exactly_one_step_is_where_it_goes_wrong(what: str) -> None:
-    told = story(SMALL[what], violation_of(what))
-    (wrong,) = [step for step in steps_of(told) if "**" in step]
+    shown = story(SMALL[what], violation_of(what))
+    (wrong,) = [step for step in steps_of(shown) if "**" in step]
     assert wrong.endswith(f"**Here {what} is violated.**")
 
 
-def test_of_a_long_run_only_what_led_to_it_is_told() -> None:
+def test_of_a_long_run_only_what_led_to_it_is_reported() -> None:
     run = walk(Plan(protocol="flawed/careless", broadcasts=60), seed=1)
     violation = first(run, Guarantee.CAUSAL_ORDER)
-    told = story(run, violation)
-    assert "Only what happened to " in told
-    assert 3 <= len(steps_of(told)) <= 60
-    assert sum("**" in step for step in steps_of(told)) == 1
+    shown = story(run, violation)
+    assert "Only what happened to " in shown
+    assert 3 <= len(steps_of(shown)) <= 60
+    assert sum("**" in step for step in steps_of(shown)) == 1
     assert all(
         str(violation.cause) in step or str(violation.message) in step or "crashes" in step
-        for step in steps_of(told)
+        for step in steps_of(shown)
     )
 
 
 def test_a_run_cut_short_says_so() -> None:
     lines = ("group p1 p2 p3", "broadcast p1 x", "duplicate p1->p2", "receive p1->p2")
     run = scripted(*lines, protocol="flawed/repeating")
-    told = story(run, first(run, Guarantee.NO_DUPLICATION))
-    assert "The run was cut short before it settled." in told
-    assert "(to p3: still on its way)" in told
+    shown = story(run, first(run, Guarantee.NO_DUPLICATION))
+    assert "The run was cut short before it settled." in shown
+    assert "(to p3: still on its way)" in shown
 
 
-def test_options_are_told_as_they_are_written() -> None:
+def test_options_are_reported_as_they_are_written() -> None:
     lines = ("group p1 p2 p3", "broadcast p1 x", "crash p1", "settle")
     run = scripted(*lines, protocol="flawed/hasty pull=yes")
-    told = story(run, first(run, Guarantee.UNIFORM_AGREEMENT))
-    assert "`flawed/hasty pull=yes`" in told
+    shown = story(run, first(run, Guarantee.UNIFORM_AGREEMENT))
+    assert "`flawed/hasty pull=yes`" in shown
 
 
-def test_texts_are_never_taken_for_markup() -> None:
+def test_texts_are_never_mistaken_for_markup() -> None:
     texts = {digest(b"question"): b"*<b>* [x](y) `z`\n\x1b"}
-    told = story(CARELESS, violation_of("causal order"), texts=texts)
-    assert r"“\*\<b\>\* \[x\](y) \`z\`\\n\\x1b”" in told
+    shown = story(CARELESS, violation_of("causal order"), texts=texts)
+    assert r"“\*\<b\>\* \[x\](y) \`z\`\\n\\x1b”" in shown
 
 
-def test_an_altered_text_is_told_as_such() -> None:
-    told = story(SMALL["no creation"], violation_of("no creation"))
-    assert "delivers p2#1 with another text. **Here no creation is violated.**" in told
+def test_an_altered_text_is_reported_as_such() -> None:
+    shown = story(SMALL["no creation"], violation_of("no creation"))
+    assert "delivers p2#1 with another text. **Here no creation is violated.**" in shown
 
 
 # --- reproductions
@@ -371,10 +371,10 @@ def test_a_story_is_a_text_a_picture_and_a_test_that_runs(tmp_path: Path) -> Non
         "test_r_causal_order.py",
     ]
     assert (folder / "story.svg").read_text() == spacetime(CARELESS, violation)
-    told = (folder / "story.md").read_text()
-    assert "(story.svg)" in told
-    assert "tidings replay runs/r --until p3:4" in told
-    assert f"pytest {folder / 'test_r_causal_order.py'}" in told
+    shown = (folder / "story.md").read_text()
+    assert "(story.svg)" in shown
+    assert "tidings replay runs/r --until p3:4" in shown
+    assert f"pytest {folder / 'test_r_causal_order.py'}" in shown
     assert "2 passed" in pytest_says(folder, cwd=tmp_path)
 
 
@@ -418,9 +418,9 @@ def test_the_test_finds_a_file_of_ones_own_from_wherever_it_is_started(
     test.rename(kept)
     assert "2 passed" in pytest_says(kept, cwd=tmp_path / "runs")
     (tmp_path / "code" / "mine.py").unlink()
-    told = pytest_says(kept, cwd=tmp_path)
+    shown = pytest_says(kept, cwd=tmp_path)
     searched = f"{tmp_path.parent}, {kept.parent}, {tmp_path / 'code'}, {tmp_path}"
-    assert f"code/mine.py is in none of {searched}" in told
+    assert f"code/mine.py is in none of {searched}" in shown
 
 
 def test_without_a_schedule_there_is_no_test_and_no_promise_of_one(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_the_picture_in_the_documentation_is_what_the_command_draws(tidings, req
     assert documented.read_text() == drawn
     page = (ROOT / "docs" / "simulate.md").read_text()
     assert f"tidings simulate {EXAMPLE.relative_to(ROOT)} --story" in page
-    told = re.findall(r"^\d+\. .*$", Path("told/story.md").read_text(), re.MULTILINE)
+    shown = re.findall(r"^\d+\. .*$", Path("told/story.md").read_text(), re.MULTILINE)
     quoted = re.findall(r"^\d+\. .*$", page, re.MULTILINE)
     assert len(quoted) >= 2
-    assert quoted == told[: len(quoted)], "the first steps are quoted in the page"
+    assert quoted == shown[: len(quoted)], "the first steps are quoted in the page"

@@ -88,14 +88,14 @@ def test_a_failure_in_which_half_the_group_died_counts_only_if_the_first_one_was
     half_dead = scripted(question.format("crash p3\ncrash p4\n") + answer)
     stage = Stage(factory("flawed/careless"), "retrying", settles=False, most_steps=100)
 
-    def taken(first: Run, then: Run) -> bool:
+    def received(first: Run, then: Run) -> bool:
         trials = Trials(stage, Charge(Guarantee.CAUSAL_ORDER), lambda pace: None)
         assert trials.source(sketch(first)) is not None
         return trials.failing(sketch(then)) is not None
 
-    assert not taken(alive, half_dead)
-    assert taken(half_dead, alive)
-    assert taken(half_dead, half_dead)
+    assert not received(alive, half_dead)
+    assert received(half_dead, alive)
+    assert received(half_dead, half_dead)
 
 
 def test_a_run_written_by_hand_gets_smaller_too() -> None:
@@ -106,7 +106,7 @@ def test_a_run_written_by_hand_gets_smaller_too() -> None:
     assert size(small) == (2, 2, 4)
 
 
-def test_the_smaller_run_is_told_in_plain_names_and_short_texts() -> None:
+def test_the_smaller_run_is_reported_in_plain_names_and_short_texts() -> None:
     small = shrunk("flawed/careless")
     assert small.manifest.names == ("p1", "p2", "p3")
     first, *_, last = [step.choice for step in schedule_of(small.manifest)]
@@ -135,7 +135,7 @@ print(msgspec.json.encode((run.manifest, list(run.rows))).decode())
 
 
 def test_the_same_run_shrinks_to_the_same_bytes_under_any_hash_seed() -> None:
-    told = {
+    shown = {
         subprocess.run(
             [sys.executable, "-c", SHRINK],
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
@@ -145,7 +145,7 @@ def test_the_same_run_shrinks_to_the_same_bytes_under_any_hash_seed() -> None:
         ).stdout
         for hash_seed in ("0", "1")
     }
-    assert len(told) == 1
+    assert len(shown) == 1
 
 
 def test_a_guarantee_can_be_chosen_where_several_are_broken() -> None:
@@ -156,7 +156,7 @@ def test_a_guarantee_can_be_chosen_where_several_are_broken() -> None:
         assert Charge(what).against(small)
 
 
-def test_progress_is_told_and_only_ever_downwards() -> None:
+def test_progress_is_reported_and_only_ever_downwards() -> None:
     sizes = []
     tried = []
 
@@ -320,9 +320,9 @@ def test_the_smaller_run_is_stored_with_its_story_and_can_be_replayed(tidings) -
     assert f"Replay:  tidings replay {folder}" in answer.out
     assert tidings("shrink", "t").out == answer.out, "the same input, the same run"
     assert len(list(Path("runs").iterdir())) == 1
-    told = tidings("replay", str(folder))
-    assert told.status == 1
-    assert told.out.partition("\n\n")[0] == answer.out.partition("\n\n")[0]
+    shown = tidings("replay", str(folder))
+    assert shown.status == 1
+    assert shown.out.partition("\n\n")[0] == answer.out.partition("\n\n")[0]
     smaller = json.loads(tidings("shrink", str(folder), "--json").out)
     assert smaller["after"] == smaller["before"], "it cannot be shrunk any further"
 

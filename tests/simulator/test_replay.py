@@ -87,7 +87,7 @@ def test_what_was_drawn_at_the_start_is_drawn_again() -> None:
         assert len(list(RunReplay(run, factory=Drawing))) == len(schedule_of(run.manifest))
 
 
-def test_a_random_run_told_line_by_line_is_a_scenario_with_the_same_course() -> None:
+def test_a_random_run_printed_line_by_line_is_a_scenario_with_the_same_course() -> None:
     run = RUNS["random"]
     script = Script("told")
     script.command("group p1 p2 p3 p4")
@@ -189,7 +189,7 @@ def test_a_replay_ends_with_the_verdict_of_the_run(tidings, tmp_path: Path, stor
     assert "CAUSAL ORDER violated at p1" in broken.out
 
 
-def test_a_replay_stops_where_it_is_told(tidings, stored) -> None:
+def test_a_replay_stops_where_it_is_asked_to(tidings, stored) -> None:
     by_event = json.loads(tidings("replay", "t", "--until", "p3:5", "--json").out)
     steps = len(by_event["steps"])
     by_step = json.loads(tidings("replay", "t", "--until", str(steps), "--json").out)
@@ -211,7 +211,7 @@ def test_the_event_of_a_violation_is_the_last_thing_that_happens(tidings, tmp_pa
     assert tidings(*until, str(len(steps) - 1)).status == 2, "one step earlier all is well"
 
 
-def test_the_state_of_each_process_is_told_on_demand(tidings, tmp_path: Path) -> None:
+def test_the_state_of_each_process_is_reported_on_demand(tidings, tmp_path: Path) -> None:
     talk = "group p1 p2 p3\nprotocol majority-relay\nbroadcast p1 hi\nreceive p1->p2"
     write_runs(tmp_path / "t", [scripted(talk)])
     one = tidings("replay", "t", "--state", "p1").out
@@ -318,7 +318,7 @@ def test_a_trace_that_goes_on_after_its_schedule_is_found_out(tidings, tmp_path:
 # --- only the end
 
 
-def test_only_the_last_steps_are_told_and_all_are_played(tidings) -> None:
+def test_only_the_last_steps_are_reported_and_all_are_played(tidings) -> None:
     write_runs(Path("t"), [RUNS["random"]], "jsonl")
     whole = tidings("replay", "t").out
     end = tidings("replay", "t", "--last", "2").out
@@ -328,12 +328,12 @@ def test_only_the_last_steps_are_told_and_all_are_played(tidings) -> None:
     assert f"the same {len(list(RUNS['random'].rows)):,} rows, byte for byte" in end
     until = tidings("replay", "t", "--until", "9", "--last", "3").out
     assert re.findall(r"^ +(\d+) .* ms  ", until, re.MULTILINE) == ["7", "8", "9"]
-    told = json.loads(tidings("replay", "t", "--last", "2", "--json").out)
-    assert [step["step"] for step in told["steps"]] == [steps - 1, steps]
+    printed = json.loads(tidings("replay", "t", "--last", "2", "--json").out)
+    assert [step["step"] for step in printed["steps"]] == [steps - 1, steps]
     assert tidings("replay", "t", "--last", "0").status == 64
 
 
-def test_the_last_steps_before_a_difference_are_told(tidings) -> None:
+def test_the_last_steps_before_a_difference_are_reported(tidings) -> None:
     run = RUNS["random"]
     *most, final = schedule_of(run.manifest)
     write_runs(Path("t"), [rescheduled(run, [*most, final, final])], "jsonl")
@@ -348,8 +348,8 @@ def test_a_long_run_is_shown_again_by_its_last_steps(capsys, broadcasts, is_long
     run = walk(plan, seed=1)
     assert (len(schedule_of(run.manifest)) > 60) == is_long
     (violated, *_) = [verdict for verdict in judge(run) if verdict.violations]
-    told = story(run, violated.violations[0], trace="t")
-    assert ("--last 20" in told) == is_long
+    printed = story(run, violated.violations[0], trace="t")
+    assert ("--last 20" in printed) == is_long
     print_verdicts(run.manifest, judge(run), run=run, folder=Path("t"))
     assert ("--last 20" in capsys.readouterr().out) == is_long
 
@@ -357,10 +357,12 @@ def test_a_long_run_is_shown_again_by_its_last_steps(capsys, broadcasts, is_long
 # --- the reasons of what is unknown
 
 
-def test_each_reason_is_said_once_with_the_guarantees_it_concerns(tidings) -> None:
+def test_each_reason_is_stated_once_with_the_guarantees_it_concerns(tidings) -> None:
     write_runs(Path("t"), [RUNS["random"]], "jsonl")
-    told = tidings("replay", "t", "--until", "1").out
-    reasons = [line.partition(" unknown: ") for line in told.splitlines() if " unknown: " in line]
+    printed = tidings("replay", "t", "--until", "1").out
+    reasons = [
+        line.partition(" unknown: ") for line in printed.splitlines() if " unknown: " in line
+    ]
     everything = "no duplication, no creation, validity, uniform agreement and causal order are"
     assert [names for names, *_ in reasons] == [everything]
     assert reasons[0][2].endswith(" left no history")

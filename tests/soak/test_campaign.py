@@ -46,10 +46,10 @@ def test_it_is_killed_half_way_and_finishes_without_doing_anything_twice(place: 
     done = finished_files(place)
     took_s = time.monotonic() - begin
     begin = time.monotonic()
-    told = subprocess.run(COMMAND, cwd=place, stdout=subprocess.PIPE, check=False)
+    answer = subprocess.run(COMMAND, cwd=place, stdout=subprocess.PIPE, check=False)
     took_s += time.monotonic() - begin
-    assert told.returncode == 0, "no sound algorithm violates anything or is unknown"
-    found = json.loads(told.stdout)
+    assert answer.returncode == 0, "no sound algorithm violates anything or is unknown"
+    found = json.loads(answer.stdout)
     assert found["runs"] >= 1_000 * SEEDS
     assert found["done_before"] > found["runs"] / 4
     after = finished_files(place)
@@ -79,11 +79,11 @@ def test_every_flawed_form_that_was_caught_has_a_shrunk_counterexample(place: Pa
 
 
 def test_it_is_no_worse_than_itself(place: Path) -> None:
-    told = subprocess.run(
+    answer = subprocess.run(
         [*COMMAND, "--baseline", "out"], cwd=place, stdout=subprocess.PIPE, check=False
     )
-    assert told.returncode == 0
-    assert json.loads(told.stdout)["changes"] == []
+    assert answer.returncode == 0
+    assert json.loads(answer.stdout)["changes"] == []
 
 
 PLAN = """
@@ -110,7 +110,7 @@ def test_a_cluster_and_a_connect_server_give_the_same_numbers(kind: str, tmp_pat
 
     def numbers(out: str, *words: str) -> list[dict[str, object]]:
         command = [*COMMAND[:4], "plan.toml", "--out", out, *words]
-        told = subprocess.run(
+        answer = subprocess.run(
             command,
             cwd=tmp_path,
             env=os.environ | {"PYSPARK_PYTHON": sys.executable},
@@ -118,8 +118,8 @@ def test_a_cluster_and_a_connect_server_give_the_same_numbers(kind: str, tmp_pat
             text=True,
             check=False,
         )
-        assert told.returncode == 0, told.stderr
-        assert "shrinking 1 counterexample" in told.stderr
+        assert answer.returncode == 0, answer.stderr
+        assert "shrinking 1 counterexample" in answer.stderr
         rows = read_table(tmp_path / out / "runs.parquet")
         return [row | {"cpu_s": 0.0, "replay": ""} for row in rows]
 

@@ -21,7 +21,7 @@ LARGER_MINUTES = 4
 MAY_BE_CUT = ("two-phase", "majority-relay pull=yes", "stage-gossip", "frontier")
 
 
-def told(what: str, explored: Explored) -> None:
+def shown(what: str, explored: Explored) -> None:
     pace = explored.pace
     print(
         f"\n{what}: {pace.states:,} states, {pace.transitions:,} transitions, {pace.depth} deep, "
@@ -51,7 +51,7 @@ def test_each_flaw_is_found_within_a_minute_with_a_story(name: str, tidings) -> 
 def test_each_mended_form_is_clean_where_the_flaw_shows(name: str) -> None:
     scope = mended_scope_of(name)
     explored = explore_for_minutes(scope)
-    told(f"{PROTOCOLS[name].instead_of}, where {name} shows", explored)
+    shown(f"{PROTOCOLS[name].instead_of}, where {name} shows", explored)
     assert not explored.found
     if not any(PROTOCOLS[name].instead_of.startswith(one) for one in MAY_BE_CUT):
         assert not explored.cut
@@ -82,7 +82,7 @@ def test_larger_scopes_break_nothing_either(words: str, scope: dict[str, int]) -
     explored = explore_for_minutes(
         Scope(protocol=protocol, options=options, **(defaults | scope)), minutes=LARGER_MINUTES
     )
-    told(f"{words} {scope}", explored)
+    shown(f"{words} {scope}", explored)
     assert not explored.found
 
 

@@ -46,7 +46,7 @@ def test_half_an_hour_of_every_fault_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("what", BREAKS)
-def test_flawed_nodes_break_exactly_what_they_are_said_to(tidings: Tidings, what: str) -> None:
+def test_flawed_nodes_break_exactly_what_they_are_expected_to(tidings: Tidings, what: str) -> None:
     assert_nodes_break(tidings, what)
 
 

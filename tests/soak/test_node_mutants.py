@@ -8,5 +8,5 @@ MUTANTS = Path(__file__).parents[1] / "helpers" / "mutants.py"
 
 
 def test_every_mutant_is_caught_by_the_test_that_is_named_for_it() -> None:
-    told = subprocess.run([sys.executable, MUTANTS], capture_output=True, text=True)
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    answer = subprocess.run([sys.executable, MUTANTS], capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")

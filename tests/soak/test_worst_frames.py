@@ -12,7 +12,7 @@ MOST_S = 0.1
 
 @pytest.mark.parametrize("name", [*LEGAL, *HOSTILE])
 def test_the_loop_is_never_away_for_a_tenth_of_a_second(name: str, tmp_path: Path) -> None:
-    said = (LEGAL | HOSTILE)[name]()
+    spoken = (LEGAL | HOSTILE)[name]()
     lines = ("limits.queue_bytes = 2100000",) if name in HOSTILE else ()
-    measured, _ = go(absence(group_file(tmp_path, 3, *lines), said))
+    measured, _ = go(absence(group_file(tmp_path, 3, *lines), spoken))
     assert measured.wall_s < MOST_S

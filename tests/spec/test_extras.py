@@ -14,7 +14,7 @@ from tidings.trace import Manifest, Row, Run, collect, digest
 VIEWS = (("p1", "p2"), ("p1", "p2", "p3"))
 
 
-def told(**histories: str) -> Run:
+def answer(**histories: str) -> Run:
     """Histories in shorthand: ``b1/0`` broadcasts the first to view 0, ``dp1#1`` delivers."""
     rows = []
     for process, words in histories.items():
@@ -72,10 +72,10 @@ def test_the_packet_too_many_is_found_by_the_clock() -> None:
         (24, "the 25th packet, where 24 are allowed"),
     ],
 )
-def test_the_packet_too_many_is_told_by_its_number(allowed: int, told: str) -> None:
+def test_the_packet_too_many_is_named_by_its_number(allowed: int, answer: str) -> None:
     """And what follows in the same breath is counted, but not what comes later."""
     (violation,) = cost(sent(*[("p1", 6)] * 25, ("p2", 7)), allowed)
-    assert violation.note == told
+    assert violation.note == answer
 
 
 def test_at_one_moment_the_order_is_that_of_the_names() -> None:
@@ -102,7 +102,7 @@ def test_flaws_of_cost_are_found_and_their_mended_forms_are_not(name: str) -> No
 
 
 def test_an_answer_must_reach_whom_the_question_reached() -> None:
-    (violation,) = reach(told(p1="b1/1", p2="dp1#1 b1/0"))
+    (violation,) = reach(answer(p1="b1/1", p2="dp1#1 b1/0"))
     assert (violation.guarantee, violation.process) == (Extra.REACH, "p2")
     assert (violation.cause, violation.message) == (MessageId("p1", 1), MessageId("p2", 1))
     assert violation.witness == (Place("p2", 0), Place("p2", 1))
@@ -110,7 +110,7 @@ def test_an_answer_must_reach_whom_the_question_reached() -> None:
 
 
 def test_what_was_broadcast_before_is_a_cause_like_what_was_delivered() -> None:
-    (violation,) = reach(told(p1="b1/1 b2/0"))
+    (violation,) = reach(answer(p1="b1/1 b2/0"))
     assert violation.witness == (Place("p1", 0), Place("p1", 1))
 
 
@@ -125,7 +125,7 @@ def test_what_was_broadcast_before_is_a_cause_like_what_was_delivered() -> None:
     ids=["reaching further", "not a cause", "reaching as far", "a cause nobody broadcast"],
 )
 def test_what_reaches_far_enough_is_not_accused(histories) -> None:
-    assert reach(told(**histories)) == ()
+    assert reach(answer(**histories)) == ()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -157,7 +157,7 @@ def test_cost_without_a_number_is_our_mistake() -> None:
 # --- told
 
 
-def test_both_extras_are_told_as_proofs() -> None:
+def test_both_extras_are_explained_as_proofs() -> None:
     leaving = played("flawed/leaving-out", SCENARIOS["flawed/leaving-out"])
     (violation,) = reach(leaving)
     assert explain(violation, "r").splitlines() == [

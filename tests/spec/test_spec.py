@@ -184,7 +184,7 @@ def test_a_fate_without_a_single_row_is_no_proof_that_nothing_was_broadcast() ->
     assert set(found.values()) == {"unknown"}
 
 
-def test_a_process_told_to_be_up_whose_history_ends_in_a_crash_has_more_to_tell() -> None:
+def test_a_process_reported_up_whose_history_ends_in_a_crash_has_more_to_tell() -> None:
     found = values(p1="b1 dp1#1 settle", p2="dp1#1 settle", p3="crash", fates={"p3": "up"})
     assert found["uniform_agreement"] == found["validity"] == "unknown"
 
@@ -252,7 +252,7 @@ def test_the_worst_verdict_decides_the_exit_status() -> None:
     assert exit_status(judge(Script(p1="settle", p2="settle", p3="settle").run())) == 0
 
 
-def test_a_violation_is_told_as_a_proof() -> None:
+def test_a_violation_is_explained_as_a_proof() -> None:
     found = verdicts(
         p1="b1 dp1#1 dp2#1 settle", p2="dp1#1 b1 dp2#1 settle", p3="dp2#1 dp1#1 settle"
     )
@@ -284,10 +284,10 @@ def test_a_violation_is_told_as_a_proof() -> None:
         ),
     ],
 )
-def test_every_kind_of_violation_has_its_own_words(histories, told) -> None:
+def test_every_kind_of_violation_has_its_own_words(histories, answer) -> None:
     found = verdicts(**histories)
     (violation,) = [v for verdict in found.values() for v in verdict.violations]
-    assert told in explain(violation, "r")
+    assert answer in explain(violation, "r")
 
 
 # --- from a cut on
@@ -389,10 +389,10 @@ def test_two_that_have_cut_off_equally_many_messages_have_cut_off_the_same() -> 
     (violation,) = creation.violations
     assert (violation.process, str(violation.message)) == ("p3", "p1#2")
     assert [str(one) for one in violation.witness] == ["p2:-1", "p3:-1"]
-    told = explain(violation, "r", folder="runs/r")
-    assert "p2 delivered the messages of p1 up to m (before its cut)." in told
-    assert "However, p3 delivered another text under one of their names (before its cut)." in told
-    assert told.endswith("Replay:  tidings replay runs/r")
+    answer = explain(violation, "r", folder="runs/r")
+    assert "p2 delivered the messages of p1 up to m (before its cut)." in answer
+    assert "However, p3 delivered another text under one of their names (before its cut)." in answer
+    assert answer.endswith("Replay:  tidings replay runs/r")
 
 
 def test_cuts_at_other_places_or_without_digests_are_not_compared() -> None:

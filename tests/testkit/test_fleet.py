@@ -108,22 +108,22 @@ def test_through_the_proxy_the_majority_goes_on_and_the_cut_is_healed(tmp_path: 
     assert_all_hold(run_of(fleet))
 
 
-def test_a_taken_port_is_one_line_and_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_a_used_port_is_one_line_and_leaves_nobody_behind(tmp_path: Path) -> None:
     config = group_file(tmp_path)
     fleet = Fleet(tmp_path / FILE)
     with (
         socket.create_server(config.addresses["p2"]),
         pytest.raises(
             FleetFault, match=r"^p2 cannot listen on .*: Address already in use$"
-        ) as told,
+        ) as answer,
         fleet,
     ):
         pass
-    assert told.value.status is Exit.ENVIRONMENT
+    assert answer.value.status is Exit.ENVIRONMENT
     assert not any(member.is_up for member in fleet)
 
 
-def test_a_command_that_cannot_be_carried_out_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_carried_out_gets_one_line(tmp_path: Path) -> None:
     group_file(tmp_path, 2, "limits.text_bytes = 10")
     with Fleet(tmp_path / FILE) as fleet:
         p1 = fleet["p1"]

@@ -147,7 +147,7 @@ async def test_who_is_not_there_breaks_the_call_off() -> None:
 
 
 @in_time
-async def test_a_death_is_told_to_the_other_side() -> None:
+async def test_a_death_is_reported_to_the_other_side() -> None:
     async with group() as g:
         p1, p2 = await g.call("p1", "p2")
         p1.say(b"never read")
@@ -547,7 +547,7 @@ async def test_a_fault_of_the_test_stays_what_it_is() -> None:
 
 
 @in_time
-async def test_names_that_are_no_members_are_told_so() -> None:
+async def test_names_that_are_no_members_are_informed() -> None:
     async with group() as g:
         with pytest.raises(UsageError, match="there is no 'p9'; there are: p1, p2"):
             g.links["p1", "p9"]
@@ -617,7 +617,7 @@ async def test_a_group_file_on_one_line_is_rewritten_too() -> None:
 
 
 @in_time
-async def test_a_group_file_that_cannot_be_rewritten_is_told_so() -> None:
+async def test_a_group_file_that_cannot_be_rewritten_is_informed() -> None:
     text = 'name = "g"\n[members]\np1 = "127.0.0.1:07001"\np2 = """127.0.0.1:7002"""\n'
     async with Proxy(parse_config(text, PATH).addresses) as links:
         with pytest.raises(

@@ -79,10 +79,10 @@ class Desk:
 
     def verdicts(self, *logs: Path, mapping: foreign.Mapping | None = None) -> dict[str, str]:
         (run,) = self.runs(*logs, mapping=mapping)
-        return said(run)
+        return spoken(run)
 
 
-def said(run: Run) -> dict[str, str]:
+def spoken(run: Run) -> dict[str, str]:
     return {one.guarantee.value: one.reason or one.value.value for one in judge(run)}
 
 
@@ -186,32 +186,32 @@ def original(draft: Draft) -> dict[str, tuple[str, int]]:
 def test_a_log_in_any_order_of_lines_is_judged_like_the_trace_it_tells(
     desk: Desk, ending: str, names: str
 ) -> None:
-    told = drafts()
-    rows = [one for draft in told for one in foreign_rows(draft)]
+    shown = drafts()
+    rows = [one for draft in shown for one in foreign_rows(draft)]
     Random(1).shuffle(rows)
     half = len(rows) // 2
     logs = [desk.log(rows[:half], f"a{ending}"), desk.log(rows[half:], f"b{ending}")]
     mapping = desk.mapping(BY_ORDER.replace("NAMES", names))
     runs = {run.manifest.run: run for run in desk.runs(*logs, mapping=mapping)}
-    for draft in told:
+    for draft in shown:
         verdicts = judge(runs[draft.run])
         found = {one.guarantee.value: (one.value.value, one.violated) for one in verdicts}
         assert found == original(draft), draft.run
-    values = [value for draft in told for value, _ in original(draft).values()]
+    values = [value for draft in shown for value, _ in original(draft).values()]
     assert all(values.count(value.value) > 20 for value in Value)
 
 
 def test_without_the_origins_of_ids_less_is_known_and_nothing_else(desk: Desk) -> None:
-    told = drafts(800)
-    log = desk.log([one for draft in told for one in foreign_rows(draft)])
+    shown = drafts(800)
+    log = desk.log([one for draft in shown for one in foreign_rows(draft)])
     runs = desk.runs(log, mapping=desk.mapping(BY_ORDER.replace("NAMES", 'id = "id"')))
     lost = 0
-    for draft, run in zip(told, runs, strict=True):
+    for draft, run in zip(shown, runs, strict=True):
         for verdict in judge(run):
             before, _ = original(draft)[verdict.guarantee.value]
             assert verdict.value.value in (before, "unknown"), draft.run
             lost += verdict.value.value != before
-    assert 0 < lost < len(told) / 10
+    assert 0 < lost < len(shown) / 10
 
 
 def test_what_does_not_fit_in_memory_comes_out_the_same(
@@ -403,15 +403,15 @@ def test_a_producer_that_left_is_no_member_and_owes_itself_nothing(desk: Desk) -
     mapping = foreign.with_end(desk.mapping(), ["all"], {"feed": "left"})
     (run,) = desk.runs(desk.log(rows), mapping=mapping)
     assert run.manifest.members == ("p1", "p2")
-    assert set(said(run).values()) == {"holds"}
+    assert set(spoken(run).values()) == {"holds"}
 
 
-def test_who_said_it_itself_does_not_settle_twice(desk: Desk) -> None:
+def test_one_that_reports_it_itself_does_not_settle_twice(desk: Desk) -> None:
     (run,) = desk.runs(desk.log(CALM), mapping=foreign.with_end(desk.mapping(), ["all"], {}))
     assert [one.kind for one in run.rows].count("settle") == 2
 
 
-def test_what_nobody_broadcast_is_invented_only_if_everybody_has_told_all(desk: Desk) -> None:
+def test_what_nobody_broadcast_is_invented_only_if_everybody_has_reported_all(desk: Desk) -> None:
     invented = [row("p2", "got", "ghost"), *CALM]
     assert desk.verdicts(desk.log(invented))["no creation"] == "violated"
     desk.out = desk.folder / "cut"
@@ -420,7 +420,7 @@ def test_what_nobody_broadcast_is_invented_only_if_everybody_has_told_all(desk: 
     assert verdicts["causal order"] == "p2's history does not reach p2#1"
 
 
-def test_a_text_that_is_not_in_the_log_is_not_compared_and_that_must_be_said(desk: Desk) -> None:
+def test_a_text_that_is_not_in_the_log_is_not_compared_and_that_must_be_stated(desk: Desk) -> None:
     altered = [CALM[0], CALM[1], row("p2", "got", "a", text="ho"), *CALM[3:]]
     assert desk.verdicts(desk.log(altered))["no creation"] == "violated"
     desk.out = desk.folder / "by id"
@@ -622,7 +622,7 @@ def test_an_existing_trace_is_not_overwritten_and_files_must_be_there_once(desk:
 # --- the command
 
 
-def test_the_command_says_what_it_made_and_what_nobody_told(tidings, desk: Desk) -> None:
+def test_the_command_says_what_it_made_and_what_nobody_reported(tidings, desk: Desk) -> None:
     desk.log(CALM[:3])
     desk.mapping()
     answer = tidings("ingest", "log.jsonl", "--mapping", "mapping.toml", "--out", "runs/mine")
@@ -638,10 +638,10 @@ def test_the_command_says_what_it_made_and_what_nobody_told(tidings, desk: Desk)
     ]
     words = ("--settled", "p1", "--fate", "p2=crashed", "--json")
     answer = tidings("ingest", "log.jsonl", "--mapping", "mapping.toml", "--out", "two", *words)
-    told = json.loads(answer.out)
-    assert told["untold"] == {"two": []}
-    assert told["manifests"][0]["fates"] == {"p2": "crashed"}
-    assert told["rows"] == 4
+    shown = json.loads(answer.out)
+    assert shown["untold"] == {"two": []}
+    assert shown["manifests"][0]["fates"] == {"p2": "crashed"}
+    assert shown["rows"] == 4
 
 
 def test_the_command_ends_with_one_line_and_the_right_status(tidings, desk: Desk) -> None:
@@ -661,7 +661,7 @@ def test_the_command_ends_with_one_line_and_the_right_status(tidings, desk: Desk
     assert (answer.status, answer.err) == (64, "tidings: none.toml: No such file or directory\n")
 
 
-def test_progress_is_told_once_it_takes_longer_than_a_moment(
+def test_progress_is_reported_once_it_takes_longer_than_a_moment(
     tidings, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidings.cli.ingest.QUIET_S", 0.0)

@@ -20,7 +20,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Values:
 
 
 @pytest.mark.parametrize("setting", BROKEN)
-def test_each_broker_broke_in_its_recorded_runs_what_is_said_of_it(
+def test_each_broker_broke_in_its_recorded_runs_what_is_stated_of_it(
     recorded: Values, setting: str
 ) -> None:
     found = {run: values for run, values in recorded.items() if run.split("/")[0] == setting}

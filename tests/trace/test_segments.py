@@ -114,8 +114,14 @@ def test_a_gap_takes_the_places_of_what_is_missing(folder: Path) -> None:
     gap = Block(4, 5_000, 1, (Gap("gap", 6, {"p2": 3}, broadcast=8), Mark("recover")))
     write(folder, "p1-2.segment", gap)
     (run,) = read_runs(folder)
-    told, recover = run.histories["p1"][-2:]
-    assert (told.kind, told.index, told.value, told.vector, told.seq) == ("gap", 4, 9, {"p2": 3}, 8)
+    answer, recover = run.histories["p1"][-2:]
+    assert (answer.kind, answer.index, answer.value, answer.vector, answer.seq) == (
+        "gap",
+        4,
+        9,
+        {"p2": 3},
+        8,
+    )
     assert (recover.kind, recover.index, gap.end) == ("recover", 10, 11)
     assert run.holed == {"p1"}
 
@@ -163,7 +169,7 @@ def test_a_cut_that_cannot_be_is_refused(folder: Path, index: int, complaint: st
         read_runs(folder)
 
 
-def test_a_segment_that_goes_while_it_is_looked_for_is_told_in_one_line(folder: Path) -> None:
+def test_a_segment_that_goes_while_it_is_looked_for_gets_one_line(folder: Path) -> None:
     with pytest.raises(DataError, match=r"p1-7\.segment: it is gone: a member that still runs"):
         list(Reader(folder / "p1-7.segment").blocks())
 

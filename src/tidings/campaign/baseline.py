@@ -94,7 +94,7 @@ def regressions(rows: Rows) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["verdict"] == "worse" and not row["flawed"]]
 
 
-def told_first(rows: Rows) -> list[Mapping[str, Any]]:
+def worst_first(rows: Rows) -> list[Mapping[str, Any]]:
     """What is not the same: worse before better, many cells before one, the surest first."""
     changed = [row for row in rows if row["verdict"] != "same"]
     return sorted(

@@ -37,10 +37,10 @@ def conduct(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
     """All tables, and the counterexamples; what is there already is left as it is."""
     done = simulate(spark, folder, progress)
     if not folder.table("runs").exists():
-        told = judge(spark, folder, progress)
+        judged = judge(spark, folder, progress)
         measure(spark, folder, progress)
         progress("summing up the runs")
-        numbers.write(folder, told)
+        numbers.write(folder, judged)
     counterexamples.find(folder, performing(spark), progress)
     return done
 

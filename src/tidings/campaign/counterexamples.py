@@ -62,12 +62,12 @@ def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> N
     wanted = list(wanted_of(folder))
     if wanted:
         progress(f"shrinking {many(len(wanted), 'counterexample')}")
-    told = perform(_Shrinking(folder), wanted)
+    shrunk = perform(_Shrinking(folder), wanted)
     rows = [
         one._asdict()
         | {"guarantee": one.guarantee.value, "folder": f"counterexamples/{one.name}"}
         | {"shrunk": shrunk, "note": note}
-        for one, (shrunk, note) in zip(wanted, told, strict=True)
+        for one, (shrunk, note) in zip(wanted, shrunk, strict=True)
     ]
     write_table(folder.table("counterexamples"), rows, COUNTEREXAMPLES)
 

@@ -162,25 +162,25 @@ def is_done(task: Task, folder: Path) -> bool:
 
 
 def _tried(cell: GridCell, seed: int, budget: Budget) -> tuple[Outcome, Run | None]:
-    told: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
+    outcome: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
     try:
         run = simulated(cell, seed, budget)
     except OverTimeError:
         reason = f"it had not come to rest after {budget.seconds:g} seconds"
-        return Outcome(**told, outcome="cut", reason=reason), None
+        return Outcome(**outcome, outcome="cut", reason=reason), None
     except (OverMemoryError, MemoryError):
         reason = f"it had not come to rest with {budget.memory_mb:,} MB of memory"
-        return Outcome(**told, outcome="cut", reason=reason), None
+        return Outcome(**outcome, outcome="cut", reason=reason), None
     except Exception as fault:
         reason = " ".join(f"{type(fault).__name__}: {fault}".split())[:LONGEST_REASON]
-        return Outcome(**told, outcome="failed", reason=reason), None
+        return Outcome(**outcome, outcome="failed", reason=reason), None
     rows = sum(map(len, run.histories.values()))
     # At rest, or with nobody left who could be.
     is_over = any(row.kind == "settle" for row in run.rows) or not _up(run)
     if is_over:
-        return Outcome(**told, outcome="ran", rows=rows), run
+        return Outcome(**outcome, outcome="ran", rows=rows), run
     reason = f"it had not come to rest after {cell.plan.budget:,} packets or choices"
-    return Outcome(**told, outcome="cut", reason=reason, rows=rows), run
+    return Outcome(**outcome, outcome="cut", reason=reason, rows=rows), run
 
 
 def _up(run: Run) -> bool:

@@ -61,10 +61,10 @@ def summary(values: Sequence[float]) -> Summary:
     runs = len(sample)
     assert runs, "nothing was measured"
     middle, late = (rank(percent, runs) - 1 for percent in (50, 99))
-    told = {"mean": sample.mean(), "p50": sample[middle], "p99": sample[late]}
+    figures = {"mean": sample.mean(), "p50": sample[middle], "p99": sample[late]}
     if sample[0] == sample[-1]:
-        told["mean"] = sample[0]
-        ends = dict.fromkeys(told, (sample[0], sample[0]))
+        figures["mean"] = sample[0]
+        ends = dict.fromkeys(figures, (sample[0], sample[0]))
     else:
         resampled = np.sort(sample[_draws(runs)], axis=1)
         ends = {
@@ -74,9 +74,9 @@ def summary(values: Sequence[float]) -> Summary:
         }
     return Summary(
         runs=runs,
-        mean=_interval(told["mean"], ends["mean"], runs >= 2),
-        p50=_interval(told["p50"], ends["p50"], runs >= 2),
-        p99=_interval(told["p99"], ends["p99"], runs >= RUNS_FOR_P99),
+        mean=_interval(figures["mean"], ends["mean"], runs >= 2),
+        p50=_interval(figures["p50"], ends["p50"], runs >= 2),
+        p99=_interval(figures["p99"], ends["p99"], runs >= RUNS_FOR_P99),
     )
 
 

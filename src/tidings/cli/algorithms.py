@@ -91,8 +91,8 @@ def _tell_all_about(name: str, as_json: bool) -> None:
     words = algorithm.theory
     see = how_to_see(name)
     if as_json:
-        told = {"protocol": name, "breaks": algorithm.breaks, "instead_of": algorithm.instead_of}
-        print_json(told | {"words": words, "see": see})
+        about = {"protocol": name, "breaks": algorithm.breaks, "instead_of": algorithm.instead_of}
+        print_json(about | {"words": words, "see": see})
         return
     if not algorithm.breaks:
         say(words)

@@ -86,7 +86,7 @@ def campaign(
     wanted, text = _wanted(plan, folder, seeds)
     other = _comparable(baseline, wanted) if baseline is not None else None
     options = {"--jobs": jobs, "--master": master, "--remote": remote, "--baseline": baseline}
-    with _interruptions_told(folder, options, as_json):
+    with _interruptions_in_one_line(folder, options, as_json):
         from tidings.campaign.folder import begun, held
 
         with held(folder):
@@ -97,7 +97,7 @@ def campaign(
 
 
 @contextmanager
-def _interruptions_told(
+def _interruptions_in_one_line(
     folder: Path, options: Mapping[str, object], as_json: bool
 ) -> Iterator[None]:
     try:
@@ -241,10 +241,10 @@ def _in_a_word(verdict: Mapping[str, Any]) -> str:
 
 
 def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None:
-    from tidings.campaign.baseline import told_first
+    from tidings.campaign.baseline import worst_first
 
     for verdict in ("worse", "better"):
-        changed = [row for row in told_first(compared) if row["verdict"] == verdict]
+        changed = [row for row in worst_first(compared) if row["verdict"] == verdict]
         say(f"\n{verdict:<6} than {baseline}: {len(changed):,} of {len(compared):,} comparisons")
         for row in changed[:MOST_TOLD]:
             say(

@@ -94,12 +94,12 @@ def print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
 
 def named_protocol(words: str, options: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
     """A protocol as it is named on the command line, and its options."""
-    told = " ".join([words, *options])
+    whole = " ".join([words, *options])
     try:
-        told.encode()
+        whole.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{told!r} is not UTF-8, as names and options have to be") from None
-    return protocol_of(told)
+        raise UsageError(f"{whole!r} is not UTF-8, as names and options have to be") from None
+    return protocol_of(whole)
 
 
 def stored_run(path: Path, name: str | None) -> Run:

@@ -148,8 +148,8 @@ def _audit(folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_jso
     verdicts = by_run[run.manifest.run]
     if as_json:
         counts = {"written": rows, "audited": audited.rows, "page": str(page)}
-        told: dict[str, Any] = msgspec.to_builtins(details, str_keys=True)
-        print_json(result(run.manifest, verdicts) | counts | told)
+        as_json_details: dict[str, Any] = msgspec.to_builtins(details, str_keys=True)
+        print_json(result(run.manifest, verdicts) | counts | as_json_details)
     else:
         say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark")
         say(f"page   {page}")

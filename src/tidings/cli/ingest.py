@@ -43,15 +43,15 @@ def ingest(
     from tidings.trace import parquet as parquet  # isort: skip
     from tidings.trace import foreign
 
-    told = foreign.with_end(
+    completed = foreign.with_end(
         foreign.read_mapping(mapping), _names(settled), dict(map(_fate, fate or ()))
     )
     with ProgressLine("reading", EVERY_S, QUIET_S) as progress:
-        done = foreign.ingest(logs, told, folder, progress=progress)
+        done = foreign.ingest(logs, completed, folder, progress=progress)
     if as_json:
         print_json(msgspec.to_builtins(done) | {"trace": str(folder)})
     else:
-        _print(done, len(logs), told.columns.text, folder)
+        _print(done, len(logs), completed.columns.text, folder)
 
 
 def _names(text: str | None) -> list[str]:

@@ -145,13 +145,13 @@ def _line(message: Message) -> str:
 
 def _json_line(message: Message) -> str:
     origin, seq = message.id
-    told = {
+    about = {
         "origin": origin,
         "seq": seq,
         "text": message.text.decode("utf-8", "backslashreplace"),
         "again": bool(again(message)),
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(about).decode()
 
 
 def text_of(message: Message) -> str:

@@ -30,7 +30,7 @@ def checked_own(words: str) -> str:
     return words
 
 
-def named_anew(run: Run, process: str | None) -> Run:
+def renamed(run: Run, process: str | None) -> Run:
     """The stored run of a class of one's own, whose file has moved since."""
     if process is None:
         return run

@@ -109,8 +109,8 @@ def _introduce(proxy: Proxy, file: Path | None) -> None:
         seen = file.with_name(f"{file.stem}-{name}{file.suffix}")
         if seen.exists() and not seen.read_text(encoding="utf-8").startswith(MARK):
             raise UsageError(f"{seen} is there already, and not made by tidings proxy")
-        told = f"{MARK}{file.name} as {name} sees it.\n"
-        seen.write_text(told + proxy.group_file_for(name, text, file), encoding="utf-8")
+        described = f"{MARK}{file.name} as {name} sees it.\n"
+        seen.write_text(described + proxy.group_file_for(name, text, file), encoding="utf-8")
         say(f"{name} reads {seen}")
 
 
@@ -141,7 +141,7 @@ class Commands:
         def act() -> list[str]:
             for link in links:
                 verb.act(link, words)
-            return [told(link) for link in links]
+            return [described(link) for link in links]
 
         return self._do(act)
 
@@ -167,7 +167,7 @@ class Commands:
         return links
 
 
-def told(link: FaultyLink) -> str:
+def described(link: FaultyLink) -> str:
     """What a link is like, in words."""
     faults = [
         *([link.flow.value] if link.flow is not Flow.OPEN else []),

@@ -22,7 +22,7 @@ from tidings.cli.common import (
     say,
     stored_run,
 )
-from tidings.cli.own import Anew, named_anew
+from tidings.cli.own import Anew, renamed
 from tidings.core import Exit, MessageId, UsageError
 from tidings.report.words import many
 from tidings.simulator import PlayedStep, RunReplay, World
@@ -61,19 +61,19 @@ def replay(
         raise UsageError("--step needs a terminal, to wait for Enter")
     if step and last is not None:
         raise UsageError("--step tells every step, and --last only the last ones")
-    stored = named_anew(stored_run(path, run), process)
+    stored = renamed(stored_run(path, run), process)
     player = Player(stored, _until(until, stored))
-    told: deque[StepText] = deque(maxlen=last)
+    last_steps: deque[StepText] = deque(maxlen=last)
     try:
         for one in player.play():
-            told.append(one)
+            last_steps.append(one)
             if not as_json and last is None:
                 say(one.text())
             if step and not _pause(player):
                 break
     finally:  # what led to a fault is told, too
         if not as_json and last is not None:
-            for one in told:
+            for one in last_steps:
                 say(one.text())
     played = player.replay.so_far()
     verdicts = judge(played)
@@ -84,7 +84,7 @@ def replay(
         print_json(
             result(played.manifest, verdicts)
             | {
-                "steps": [one.data() for one in told],
+                "steps": [one.data() for one in last_steps],
                 "same_rows": rows,
                 "states": {name: player.state(name) for name in shown},
                 "extras": [violation.guarantee.value for violation in extras],
@@ -197,16 +197,16 @@ class Player:
         ]
 
     def state_text(self, name: str) -> str:
-        told = self.state(name)
+        last_steps = self.state(name)
         crashed = ", which has crashed" if name in self.world.crashed else ""
         return "\n".join(
             [
                 f"state of {name}{crashed}:",
                 *(
                     f"  {part}: {json.dumps(value, ensure_ascii=False)}"
-                    for part, value in told["state"].items()
+                    for part, value in last_steps["state"].items()
                 ),
-                *(f"  {why}" for why in told["waiting"]),
+                *(f"  {why}" for why in last_steps["waiting"]),
                 "",
             ]
         )

@@ -46,17 +46,17 @@ def report(
     target = out or (path.parent if path.is_file() else path) / PAGE
     where = ["--out", str(out)] if out else []
     how = shlex.join(["tidings", "report", str(path), *where])
-    told = campaign_told(path, how) if is_campaign(path) else trace_told(path, how, master, remote)
-    size = write_page(told.page, target)
+    reported = of_campaign(path, how) if is_campaign(path) else of_trace(path, how, master, remote)
+    size = write_page(reported.page, target)
     if as_json:
-        value = told.page.value.value
-        print_json({"answer": told.page.answer, "value": value, "page": str(target)})
+        value = reported.page.value.value
+        print_json({"answer": reported.page.answer, "value": value, "page": str(target)})
     else:
-        say(f"{told.page.answer}")
+        say(f"{reported.page.answer}")
         say(f"page   {target}: {size / 1000:,.0f} kB")
     if open_:
         open_page(target)
-    raise typer.Exit(told.status)
+    raise typer.Exit(reported.status)
 
 
 def write_page(page: Page, out: Path) -> int:
@@ -79,7 +79,7 @@ class ReportedPage(NamedTuple):
     status: Exit
 
 
-def campaign_told(path: Path, how: str) -> ReportedPage:
+def of_campaign(path: Path, how: str) -> ReportedPage:
     """Of a campaign that is complete: all numbers are there, and nothing is run or judged again."""
     from tidings.campaign.folder import opened
     from tidings.campaign.page import page_of, status_of
@@ -88,7 +88,7 @@ def campaign_told(path: Path, how: str) -> ReportedPage:
     return ReportedPage(page_of(folder, how), status_of(folder))
 
 
-def trace_told(path: Path, how: str, master: str | None, remote: str | None) -> ReportedPage:
+def of_trace(path: Path, how: str, master: str | None, remote: str | None) -> ReportedPage:
     """Of a trace. ``how`` is the command that makes the page again."""
     audited, measured = judged_and_measured(path, master, remote)
     runs = read_runs(path) if audited.rows <= MOST_ROWS else []

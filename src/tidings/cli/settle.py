@@ -48,8 +48,8 @@ def settle(
         raise UsageError(f"{path} is settled already: see what tidings audit says of it")
     fates: dict[str, Fate] = {name: "up" if name in up else "crashed" for name in (*up, *gone)}
     for name, fate in fates.items():
-        if (told := manifest.fates.get(name, fate)) != fate:
-            raise UsageError(f"{path}: the manifest says already that {name} is {told}")
+        if (recorded := manifest.fates.get(name, fate)) != fate:
+            raise UsageError(f"{path}: the manifest says already that {name} is {recorded}")
     settle_segments(path, manifest.run, unsettled, time.time_ns())
     _write_fates(path, manifest, fates)
     say(f"settled  {listed(up)} of {manifest.run}, up to the end")

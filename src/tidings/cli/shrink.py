@@ -19,7 +19,7 @@ from tidings.cli.common import (
     say,
     stored_run,
 )
-from tidings.cli.own import Anew, named_anew
+from tidings.cli.own import Anew, renamed
 from tidings.cli.replay import Player
 from tidings.core import Exit, UsageError
 from tidings.report import write_story
@@ -53,7 +53,7 @@ def shrink_command(
     """
     if folder is not None:
         refuse_to_overwrite(folder)
-    source = named_anew(stored_run(path, run), process)
+    source = renamed(stored_run(path, run), process)
     charge = charge_against(source, _property(guarantee), max_packets)
     pace: ShrinkProgress | None = None
     with ProgressLine("shrinking") as show:
@@ -83,8 +83,8 @@ def shrink_command(
             }
         )
     else:
-        for told in Player(small, None).play():
-            say(told.text())
+        for shown in Player(small, None).play():
+            say(shown.text())
         out.print()
         print_run(small)
         say(f"shrunk {_in_words(source, small)}; {many(pace.tried, 'run')} tried")

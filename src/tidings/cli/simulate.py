@@ -106,13 +106,13 @@ def simulate(
     verdicts = judge(run)
     extras = extra_violations(run)
     violations = [*(one for verdict in verdicts for one in verdict.violations), *extras]
-    told = _tell(story, run, violations, trace) if story is not None else None
+    story_file = _tell(story, run, violations, trace) if story is not None else None
     if as_json:
         print_json(
             result(run.manifest, verdicts)
             | {
                 "trace": trace and str(trace),
-                "story": told,
+                "story": story_file,
                 "extras": [violation.guarantee.value for violation in extras],
             }
         )
@@ -125,7 +125,7 @@ def simulate(
         if len(run.manifest.views) > 1 and not extras:
             say("reach, which is none of the five, holds too: no newcomer is left out of an answer")
         if story is not None:
-            say(f"\nstory  {told or 'none: nothing is violated'}")
+            say(f"\nstory  {story_file or 'none: nothing is violated'}")
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
 
 

@@ -217,7 +217,7 @@ class Branch(World):
                 fatal = Step((self.length + 1) * _MS, choice, fault.draws)
                 fault.schedule = [*self.schedule_so_far(), fatal]
                 raise
-            scripts += twin.ways_not_taken()
+            scripts += twin.other_ways()
             yield twin
 
     def torn(self, choice: Choice, process: str) -> "Iterator[Branch]":
@@ -237,7 +237,7 @@ class Branch(World):
                     end.crashes += 1
                 yield from ends
 
-    def ways_not_taken(self) -> list[tuple[int, ...]]:
+    def other_ways(self) -> list[tuple[int, ...]]:
         """Where processes could have reacted otherwise, the scripts by which they would."""
         script, outcomes = self.script, self.outcomes
         self.script = self.outcomes = ()

@@ -123,17 +123,17 @@ class Together:
         for end in self._ends:
             end.send(("expand", share))
         counts = [Count()] * len(self._ends)
-        told: list[list[Expectation]] = [[] for _ in self._ends]
+        news: list[list[Expectation]] = [[] for _ in self._ends]
         busy = set(self._ends)
         while busy:
             ready = wait(list(busy), timeout=TICK_SECONDS)
             for place, end in enumerate(self._ends):
                 if end in ready:
                     done, counts[place] = self._answer(end)
-                    told[place] += counts[place].expectations
+                    news[place] += counts[place].expectations
                     busy -= {end} if done else set()
             yield counts
-        self._share_expectations(told)
+        self._share_expectations(news)
         self._share_work([count.next for count in counts])
 
     def _answer(self, end: Connection) -> Any:
@@ -149,14 +149,14 @@ class Together:
         end.send(question)
         return self._answer(end)
 
-    def _share_expectations(self, told: list[list[Expectation]]) -> None:
+    def _share_expectations(self, news: list[list[Expectation]]) -> None:
         """Tell everybody what the others assume, until nobody learns anything new from it."""
-        while any(told):
+        while any(news):
             answers = []
             for place, end in enumerate(self._ends):
-                others = [one for other, its in enumerate(told) if other != place for one in its]
+                others = [one for other, its in enumerate(news) if other != place for one in its]
                 answers.append(self._ask(end, "learn", others))
-            told = answers
+            news = answers
 
     def _share_work(self, sizes: list[int]) -> None:
         mean = sum(sizes) / len(sizes)

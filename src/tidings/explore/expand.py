@@ -76,7 +76,7 @@ class Explorer:
         openings: list[tuple[int, ...]] = [()]
         while openings:
             branch = self._start(openings.pop())
-            openings += branch.ways_not_taken()
+            openings += branch.other_ways()
             yield branch
 
     def _start(self, opening: tuple[int, ...]) -> Branch:

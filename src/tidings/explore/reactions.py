@@ -190,8 +190,8 @@ class Reactions:
 
     def learn(self, expectations: Iterable[Expectation]) -> None:
         """Hold the processes met here to what those who search elsewhere expect of them."""
-        for number, told in expectations:
-            receive = Receive(told.sender, self.interned_packet(told.packet))
+        for number, expected in expectations:
+            receive = Receive(expected.sender, self.interned_packet(expected.packet))
             if not self._is_expected(number, receive):
                 for successor, image in list(self._note_expectation(number, receive)):
                     self._expect_ignorance(successor, image)

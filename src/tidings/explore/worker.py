@@ -117,8 +117,8 @@ class Worker:
 
     def expectations(self) -> list[Expectation]:
         """What has been assumed since this was last asked."""
-        told, self.explorer.reactions.expectations = self.explorer.reactions.expectations, []
-        return told
+        expected, self.explorer.reactions.expectations = self.explorer.reactions.expectations, []
+        return expected
 
 
 def _rank(branch: Branch) -> tuple[int, bytes]:

@@ -164,15 +164,15 @@ class Causality:
     def loss(self, sent: Row) -> str:
         """Why a packet never arrived, in words that follow the packet."""
         sender, receiver = sent.process, str(sent.peer)
-        known = self._told_losses.get((sender, receiver, sent.packet))
+        known = self._recorded_losses.get((sender, receiver, sent.packet))
         if known is not None:
             return known
         if self._is_down(receiver, self.position[place(sent)]):
             return f"{receiver} had crashed"
         crashed = [name for name in (sender, receiver) if self._crashes_after(name, sent)]
         if crashed:
-            told = lost_with(*crashed)
-            return told if self._only_crashes_lose else f"lost on the way, or {told}"
+            lost = lost_with(*crashed)
+            return lost if self._only_crashes_lose else f"lost on the way, or {lost}"
         return "lost on the way" if self.has_settled else ON_ITS_WAY
 
     @cached_property
@@ -182,7 +182,7 @@ class Causality:
         return manifest.clock == "simulated" and manifest.plan.get("links") in (None, "retrying")
 
     @cached_property
-    def _told_losses(self) -> dict[tuple[str, str, object], str]:
+    def _recorded_losses(self) -> dict[tuple[str, str, object], str]:
         return {
             packet: lost_with(crashed) if crashed else "lost on the way"
             for packet, crashed in losses(self.run.manifest)

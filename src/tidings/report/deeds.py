@@ -29,7 +29,7 @@ class Deeds:
         first, last = rows[0], rows[-1]
         return str(place(first)) if first is last else f"{place(first)}–{last.index}"
 
-    def told(self, rows: Sequence[Row]) -> str:
+    def described(self, rows: Sequence[Row]) -> str:
         """A sentence about what one process did in one breath."""
         *most, last = self._each(rows)
         deeds = f"{', '.join(most)}, and {last}" if most else last
@@ -112,8 +112,8 @@ class Deeds:
     def _losses(self, sent: Sequence[Row]) -> str:
         """Which of these packets never arrive, and why."""
         lost = [row for row in sent if not self._causality.arrivals[place(row)]]
-        told = [
+        described = [
             f"to {self._names([str(row.peer) for row in rows])}: {self._plain(reason)}"
             for reason, rows in groupby(lost, key=self._causality.loss)
         ]
-        return f" ({'; '.join(told)})" if told else ""
+        return f" ({'; '.join(described)})" if described else ""

@@ -55,8 +55,8 @@ def explain(
 
 def however(violation: Violation) -> str:
     """The one sentence of the proof that says what is wrong, messages by their own names."""
-    told = _PROOFS[violation.guarantee](violation, str(violation.message), str(violation.cause))
-    sentence = told[-1].removeprefix("However, ")
+    proof = _PROOFS[violation.guarantee](violation, str(violation.message), str(violation.cause))
+    sentence = proof[-1].removeprefix("However, ")
     return sentence[0].upper() + sentence[1:] if sentence.startswith("it ") else sentence
 
 
@@ -71,8 +71,8 @@ def replay_command(
     until = shows_at(violation)
     words = ["tidings", "replay", str(folder)]
     words += ["--run", run] if run is not None else []
-    is_told = until is not None and until.index != BELOW_THE_CUT
-    words += ["--until", str(until)] if is_told else []
+    is_recorded = until is not None and until.index != BELOW_THE_CUT
+    words += ["--until", str(until)] if is_recorded else []
     words += ["--last", str(LAST_STEPS)] if is_long else []
     return shlex.join(words)
 
@@ -102,8 +102,8 @@ def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
 
 
 def _event(place: Place) -> str:
-    is_told = place.index != BELOW_THE_CUT
-    return f"(its event {place.index})" if is_told else "(before its cut)"
+    is_recorded = place.index != BELOW_THE_CUT
+    return f"(its event {place.index})" if is_recorded else "(before its cut)"
 
 
 def _no_duplication(violation: Violation, m: str, _: str) -> Proof:
@@ -242,9 +242,9 @@ def _what_it_heard(process: str, message: MessageId, causality: Causality, m: st
     unnamed = [row for row in causality.unnamed if row.peer == process]
     arrived = [row for row in unnamed if causality.arrivals[place(row)]]
     about_it = f"about {m} alone" if unnamed else f"about {m}"
-    told = [row.process for row in to_it if causality.arrivals[place(row)]]
-    if told:
-        senders = listed(list(dict.fromkeys(told)))
+    proof = [row.process for row in to_it if causality.arrivals[place(row)]]
+    if proof:
+        senders = listed(list(dict.fromkeys(proof)))
         yield f"{process} heard of {m} from {senders}, and nothing more about {m} is on its way."
         return
     if not sent and not causality.unnamed:

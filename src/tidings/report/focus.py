@@ -40,13 +40,13 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
     if len(rows) <= most:
         return Focus(rows, places, "")
     if len(bright) <= most:
-        told = f"Only the {len(bright):,} rows that led to it are shown, of {len(rows):,}."
-        return Focus(bright, places, told)
+        note = f"Only the {len(bright):,} rows that led to it are shown, of {len(rows):,}."
+        return Focus(bright, places, note)
     messages = _messages_of(violation, causality)
     core = [row for row in bright if _is_central(row, violation, messages)]
     names = listed([str(message) for message in messages])
-    told = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} rows."
-    return Focus(core, places, told)
+    note = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} rows."
+    return Focus(core, places, note)
 
 
 def _what_matters_to(violation: Violation, causality: Causality) -> Callable[[Row], bool]:

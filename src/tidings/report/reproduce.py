@@ -176,8 +176,8 @@ def _tuple(items: Iterable[Node]) -> Call:
 def _value(value: Any) -> Node:
     """A value from JSON, as Python writes it."""
     if isinstance(value, dict):
-        told = ", ".join(f"{_quoted(key)}: {_in_line(_value(one))}" for key, one in value.items())
-        return f"{{{told}}}"
+        code = ", ".join(f"{_quoted(key)}: {_in_line(_value(one))}" for key, one in value.items())
+        return f"{{{code}}}"
     if isinstance(value, list | tuple):
         return _tuple(map(_value, value))
     return _quoted(value) if isinstance(value, str) else repr(value)
@@ -229,13 +229,13 @@ _CLASSES = {
 
 def _choice(kind: str, *fields: Any) -> Call:
     name = _CLASSES.get(kind, kind.capitalize())
-    told = list(fields)
+    code = list(fields)
     if kind == "broadcast":
-        process, text = told
+        process, text = code
         return Call(name, (_quoted(process), _quoted(b64decode(text))))
-    while len(told) > 1 and not told[-1] and not isinstance(told[-1], str):
-        told.pop()  # what is usual goes without saying
-    return Call(name, tuple(map(_field, told)))
+    while len(code) > 1 and not code[-1] and not isinstance(code[-1], str):
+        code.pop()  # what is usual goes without saying
+    return Call(name, tuple(map(_field, code)))
 
 
 def _field(value: Any) -> Node:

@@ -137,13 +137,15 @@ def _happened(causality: Causality, violation: Violation, deeds: Deeds, most: in
         yield left_out
     acts = [row for row in rows if row.kind != "settle"]
     settled = [row for row in rows if row.kind == "settle"]
-    told = [(f"`{deeds.where(breath)}` {deeds.told(breath)}", breath) for breath in _breaths(acts)]
+    lines = [
+        (f"`{deeds.where(breath)}` {deeds.described(breath)}", breath) for breath in _breaths(acts)
+    ]
     if settled:
-        told.append((deeds.settled(settled), settled))
+        lines.append((deeds.settled(settled), settled))
     wrong = marked(violation, causality)
     yield "\n".join(
         f"{number}. {line}{_verdict(violation, any(place(row) == wrong for row in breath))}"
-        for number, (line, breath) in enumerate(told, start=1)
+        for number, (line, breath) in enumerate(lines, start=1)
     )
 
 
@@ -155,7 +157,7 @@ def _breaths(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Rows in pieces: what one process does at one moment, from one cause."""
     breath: list[Row] = []
     for row in rows:
-        if breath and _begins_anew(breath[-1], row):
+        if breath and _begins_again(breath[-1], row):
             yield breath
             breath = []
         breath.append(row)
@@ -163,7 +165,7 @@ def _breaths(rows: Sequence[Row]) -> Iterator[list[Row]]:
         yield breath
 
 
-def _begins_anew(before: Row, row: Row) -> bool:
+def _begins_again(before: Row, row: Row) -> bool:
     is_other = (before.process, before.time_ns) != (row.process, row.time_ns)
     return is_other or row.kind in ("broadcast", "receive", "recover", "join")
 

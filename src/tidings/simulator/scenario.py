@@ -63,17 +63,17 @@ class Played(msgspec.Struct):
 
     def conversation(self) -> str:
         """Commands and answers in the format of scenario files."""
-        told = zip(self.blocks, self.answers, strict=True)
-        return "\n\n".join("\n".join(_with_answer(block, said)) for block, said in told) + "\n"
+        pairs = zip(self.blocks, self.answers, strict=True)
+        return "\n\n".join("\n".join(_with_answer(block, answer)) for block, answer in pairs) + "\n"
 
     def surprise(self) -> str | None:
         """The first answer that is not the one written in the file, if any."""
         for block, came in zip(self.blocks, self.answers, strict=True):
             for position, wanted in enumerate(block.answer or ()):
-                said = came[position] if position < len(came) else "nothing"
-                if said != wanted:
+                answer = came[position] if position < len(came) else "nothing"
+                if answer != wanted:
                     line = block.line + len(block.commands) + 1 + position
-                    return f"{self.path}:{line}: expected {wanted!r}, but the group says {said!r}"
+                    return f"{self.path}:{line}: expected {wanted!r}, but the group says {answer!r}"
             if block.answer is not None and len(came) > len(block.answer):
                 line = block.line + len(block.commands)
                 return f"{self.path}:{line}: the group also says {came[len(block.answer)]!r}"

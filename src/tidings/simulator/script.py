@@ -70,7 +70,7 @@ class Script:
         if verb not in _VERBS:
             known = ", ".join([*_SETTINGS, *_VERBS, "at"])
             raise UsageError(f"unknown command {verb!r}; known: {known}")
-        return [said for choice in _VERBS[verb](self, rest) for said in self._apply(choice)]
+        return [line for choice in _VERBS[verb](self, rest) for line in self._apply(choice)]
 
     def run(self) -> Run:
         return recorded(self.world, self.rows, protocol=self.protocol, options=self.options)

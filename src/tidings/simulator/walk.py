@@ -157,9 +157,9 @@ def _plainly(plan: Plan) -> Plan:
 
     msgspec leaves a field out if it holds the very object that is the default.
     """
-    told = msgspec.structs.asdict(plan).items()
+    fields = msgspec.structs.asdict(plan).items()
     usual = Plan()
-    return Plan(**{name: value for name, value in told if value != getattr(usual, name)})
+    return Plan(**{name: value for name, value in fields if value != getattr(usual, name)})
 
 
 Arrival = choices.PacketArrival | choices.Duplicate | choices.Drop

@@ -87,20 +87,20 @@ def merge(parts: Sequence[Manifest]) -> Manifest:
     """All parts of one run as one manifest; two parts may not contradict each other."""
     merged: dict[str, Any] = {}
     for field in Manifest.__struct_fields__:
-        told = [getattr(part, field) for part in parts]
+        values = [getattr(part, field) for part in parts]
         if field == "process":
             continue
         if field == "schema":
-            merged[field], agree = max(told), True  # members are updated one after the other
+            merged[field], agree = max(values), True  # members are updated one after the other
         elif field in ("names", "views"):
-            merged[field] = max(told, key=len)
-            agree = all(merged[field][: len(one)] == one for one in told)
+            merged[field] = max(values, key=len)
+            agree = all(merged[field][: len(one)] == one for one in values)
         elif field in ("fates", "cuts", "options", "plan"):
-            merged[field] = {key: value for one in told for key, value in one.items()}
-            agree = all(one.items() <= merged[field].items() for one in told)
+            merged[field] = {key: value for one in values for key, value in one.items()}
+            agree = all(one.items() <= merged[field].items() for one in values)
         else:
             silence = getattr(_SILENT, field)
-            answers = [one for one in told if one != silence]
+            answers = [one for one in values if one != silence]
             merged[field] = answers[0] if answers else silence
             agree = all(one == merged[field] for one in answers)
         if not agree:

@@ -37,8 +37,8 @@ class CampaignResults:
         self.folder = folder
         # A copy elsewhere would look for files of one's own where it lies.
         plan = folder.campaign.source or folder.shown / folder.plan_file.name
-        anew = ["--seeds", str(folder.campaign.seeds), "--out", AGAIN]
-        self.again = shlex.join(["tidings", "campaign", str(plan), *anew])
+        repeated = ["--seeds", str(folder.campaign.seeds), "--out", AGAIN]
+        self.again = shlex.join(["tidings", "campaign", str(plan), *repeated])
         self.verdicts = read_table(folder.table("verdicts"), VERDICTS)
         self.runs = read_table(folder.table("runs"), RUNS)
         self.statistics = read_table(folder.table("statistics"), STATISTICS)

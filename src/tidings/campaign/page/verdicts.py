@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidings.campaign.baseline import told_first
+from tidings.campaign.baseline import worst_first
 from tidings.campaign.page.found import CampaignResults, Rows
 from tidings.campaign.statistics import CONFIDENCE
 from tidings.report.page.model import Cell, Change, Comparison, Entry, Matrix
@@ -79,7 +79,7 @@ def comparison(found: CampaignResults) -> Comparison | None:
                 chance=row["p_adjusted"],
                 is_worse=row["verdict"] == "worse",
             )
-            for row in told_first(rows)
+            for row in worst_first(rows)
         ),
         note=f"Of {many(len(rows), 'comparison')}, by the ranks of the runs within each cell "
         "or by shares of runs; the chance is adjusted for their number by Holm's method. All "

@@ -24,18 +24,18 @@ def answer(found: CampaignResults) -> str:
     unknown = [name for name in found.sound if found.count("unknown", name)]
     runs = many(sum(not row["flawed"] for row in found.runs), "run")
     if broken:
-        told = f"Violated: a guarantee by {listed([_share(found, name) for name in broken])}"
+        text = f"Violated: a guarantee by {listed([_share(found, name) for name in broken])}"
     elif unknown:
-        told = f"Nothing was seen violated in {runs}, but some of {listed(unknown)} is unknown"
+        text = f"Nothing was seen violated in {runs}, but some of {listed(unknown)} is unknown"
     else:
-        told = f"All five guarantees held in {runs} of {many(len(found.sound), 'algorithm')}"
+        text = f"All five guarantees held in {runs} of {many(len(found.sound), 'algorithm')}"
     flawed = list(dict.fromkeys(row["algorithm"] for row in found.verdicts if row["flawed"]))
     if flawed:
         caught = sum(bool(found.count("violated", name)) for name in flawed)
-        told += f"; caught: {caught} of {many(len(flawed), 'flawed form')}"
+        text += f"; caught: {caught} of {many(len(flawed), 'flawed form')}"
     if found.worse:
-        told += f"; worse than {found.compared[0]['baseline']} in {many(found.worse, 'comparison')}"
-    return f"{told}."
+        text += f"; worse than {found.compared[0]['baseline']} in {many(found.worse, 'comparison')}"
+    return f"{text}."
 
 
 def _share(found: CampaignResults, algorithm: str) -> str:

@@ -22,7 +22,7 @@ class Labels:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self._taken: list[Box] = []
+        self._occupied: list[Box] = []
         self._arrows = list(segments(scene))
         self._leader = list(_leader(scene))
         self.of_messages = [self._message(row) for row in scene.rows if scene.label_width(row)]
@@ -36,7 +36,7 @@ class Labels:
         x, _ = scene.spot(row)
         says = scene.short_text_of(row)
         room = self._room(row, 28.0 if says else 14.0)
-        self._taken.append(room)
+        self._occupied.append(room)
         name = element(
             "text",
             str(row.message),
@@ -69,7 +69,7 @@ class Labels:
     def _hidden_by(self, box: Box) -> int:
         """How many arrows cross it; what hides it altogether counts ten times as much."""
         crossed = sum(box.is_crossed_by(*line) for line in self._arrows)
-        overlaps = sum(box.overlaps(other) for other in self._taken)
+        overlaps = sum(box.overlaps(other) for other in self._occupied)
         struck_out = sum(box.is_crossed_by(*line) for line in self._leader)
         return crossed + 10 * (overlaps + struck_out)
 
@@ -102,9 +102,9 @@ class Labels:
             x = start.x + (end.x - start.x) * share
             y = start.y + (end.y - start.y) * share
             pieces = _pieces(x, y, angle, wide)
-            if any(piece.overlaps(box) for piece in pieces for box in self._taken):
+            if any(piece.overlaps(box) for piece in pieces for box in self._occupied):
                 continue
-            self._taken += pieces
+            self._occupied += pieces
             yield element(
                 "text",
                 words,

@@ -29,4 +29,4 @@ def steps(scene: Scene) -> list[DiagramStep]:
 def _step(x: float, rows: Sequence[Row], scene: Scene) -> DiagramStep:
     if all(row.kind == "settle" for row in rows):
         return DiagramStep(x, tuple(rows), "the end", scene.deeds.settled(rows))
-    return DiagramStep(x, tuple(rows), scene.deeds.where(rows), scene.deeds.told(rows))
+    return DiagramStep(x, tuple(rows), scene.deeds.where(rows), scene.deeds.described(rows))

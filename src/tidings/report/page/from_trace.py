@@ -99,13 +99,13 @@ def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     where = "" if len(verdicts) == 1 else f" in {len(verdicts):,} runs"
     violated, unknown = of[Value.VIOLATED], of[Value.UNKNOWN]
     if violated:
-        told = f"{listed(violated)} {_was(violated)} violated{where}"
+        sentence = f"{listed(violated)} {_was(violated)} violated{where}"
         rest = f"; {listed(unknown)} cannot be judged" if set(unknown) - set(violated) else ""
     elif unknown:
-        told, rest = f"{listed(unknown)} cannot be judged{where}", "; nothing was seen violated"
+        sentence, rest = f"{listed(unknown)} cannot be judged{where}", "; nothing was seen violated"
     else:
-        told, rest = f"all {len(of[Value.HOLDS])} guarantees hold{where}", ""
-    return f"{told[0].upper()}{told[1:]}{rest}."
+        sentence, rest = f"all {len(of[Value.HOLDS])} guarantees hold{where}", ""
+    return f"{sentence[0].upper()}{sentence[1:]}{rest}."
 
 
 def _was(names: Sequence[str]) -> str:
@@ -244,7 +244,7 @@ class _Trace:
     def pictures(self) -> tuple[tuple[Picture, ...], list[str]]:
         """Of the first violation of each guarantee in each run, or of a small run that is well."""
         drawn: list[Picture] = []
-        undrawn: list[str] = [] if self.runs else list(islice(self._said_only(), MOST_PICTURES))
+        undrawn: list[str] = [] if self.runs else list(islice(self._only_in_words(), MOST_PICTURES))
         breaches = 0
         for run in self.runs:
             shown = [
@@ -273,7 +273,7 @@ class _Trace:
             )
         return tuple(drawn), undrawn
 
-    def _said_only(self) -> Iterator[str]:
+    def _only_in_words(self) -> Iterator[str]:
         """What is wrong in a trace that is too long to be drawn; the audit prints the proofs."""
         for run, verdicts in self.verdicts.items():
             where = "" if self.is_one else f" in run {run}"

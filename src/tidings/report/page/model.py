@@ -206,11 +206,11 @@ MOST_LANES = 24
 
 def within_limits(page: Page) -> Page:
     """The page as it can be shown, without what is empty, and in ``left_out`` what is cut."""
-    told = list(page.left_out)
+    notes = list(page.left_out)
 
     def first(parts: Sequence[object], most: int, what: str) -> int:
         if len(parts) > most:
-            told.append(f"Only the first {most} of {len(parts):,} {what} are shown.")
+            notes.append(f"Only the first {most} of {len(parts):,} {what} are shown.")
         return most
 
     changes: dict[str, object] = {}
@@ -235,7 +235,7 @@ def within_limits(page: Page) -> Page:
             if (shown := [part for part in getattr(chart, parts) if getattr(part, "points", True)])
             for most in [first(shown, MOST_LINES, f"in “{chart.title}”")]
         )
-    return msgspec.structs.replace(page, **changes, left_out=tuple(told))
+    return msgspec.structs.replace(page, **changes, left_out=tuple(notes))
 
 
 def _linked(entry: Entry, keys: Container[str]) -> Entry:

@@ -103,8 +103,8 @@ def _window(view: Focus, violation: Violation | None, causality: Causality, most
     others = [row for row in view.rows if place(row) not in proof]
     kept = {place(row) for row in others[-spare:]} | proof
     rows = [row for row in view.rows if place(row) in kept]
-    told = f"Of {len(view.rows):,} rows about it only what proves it and the nearest are shown."
-    return Focus(rows, view.bright, told)
+    note = f"Of {len(view.rows):,} rows about it only what proves it and the nearest are shown."
+    return Focus(rows, view.bright, note)
 
 
 def _cut(text: bytes) -> bytes:
