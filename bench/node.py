@@ -22,6 +22,7 @@ from typing import Any
 
 import tidings
 from tidings.node.group import Group
+from tidings.testkit.fleet import free_ports
 
 MEMBERS = ("p1", "p2", "p3")
 SIZE = 100
@@ -88,16 +89,6 @@ async def member(name: str, folder: Path, count: int, profile: str) -> None:
         print(json.dumps(result), flush=True)
         # The others may still need us: leave when told to.
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-
-
-def free_ports(count: int) -> list[int]:
-    import socket
-
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def group_file(durable: bool, traced: bool, window: int) -> str:
