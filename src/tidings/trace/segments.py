@@ -33,6 +33,7 @@ from msgspec import Meta
 
 from tidings.core import DataError
 from tidings.core.group import natural
+from tidings.disk.files import whole_file
 from tidings.disk.frames import (
     BadFrameError,
     FileKind,
@@ -247,9 +248,8 @@ def settle(folder: Path, run: str, processes: Iterable[str], time_ns: int) -> No
     for process, last in ends.items():
         index, life = (last.end, last.incarnation) if last is not None else (0, 0)
         block = Block(index, time_ns, life, (Mark("settle"),))
-        path = next_segment(folder, process)
-        opened(path).write_bytes(whole_segment(Owner(run, process), block))
-        opened(path).rename(path)
+        with whole_file(next_segment(folder, process)) as draft:
+            draft.write_bytes(whole_segment(Owner(run, process), block))
 
 
 def is_settled(last: Block | None) -> bool:
