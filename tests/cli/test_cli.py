@@ -184,7 +184,7 @@ def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [(["audit", "runs/7"], "UNKNOWN\n"), (["node", "p1"], ""), ([], "")]
+    ("words", "shown"), [(["audit", "runs/7"], "UNKNOWN\n"), (["node", "p1"], ""), ([], "")]
 )
 def test_130_when_interrupted_before_the_commands_are_loaded(words: list[str], shown: str) -> None:
     program = """

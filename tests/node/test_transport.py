@@ -63,7 +63,7 @@ async def say(config: Config, data: bytes, to: str = "p1") -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("spoken", "complaint"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "it does not speak our language"),
         (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 2"),

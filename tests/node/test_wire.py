@@ -118,7 +118,7 @@ def test_of_two_packets_with_one_tag_the_derived_class_means_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("spoken", "complaint"),
     [
         (b"GET / HTTP/1.1\r\n", "it does not speak our language"),
         (b"t", ""),

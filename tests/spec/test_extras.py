@@ -64,7 +64,7 @@ def test_the_packet_too_many_is_found_by_the_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "told"),
+    ("allowed", "answer"),
     [
         (0, "the 1st packet (25 after this step), where 0 are allowed"),
         (10, "the 11th packet (25 after this step), where 10 are allowed"),

@@ -270,7 +270,7 @@ def test_a_violation_is_explained_as_a_proof() -> None:
 
 
 @pytest.mark.parametrize(
-    ("histories", "told"),
+    ("histories", "answer"),
     [
         ({"p1": "b1 dp1#1 dp1#1"}, "However, p1 delivered m again (its event 2)."),
         ({"p1": "dp2#4", "p2": "settle"}, "However, p2 never broadcast m."),
