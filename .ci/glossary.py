@@ -17,7 +17,7 @@ LAST = "## Words that are not used at all"
 
 def ruled_out(page: str) -> set[str]:
     tables, _, last = page.partition(LAST)
-    cells = [line.split("|")[-2] for line in tables.splitlines() if line.startswith("|")]
+    cells = [line.split("|")[2] for line in tables.splitlines() if line.count("|") == 2]
     return set(re.findall(r"\*\*(\w+)\*\*", "\n".join([*cells, last])))
 
 

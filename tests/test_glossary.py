@@ -14,10 +14,10 @@ glossary = module_from_spec(SPEC)
 SPEC.loader.exec_module(glossary)
 
 PAGE = """
-| thing | word | not |
-|---|---|---|
-| by name: `p1#3..7` | `Span` | **Range**, stretch |
-| the program is done with it | processed | **taken**, "taken to heart" |
+thing | word | not
+---|---|---
+by name: `p1#3..7` | `Span` | **Range**, stretch
+the program is done with it | processed | **taken**, "taken to heart"
 
 ## Words that are not used at all
 
