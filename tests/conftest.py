@@ -28,6 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """With pytest 9.2, xdist 3.8 ignores the groups; then each worker starts Java, unnoticed."""
+    is_worker = hasattr(session.config, "workerinput")
+    if is_worker and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError("this pytest and this pytest-xdist ignore groups of tests")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _programs_hear_signals() -> None:
     """Programs that tests start obey SIGINT and SIGTERM, even where the tests themselves do not.
