@@ -206,7 +206,7 @@ def replay_not_marked(patch: Patch) -> None:
 
 
 def processed_cursor_not_written(patch: Patch) -> None:
-    patch.setattr(Group, "taken", nothing)
+    patch.setattr(Group, "newly_processed", nothing)
 
 
 def second_reader_allowed(patch: Patch) -> None:
@@ -258,7 +258,7 @@ def peer_obeyed(patch: Patch) -> None:
 
 def living_link_replaced(patch: Patch) -> None:
     """Whoever calls under a member's name takes its link, though that one lives."""
-    patch.setattr(Transport, "_is_taken", lambda *_: False)
+    patch.setattr(Transport, "_has_another", lambda *_: False)
 
 
 class Caught(NamedTuple):
@@ -279,7 +279,7 @@ WIRE = "test_wire.py::test_"
 CAUGHT: dict[Mutant, Caught] = {
     forgotten_sync: Caught(LOG + "every_commit_is_synced", "assert [] == ['fdatasync"),
     failed_write_unnoticed: Caught(
-        LOG + "a_full_disk_is_told_and_what_was_committed_stays", "DID NOT RAISE"
+        LOG + "a_full_disk_is_reported_and_what_was_committed_stays", "DID NOT RAISE"
     ),
     torn_end_left: Caught(
         LOG + "cut_off_at_any_byte_it_holds_every_whole_commit_and_goes_on", "st_size"
