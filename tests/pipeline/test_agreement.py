@@ -19,7 +19,7 @@ from tidings.pipeline.spark import plan
 from tidings.pipeline.spark.plan import JudgingLimits
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
 from tidings.trace import Manifest, digest, parquet
-from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded
+from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
 from traces import Draft, random_cut_runs, random_runs, write_drafts
 
 RUNS = 2000
@@ -212,7 +212,7 @@ def _without_violations(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(verdict, violations=())
 
 
-WAYS = {"at once": JudgingLimits(), "pieces": JudgingLimits(batch_rows=1)}
+WITH_FEW_ROWS = {"at once": JudgingLimits(), "pieces": JudgingLimits(batch_rows=1)}
 
 
 @pytest.fixture
@@ -226,17 +226,16 @@ def killed(tmp_path: Path) -> Path:
     broadcast = Messages("broadcast", "p1", 1, 1, text, view=0)
     deliver = Messages("deliver", "p1", 1, 1, text)
     for member, items in {"p1": (broadcast, deliver), "p2": (deliver,)}.items():
-        begun = beginning(Owner("run", member))
-        rows = encoded(Block(0, 7, 0, (*items, Mark("settle"))))
-        (folder / f"{member}-1.segment").write_bytes(begun + rows)
-        (folder / f"{member}-2.segment").write_bytes(begun)
+        owner, rows = Owner("run", member), Block(0, 7, 0, (*items, Mark("settle")))
+        (folder / f"{member}-1.segment").write_bytes(whole_segment(owner, rows))
+        (folder / f"{member}-2.segment").write_bytes(whole_segment(owner))
     return folder
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WITH_FEW_ROWS)
 def test_a_segment_without_rows_is_no_damage(killed: Path, tmp_path: Path, way: str) -> None:
     (tmp_path / "spool").mkdir()
-    found = by_arrays(killed, tmp_path / "spool", WAYS[way], way)
+    found = by_arrays(killed, tmp_path / "spool", WITH_FEW_ROWS[way], way)
     assert found == specified_by(killed)
     assert found is not None
     assert {verdict.value for verdict in found["run"]} == {Value.HOLDS}

@@ -196,6 +196,7 @@ def scripted(text: str) -> Run:
 
 TWO_MESSAGES = """\
 group p1 p2 p3
+protocol majority-relay
 broadcast p1 one
 broadcast p1 two
 receive p1->p2 copy p1#2
@@ -217,7 +218,8 @@ def test_what_is_left_keeps_its_meaning_when_messages_and_packets_are_renumbered
 
 def test_a_packet_sent_on_another_occasion_stands_in_for_one_that_is_gone() -> None:
     run = scripted(
-        "group p1 p2 p3\nbroadcast p1 hi\nreceive p1->p2\nreceive p2->p3\nreceive p3->p1"
+        "group p1 p2 p3\nprotocol majority-relay\nbroadcast p1 hi\n"
+        "receive p1->p2\nreceive p2->p3\nreceive p3->p1"
     )
     first = Play(sketch(run), RELAYING)
     late = [*first.moves[:1], first.moves[1]._replace(id=99), *first.moves[2:]]
@@ -268,7 +270,7 @@ def test_a_crash_in_mid_sentence_becomes_a_plain_one_that_loses_the_rest() -> No
 
 
 def test_a_play_that_needs_an_end_is_completed_fairly() -> None:
-    run = scripted("group p1 p2 p3\ncut p1 | p2 p3\nbroadcast p1 hi")
+    run = scripted("group p1 p2 p3\nprotocol majority-relay\ncut p1 | p2 p3\nbroadcast p1 hi")
     play = Play(sketch(run), RELAYING._replace(settles=True))
     assert [verdict.value.value for verdict in judge(play.run)] == ["holds"] * 5
     assert len(play.moves) == 2
