@@ -1,5 +1,6 @@
 """What all tests share: signals that are heard, one Spark session, --rewrite of golden talks."""
 
+import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -46,6 +47,20 @@ def _programs_hear_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda number, frame: None)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command that runs in this process configures the logs for good."""
+    from tidings.node import logs
+
+    logger = logging.getLogger("tidings.node")
+    handlers, level = logger.handlers[:], logger.level
+    monkeypatch.setattr(logs, "_style", "console")
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+    logger.propagate = True
 
 
 @pytest.fixture(scope="session")

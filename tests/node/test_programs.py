@@ -3,7 +3,6 @@
 import ast
 import asyncio
 import importlib
-import logging
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ import sys
 import threading
 import urllib.request
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,23 +33,10 @@ from real_groups import (
 )
 from tidings.cli import chat
 from tidings.core import UsageError
-from tidings.node import logs
 from tidings.node.config import new_group_file, parse_config, read_config
 from tidings.node.group import Status, join
 from tidings.node.metrics import Metrics
 from tidings.node.terminal import CHUNK_BYTES, lines
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A command that runs in this process configures the logs for good."""
-    logger = logging.getLogger("tidings.node")
-    handlers, level = logger.handlers[:], logger.level
-    monkeypatch.setattr(logs, "_style", "console")
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
-    logger.propagate = True
 
 
 def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
