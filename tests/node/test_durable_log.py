@@ -14,6 +14,7 @@ import pytest
 from tidings.core import DataError, EnvironmentMissing, MessageId, TidingsError
 from tidings.node.config import Retention
 from tidings.node.log import About, DurableLog, Identity, Recovered, open_log
+from tidings.node.log.segments import FIRST_LINE
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch, Counts
 from tidings.protocols.frontier.records import Delivered, Pinned, Stored, cursors_in
@@ -282,6 +283,18 @@ def test_an_earlier_segment_may_not_even_be_cut_off(log: DurableLog, tmp_path: P
     first.write_bytes(first.read_bytes()[:-1])
     with pytest.raises(DataError, match=r"00000001\.log: damaged"):
         recovered(tmp_path)
+
+
+def test_an_earlier_segment_without_entries_is_refused_and_stays(
+    log: DurableLog, tmp_path: Path
+) -> None:
+    commit_three_segments(log)
+    log.close()
+    middle = sorted(tmp_path.glob("*.log"))[1]
+    middle.write_bytes(FIRST_LINE)
+    with pytest.raises(DataError, match=f"{middle.name}: cut off; what was there is lost"):
+        opened(tmp_path)
+    assert middle.read_bytes() == FIRST_LINE
 
 
 def test_a_segment_missing_in_the_middle_is_noticed(log: DurableLog, tmp_path: Path) -> None:

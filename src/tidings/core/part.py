@@ -12,7 +12,8 @@ class Part(msgspec.Struct):
 
     A part may hold other parts of the same process. The process has each of them as an attribute:
     it copies them together, so that they go on to hold each other, and lists the fields of each
-    in its state. No two parts of a process have a field of the same name.
+    in its state. No two parts of a process have a field of the same name, except where both hold
+    the same part.
     """
 
     me: str

@@ -69,10 +69,12 @@ class LogReader:
                 self._read_entries(segment, file, is_last)
         if segment.pages:
             self.segments.append(segment)
-        else:
+        elif is_last:
             # It was only just begun, and nothing is in it.
             with explained(path):
                 path.unlink()
+        else:
+            raise DataError(f"{path}: cut off; what was there is lost, and {_NO_RETURN}")
 
     def _read_entries(self, segment: Segment, file: FrameFile, is_last: bool) -> None:
         try:
