@@ -1,6 +1,8 @@
 """Whatever one frame says, the loop of a member is never away for long."""
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,15 @@ MOST_S = 0.15
 """Of the processor, while other tests have the other core and share its caches; without our limits
 150,000 texts took 0.37 s then, and a million 3.5 s. On an idle machine it is 0.1 s by the clock on
 the wall (soak/test_worst_frames.py)."""
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_of_other_tests() -> Iterator[None]:
+    """What earlier tests left in this process takes longer to look through than any frame."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def least_absence(folder: Path, spoken: bytes, *lines: str, is_refused: bool) -> float:
