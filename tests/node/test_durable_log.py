@@ -1,6 +1,7 @@
 """The durable log: cut off anywhere it is repaired, changed anywhere it is refused."""
 
 import errno
+import fcntl
 import os
 import shutil
 import tracemalloc
@@ -369,6 +370,35 @@ def test_one_log_has_one_writer(log: DurableLog, tmp_path: Path) -> None:
         opened(tmp_path)
     log.close()
     assert recovered(tmp_path) is not None
+
+
+def test_a_disk_that_cannot_lock_is_not_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(EnvironmentMissing, match=r"lock: No locks available; .*mend the disk"):
+        opened(tmp_path)
+
+
+def test_what_cannot_be_read_is_not_called_harmless(log: DurableLog, tmp_path: Path) -> None:
+    log.close()
+    (tmp_path / "00000002.log").mkdir()
+    with pytest.raises(EnvironmentMissing, match="Is a directory; mend the disk") as refused:
+        opened(tmp_path)
+    assert "nothing" not in str(refused.value)
+
+
+def test_other_files_in_the_folder_are_left_alone(log: DurableLog, tmp_path: Path) -> None:
+    log.commit((stored(1),))
+    log.close()
+    strange = [tmp_path / name for name in ("00000001 copy.log", "1.log", "notes.log")]
+    for path in strange:
+        path.write_bytes(b"not a log")
+    assert records_in(tmp_path) == (stored(1),)
+    assert all(path.read_bytes() == b"not a log" for path in strange)
 
 
 def test_a_full_disk_is_reported_and_what_was_committed_stays(

@@ -10,6 +10,7 @@ from typing import Any
 from tidings.core import EnvironmentMissing
 
 MEND = "nothing that anybody relies on is lost: mend the disk and start again"
+UNREADABLE = "mend the disk and start again; without this file a member is lost (docs/node.md)"
 LOCK = "lock"
 """The file that says who writes in a folder."""
 
@@ -107,7 +108,7 @@ def lock(file: int, how: int = fcntl.LOCK_EX) -> bool:
     """Whether nobody else has it from now on, until it is closed, however this process ends."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
-    except OSError:
+    except OSError:  # not every file system can
         return False
     return True
 
@@ -121,9 +122,11 @@ def is_locked(path: Path) -> bool:
 def locked(folder: Path, way_out: str) -> int:
     """Nobody else may write here as long as this file is open."""
     path = folder / LOCK
-    with explained(path, way_out):
+    try:
         make_folder(folder)
         file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as fault:
+        raise EnvironmentMissing(f"{path}: {fault.strerror}; {way_out}") from None
     try:
         _own(file, path)
     except BaseException:
@@ -133,10 +136,12 @@ def locked(folder: Path, way_out: str) -> int:
 
 
 def _own(file: int, path: Path) -> None:
-    if not lock(file):
-        owner = os.read(file, 20).decode(errors="replace")
-        raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}")
     with explained(path):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(file, 20).decode(errors="replace")
+            raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
 
@@ -152,7 +157,7 @@ class explained:  # noqa: N801 - reads as a statement
         pass
 
     def __exit__(self, kind: Any, fault: BaseException | None, trace: Any) -> None:
-        if isinstance(fault, FileNotFoundError) and self.way_out is MEND:
+        if isinstance(fault, FileNotFoundError):
             raise gone(self.path) from None  # there is nothing to mend
         if isinstance(fault, OSError):
             raise EnvironmentMissing(f"{self.path}: {fault.strerror}; {self.way_out}") from None

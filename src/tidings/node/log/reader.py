@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from tidings.core import DataError, Process
-from tidings.disk.files import explained, rewrite, sync
+from tidings.disk.files import UNREADABLE, explained, rewrite, sync
 from tidings.disk.frames import BadFrameError, DiskFrame, FrameFile
 from tidings.node.log.entries import About, Beginning, CommitEntry, Identity
-from tidings.node.log.segments import FIRST_LINE, LOG, Decoders, Records, Recovered, Segment
+from tidings.node.log.segments import FIRST_LINE, LOG, NAMES, Decoders, Records, Recovered, Segment
 
 _NO_RETURN = "this member cannot return to its group (docs/node.md, A lost disk)"
 
@@ -23,7 +23,7 @@ class LogReader:
         self.about = about
         self.page_bytes = page_bytes
         self.folder = folder
-        self.paths = sorted(folder.glob("*.log"))
+        self.paths = sorted(folder.glob(NAMES))
         self.segments: list[Segment] = []
         self.number = 0
         self.identity: Identity | None = None
@@ -62,7 +62,7 @@ class LogReader:
             sync(self.folder, strict=True)
 
     def _read_segment(self, path: Path, is_last: bool) -> None:
-        with explained(path), FrameFile(path, LOG) as file:
+        with explained(path, UNREADABLE), FrameFile(path, LOG) as file:
             written_s = path.stat().st_mtime
             segment = Segment(path, self.page_bytes, file.is_current, written_s=written_s)
             if file.has_a_first_line(is_last, self.number):

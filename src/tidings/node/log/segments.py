@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 from tidings.core import DataError, Process
-from tidings.disk.files import explained
+from tidings.disk.files import UNREADABLE, explained
 from tidings.disk.frames import BadFrameError, FileKind, FrameFile, Unmarked, version_in
 from tidings.node.log.entries import Beginning, CommitEntry, Identity, Ranges, merge
 
 _TITLE = b"tidings log "
 FIRST_LINE = _TITLE + b"2\n"
+NAMES = "[0-9]" * 8 + ".log"
+"""Whatever else lies in the folder is somebody else's."""
 
 
 def _refusal(begin: bytes) -> str:
@@ -85,7 +87,7 @@ class Decoders:
 
     def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | CommitEntry]:
         """What stands in this stretch of a file, which was whole when it was last read."""
-        with explained(path), FrameFile(path, LOG) as file:
+        with explained(path, UNREADABLE), FrameFile(path, LOG) as file:
             try:
                 for frame in file.frames(start, end):
                     yield self.entry(frame.body)
