@@ -60,13 +60,13 @@ class Broadcasting(Part):
         unsafe = self.log.held[self.me] + count - self.knowledge.safe[self.me]
         if unsafe > self.window:
             return (
-                f"{self.me} has {unsafe - count} messages that {self.knowledge.quorum} members "
+                f"{self.me} has {_messages(unsafe - count)} that {self.knowledge.quorum} members "
                 f"are not known to hold yet, and {self.window} is the limit"
             )
         kept = sum(self.log.held.values()) - sum(self.log.forgotten.values())
         if kept + count > self.log_limit:
-            messages = "message" if kept == 1 else "messages"
-            return f"the log of {self.me} is full: it keeps {kept} {messages} for {self.kept_for()}"
+            keeps = f"it keeps {_messages(kept)} for {self.kept_for()}"
+            return f"the log of {self.me} is full: {keeps}"
         return ""
 
     def kept_for(self) -> str:
@@ -82,3 +82,7 @@ class Broadcasting(Part):
         if self.log.delivered != self.log.done():
             return "the application, which has not taken them"
         return f"{self.me}, which cannot deliver them yet"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
