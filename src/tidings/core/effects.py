@@ -24,7 +24,7 @@ class Accept(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The Broadcast event in hand is not taken; the user is told why."""
+    """The Broadcast event in hand is not taken; the user learns why."""
 
     reason: str
 
@@ -82,7 +82,7 @@ class Recall(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Raise Timeout(name) once, after a delay; a timer set again starts anew."""
+    """Raise Timeout(name) once, after a delay; a timer set again starts over."""
 
     name: str
     delay_ms: float

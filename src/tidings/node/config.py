@@ -79,14 +79,14 @@ class Limits(TomlTable, frozen=True):
     """For how long a member works on what has come in before it looks for anything else; the
     packet in hand is always finished."""
     queue_bytes: Positive = 64 * MIB
-    """How much may wait to be sent to one member; beyond, the link is dropped and made anew."""
+    """How much may wait to be sent to one member; beyond, the link is dropped and made again."""
     unread_messages: Positive = 100_000
     """How much may wait for the application in memory; a durable member reads the rest back from
     its disk, any other reads nothing more from the network."""
     unread_bytes: Positive = 64 * MIB
     """The same, for how long their texts are."""
     window: Positive = 10_000
-    """How many of one's own messages may be under way; beyond, ``broadcast`` waits."""
+    """How many of its own messages a member may have under way; beyond, ``broadcast`` waits."""
     window_bytes: Annotated[int, Meta(ge=1, le=GIB)] = 32 * MIB
     """The same, for how long their texts are. All of them may share one entry of the log, which
     can be 4 GiB."""
@@ -140,7 +140,7 @@ class Links(TomlTable, frozen=True):
     strangers: Positive = 64
     """How many connections may be open that have not yet said who they are."""
     complaints: Positive = 256
-    """How many reasons for having no link are remembered, so as not to be told again."""
+    """How many reasons for having no link are remembered, so that none is logged twice."""
     complaints_per_minute: Positive = 10
     """About one member, or about all strangers together: reasons can be made up."""
     close_ms: Ms = 5_000
@@ -390,7 +390,7 @@ class _ConfigReader:
 
 
 def _first_given(limits: Limits, *names: str) -> list[str]:
-    """The first of these that the file sets: a mistake is told where somebody can mend it."""
+    """The first of these that the file sets: a mistake is reported where it can be corrected."""
     usual = Limits()
     given = (name for name in names if getattr(limits, name) != getattr(usual, name))
     return next((["limits", name] for name in given), [])

@@ -18,7 +18,7 @@ from tidings.node.log import DurableLog, Ranges, merge
 SLOW_S = 0.5
 """A commit that takes longer is what everything waits for."""
 WARN_PERCENT = (50, 80, 95)
-"""Of ``limits.log_bytes``: what it is worth telling that the log has reached."""
+"""Of ``limits.log_bytes``: each is reported when the log reaches it."""
 
 
 class Tick:
@@ -86,7 +86,7 @@ class Disk:
         self._writing: list[Tick] = []
         self._began_s = 0.0
         self._warned = 0
-        """The last percentage that was told of, unless the log has become smaller."""
+        """The last percentage that was reported, unless the log has become smaller."""
         self._is_rotating = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
         self.ended = Future[None]()

@@ -552,7 +552,7 @@ class Engine:
 
     async def drain(self) -> None:
         """Return when everything that was taken in has gone out, or nothing can any more."""
-        self.wake()  # what was processed last has not been told yet
+        self.wake()  # the process does not know yet what was processed last
         while self.is_busy and self.error is None:
             self._moved.clear()
             await self._moved.wait()

@@ -7,7 +7,7 @@
         async for message in group:
             ...
 
-``broadcast`` returns as soon as the text is queued, and waits only while too many of one's own
+``broadcast`` returns as soon as the text is queued, and waits only while too many of its own
 messages are under way. docs/node.md says exactly what a durable member is handed again after a
 restart.
 """
@@ -58,7 +58,7 @@ Acknowledge = Literal["next", "explicitly"]
 """When a message counts as processed: when the next one is asked for, or when the program says."""
 
 PATIENCE_S = 1.0
-"""How long a broadcast of one's own may get nowhere before the reason is told."""
+"""How long a broadcast of its own may get nowhere before the reason is logged."""
 
 
 class Closed(TidingsError):  # noqa: N818 - reads as what happened
@@ -81,9 +81,9 @@ class Status(msgspec.Struct, frozen=True):
     linked: Members
     """Whose links are up."""
     broadcast: int
-    """How many of one's own messages were accepted in this life."""
+    """How many of its own messages were accepted in this life."""
     own: int
-    """The number of one's own last message; in a durable group, in all lives."""
+    """The number of its own last message; in a durable group, in all lives."""
     queued: int
     """How many were broadcast and are not accepted yet: who leaves now has not said them."""
     waiting: int
@@ -98,7 +98,7 @@ class Status(msgspec.Struct, frozen=True):
     refusal: str
     """Why no broadcast is taken at the moment, if so."""
     stuck: str
-    """Why nothing of one's own was delivered for a second or longer, if so."""
+    """Why nothing of its own was delivered for a second or longer, if so."""
     awaited: Members = ()
     """After a start: members of which some must answer before anything is broadcast."""
 

@@ -1,7 +1,7 @@
-"""What a member keeps of its trace: the oldest segments go, and what they told is noted first.
+"""What a member keeps of its trace: the oldest segments go, and what they said is noted first.
 
 A cut stands in the member's part of the manifest, on disk, before anything is deleted. It is made
-in a thread: to know what a segment told one has to read it. The same thread gives segments their
+in a thread: to know what a segment says it has to be read. The same thread gives segments their
 names, once they are on disk: a power failure damages only what is still open.
 """
 
@@ -152,7 +152,7 @@ class Keeper:
         return needless
 
     def _cut_off(self, needless: list[Path]) -> None:
-        """As many of these as can be told by numbers, one after the other."""
+        """As many of these as can be told apart by numbers, one after the other."""
         past, done = Past(self._member, self.cut), list[Path]()
         for path in needless:
             past.read(Reader(path).blocks())

@@ -1,4 +1,4 @@
-"""What becomes of one's own broadcasts: how many are under way, and who waits for which.
+"""What becomes of a member's own broadcasts: how many are under way, and who waits for which.
 
 Messages are counted here as the program broadcasts them, from 1 in every life. How the process
 counts them, the first accepted one tells; from there on the two differ by a fixed offset, since
@@ -105,7 +105,7 @@ class Ledger:
         self.window = window
         self.window_bytes = window_bytes
         self.never_stable = ""
-        """Why stability will never be told, if so."""
+        """Why stability will never be known, if so."""
         self.count = 0
         """How many were broadcast, and how many of these the process has taken."""
         self.accepted = 0

@@ -20,7 +20,7 @@ from tidings.node.config import NO_LIMIT, Config
 from tidings.node.group import Closed, Group, LogFull, Status, join
 
 LOOK_S = 0.2
-"""How often a face is told how the member is doing."""
+"""How often a face learns how the member is doing."""
 RETRY_S = 0.5
 """How soon a line is tried again that found the log full."""
 CHUNK_BYTES = 1 << 16

@@ -88,7 +88,7 @@ class Standing(NamedTuple):
 
 
 class TracedFacts:
-    """Of each origin what was delivered last, and held last; of one's own what was broadcast."""
+    """The last message of each origin delivered, and held; of the member itself, broadcast."""
 
     def __init__(self) -> None:
         self.delivered: dict[str, int] = {}
@@ -152,7 +152,7 @@ class Tracer:
         """The index with which the segment begins."""
         self._lost: _Lost | None = None
         self._unclosed: list[tuple[Path, int]] = []
-        """Segments whose writing failed; they get their names when the gap after them is told."""
+        """Segments whose writing failed; they get names when the gap after them is written."""
         self._look_again_s = 0.0
 
     def begin(self) -> None:
@@ -249,7 +249,7 @@ class Tracer:
 
     def _locked(self, path: Path, flags: int) -> int:
         file = os.open(path, flags, 0o644)
-        lock(file)  # not every file system can
+        lock(file)
         return file
 
     def _append(self, data: bytes) -> None:

@@ -55,7 +55,7 @@ from tidings.node.wire import (
 )
 
 QUIET_S = 2.0
-"""How long a member may be out of reach before that is told: not all start at the same moment."""
+"""How long a member may be out of reach before that is logged: not all start at the same moment."""
 RELEASE_S = 0.05
 """How often an injector lets go of what it holds back."""
 FRAME_COST = 1024
@@ -65,7 +65,7 @@ LIFE_SHIFT = 40
 
 
 class Holder(Protocol):
-    """Who is told what the links bring."""
+    """Who receives what the links bring."""
 
     def link_up(self, peer: str, incarnation: int) -> None: ...
     def link_down(self, peer: str) -> None: ...
@@ -574,7 +574,7 @@ class Transport:
             link.write(frame)
 
     def overflow(self, name: str, waiting: int) -> None:
-        """More waits for this member than may: its link is made anew, and it catches up."""
+        """Too much waits for this member: its link is dropped, and it catches up later."""
         peer = self.peers[name]
         if peer.link is not None:
             self._take_down(peer, f"{waiting:,} bytes wait for it")

@@ -1,4 +1,4 @@
-"""The durable log of one member: what it was told to persist, on disk before anything relies on it.
+"""The durable log of one member: what it must keep, on disk before anything relies on it.
 
 A folder of segments, ``00000001.log`` and so on, each of them
 
