@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from guides import GUIDES, README, ROOT, blocks, commands, shows, slugs
+from consoles import WHOLE, parts
+from guides import GUIDES, README, ROOT, blocks, commands, pieces, shows, slugs
 from tidings.testkit.fleet import free_ports
 
 
@@ -89,6 +90,16 @@ def test_what_a_guide_leaves_out_must_be_there_and_the_rest_must_fit() -> None:
     assert shows("a\n...\nd\n", "a\nb\nc\nd\n")
     assert not shows("a\n...\nd\n", "a\nd\n")
     assert not shows("a\n...\nd\n", "a\nb\nc\n")
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_what_a_guide_leaves_out_is_known_whole(page: Path) -> None:
+    outputs = WHOLE / f"{page.stem}.txt"
+    whole = parts(outputs.read_text()) if outputs.exists() else []
+    shown = [one for one in commands(page.read_text()) if len(pieces(one[1])) > 1]
+    assert [command for command, _ in shown] == [command for command, _ in whole]
+    for (_, some), (command, output) in zip(shown, whole, strict=True):
+        assert shows(some, output), command
 
 
 def test_the_guides_stay_short() -> None:

@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import re
-import shlex
 import subprocess
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -17,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from guides import shows
+from guides import play
 from tidings.core import (
     DataError,
     Effect,
@@ -655,30 +653,8 @@ GUIDE = HERE.parents[1] / "docs" / "bring-your-own.md"
 
 
 def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
-    """What it shows is run, in the order in which it stands; --rewrite shows what comes."""
-    text = GUIDE.read_text()
-    ran = []
-    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = part.partition("\n")
-            verb, *words = shlex.split(command)
-            if verb == "cat":
-                Path(words[0]).write_text(shown)
-                continue
-            answer = tidings(*words)
-            came = "".join(line.rstrip() + "\n" for line in (answer.out + answer.err).splitlines())
-            if not shows(shown, came):
-                assert request.config.getoption("--rewrite"), f"{command}\n{came}"
-                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{came}")
-            ran.append((command.split()[1], answer.status))
-    if request.config.getoption("--rewrite"):
-        GUIDE.write_text(text)
-    assert ran == [
-        ("simulate", 1),
-        ("simulate", 1),
-        ("adapt", 0),
-        ("simulate", 65),
-    ]
+    ran = play(GUIDE, tidings, rewrite=request.config.getoption("--rewrite"))
+    assert ran == [("simulate", 1), ("simulate", 1), ("adapt", 0), ("simulate", 65)]
 
 
 def test_the_example_of_a_relay_breaks_what_it_says(tmp_path: Path) -> None:

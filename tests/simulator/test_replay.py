@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from guides import commands, shows
+from guides import play
 from tidings.cli.common import print_verdicts
 from tidings.core import Accept, Broadcast, DataError, Deliver, Message, MessageId, Process, Start
 from tidings.demo.simulated import demo_run
@@ -375,14 +375,5 @@ GUIDE = Path(__file__).parents[2] / "docs" / "simulate.md"
 
 
 def test_the_guide_shows_what_the_commands_print(tidings, request) -> None:
-    text = GUIDE.read_text()
-    shown_in_full = [one for one in commands(text) if "--story" not in one[0]]
-    for command, shown in shown_in_full:
-        answer = tidings(*command.split()[1:])
-        came = "".join(f"{line.rstrip()}\n" for line in answer.out.splitlines())
-        if not shows(shown, came):
-            assert request.config.getoption("--rewrite"), f"{command}\n{came}"
-            text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{came}")
-    if request.config.getoption("--rewrite"):
-        GUIDE.write_text(text)
-    assert [command.split()[1] for command, _ in shown_in_full] == ["simulate", "shrink"]
+    ran = play(GUIDE, tidings, rewrite=request.config.getoption("--rewrite"))
+    assert ran == [("simulate", 1), ("shrink", 1)]
