@@ -1,15 +1,18 @@
 """Real logs of real brokers, recorded once by examples/brokers: which guarantees they kept."""
 
+import json
 import re
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
 from broker_logs import BROKEN, FIXTURES, Values, expected, verdicts
+from guides import play
 from tidings.spec import Guarantee
 from tidings.trace.foreign import mapping
 
-from broker_runs import FAULTS, GUARANTEES, SETTINGS, table  # isort: skip - found by broker_logs
+from broker_runs import FAULTS, GUARANTEES, MAPPING, SETTINGS, table  # isort: skip - found by broker_logs
 
 GUIDE = Path(__file__).parents[2] / "docs" / "audit-your-broker.md"
 
@@ -33,6 +36,24 @@ def test_every_setting_was_recorded_in_every_run(recorded: Values) -> None:
     assert [one.value for one in Guarantee] == list(GUARANTEES)
 
 
+def test_the_commands_give_each_recorded_run_its_five_verdicts(
+    tidings, request: pytest.FixtureRequest
+) -> None:
+    logs = map(str, sorted(FIXTURES.glob("*/*.jsonl")))
+    assert tidings("ingest", *logs, "--mapping", str(MAPPING), "--out", "trace").status == 0
+    audited = tidings("audit", "trace", "--json")
+    assert audited.status == 1
+    marks = {"holds": "✓", "violated": "✗", "unknown": "?"}
+    came = ""
+    for one in sorted(json.loads(audited.out)["runs"], key=itemgetter("run")):
+        values = [one["verdicts"][guarantee]["value"] for guarantee in GUARANTEES]
+        came += f"{one['run']:<31}  {' '.join(marks[value] for value in values)}\n"
+    recorded = FIXTURES / "verdicts.txt"
+    if request.config.getoption("--rewrite"):
+        recorded.write_text(came)
+    assert came == recorded.read_text()
+
+
 def test_the_guide_shows_what_the_recorded_logs_say(
     recorded: Values, request: pytest.FixtureRequest
 ) -> None:
@@ -46,21 +67,8 @@ def test_the_guide_shows_what_the_recorded_logs_say(
 
 
 def test_the_guide_s_example_comes_out_as_shown(tidings, request: pytest.FixtureRequest) -> None:
-    text = rewritten = GUIDE.read_text()
-    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    parts = [part for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-    assert len(parts) == 4
-    for command, _, output in (part.partition("\n") for part in parts):
-        program, *words = command.split()
-        if program == "cat":
-            Path(*words).write_text(output)
-            continue
-        shown = "".join(line.rstrip() + "\n" for line in tidings(*words).out.splitlines())
-        rewritten = rewritten.replace(f"$ {command}\n{output}", f"$ {command}\n{shown}")
-    if request.config.getoption("--rewrite"):
-        GUIDE.write_text(rewritten)
-    else:
-        assert rewritten == text
+    ran = play(GUIDE, tidings, rewrite=request.config.getoption("--rewrite"))
+    assert ran == [("ingest", 0), ("audit", 1)]
 
 
 def test_every_field_of_a_mapping_is_in_the_guide() -> None:
