@@ -24,6 +24,7 @@ from tidings.core import (
     MessageId,
     Part,
     Process,
+    Refuse,
     Send,
     UsageError,
 )
@@ -274,6 +275,39 @@ def test_the_judge_along_the_way_agrees_with_the_specification(name: str) -> Non
         if settled:
             assert set(explorer.broken_at_the_end(branch)) == violated
         assert (Extra.REACH in branch.broken) == (broken(run, Extra.REACH) is not None)
+
+
+def contents(value: Any) -> Any:
+    """What is in it now, however it is changed in place later on."""
+    match value:
+        case dict():
+            return {key: contents(one) for key, one in value.items()}
+        case list():
+            return [contents(one) for one in value]
+        case set():
+            return frozenset(value)
+    return value
+
+
+def test_a_branch_keeps_nothing_of_what_the_moves_after_it_changed_or_refused() -> None:
+    """Branches share what is not changed in place: what one adds must not appear in the others."""
+    explorer = Explorer(Scope(protocol="frontier", processes=3, broadcasts=2), NONE)
+    explorer.factory = factory("frontier", {"window": 1})
+    refusals = []
+    (first,) = explorer.first()
+    first.watch = lambda process, seen: refusals.append(process) if type(seen) is Refuse else None
+    (one,) = first.after(choices.UserBroadcast("p1", b"1"))
+    earlier = [contents(vars(branch)) for branch in (first, one)]
+    assert refusals == []
+    (refused,) = one.after(choices.UserBroadcast("p1", b"2"))
+    assert refusals == ["p1"]
+    for kept in ("processes", "in_flight", "timers", "disks", "digests", "packets_sent"):
+        assert getattr(refused, kept) == getattr(one, kept), "a text that was refused is gone"
+    earlier.append(contents(vars(refused)))
+    (other,) = refused.after(choices.UserBroadcast("p2", b"3"))
+    assert refusals == ["p1"]
+    assert len(other.digests) == 2
+    assert [contents(vars(branch)) for branch in (first, one, refused)] == earlier
 
 
 def test_states_that_differ_only_in_what_was_delivered_are_different_states() -> None:
