@@ -368,6 +368,28 @@ def test_algorithms_are_compared_in_tables_and_in_a_chart(tidings, tmp_path: Pat
         assert f"<title>{point}</title>" in chart
 
 
+FAILING = """
+from tidings.core import Process
+
+
+class Failing(Process):
+    def step(self, event):
+        raise RuntimeError("it was measured")
+"""
+
+
+def test_a_chart_that_is_no_svg_is_refused_before_anything_is_measured(tidings) -> None:
+    Path("own.py").write_text(FAILING)
+    words = ("compare", "--process", "own.py", "--sizes", "3")
+    assert "it was measured" in tidings(*words, "--chart", "costs.svg").err
+    answer = tidings(*words, "--chart", "costs.png")
+    assert answer.status == 64
+    assert answer.err == (
+        "tidings: --chart takes a .svg file in a folder that exists, not costs.png\n"
+    )
+    assert not Path("costs.png").exists()
+
+
 def test_what_explodes_is_cut_and_spared_the_larger_groups(tidings) -> None:
     words = ["--sizes", "3,25,26", "--messages", "1", "--protocol", "flawed/storm"]
     costs = json.loads(tidings("compare", *words, "--json").out)["costs"]
