@@ -1,7 +1,7 @@
 """Processes made to mislead the explorer: each breaks something in a way that is easily missed."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -61,6 +61,13 @@ def broken(results: list[Explored]) -> list[set[str]]:
     return [{what.value for what in result.found} for result in results]
 
 
+def agreed(results: list[Explored]) -> set[str]:
+    """What is found in both ways alike."""
+    one, other = broken(results)
+    assert one == other
+    return one
+
+
 class Word(Packet, frozen=True, tag="word"):
     id: MessageId
     text: bytes
@@ -71,27 +78,37 @@ class Tick(Packet, frozen=True, tag="tick"):
 
 
 class Speaker(Process):
-    """Names its messages; what it does with them is up to the others."""
+    """Names its messages; what it does with them is up to the others.
+
+    What a class keeps beside that stands in its head, as it is at the start.
+    """
+
+    keeps: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **keeps: Any) -> None:
+        cls.keeps = cls.keeps | keeps
 
     def __init__(self, me, members, choose):
         super().__init__(me, members, choose)
         self.seq = 0
+        vars(self).update(self.keeps)
 
     def accepted(self, event: Broadcast) -> tuple[Message, list[Effect]]:
         self.seq += 1
         message = Message(MessageId(self.me, self.seq), event.texts[0])
         return message, [Accept((message.id,))]
 
+    def spoken(self, event: Broadcast) -> tuple[Message, Word, list[Effect]]:
+        """The same, with the packet that carries the message."""
+        message, effects = self.accepted(event)
+        return message, Word(message.id, message.text), effects
+
 
 # --- groups that never come to rest
 
 
-class Toggling(Speaker):
+class Toggling(Speaker, on=False):
     """Its timer turns something on and off for ever; nothing is ever delivered."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.on = False
 
     def step(self, event):
         match event:
@@ -121,12 +138,8 @@ def test_going_round_in_circles_is_no_delivery(explored: Explore, kind, processe
     assert broken(results) == [{"validity"}, {"validity"}]
 
 
-class Dicing(Speaker):
+class Dicing(Speaker, message=None):
     """Draws until the dice let it deliver."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.message = None
 
     def step(self, event):
         match event:
@@ -171,19 +184,13 @@ def test_what_grows_for_ever_is_cut_not_judged(explored: Explore) -> None:
 # --- order, and what is easily taken for it
 
 
-class CopyCounting(Speaker):
+class CopyCounting(Speaker, copies=0, answer=False):
     """p2 speaks up on the second of two equal packets; p3 then repeats itself."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.copies = 0
-        self.answer = False
 
     def step(self, event):
         match event:
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 to = (("p2",), ("p2",), ("p3",)) if self.me == "p1" else ()
                 return [*effects, *(Send(one, word) for one in to), Deliver((message,))]
             case Receive(_, Word(name, text)) if self.me == "p2":
@@ -201,9 +208,7 @@ class CopyCounting(Speaker):
 
 
 def test_the_second_of_two_equal_packets_may_matter(explored: Explore) -> None:
-    one, other = broken(explored(CopyCounting, processes=3, broadcasts=1))
-    assert one == other
-    assert "no duplication" in one
+    assert "no duplication" in agreed(explored(CopyCounting, processes=3, broadcasts=1))
 
 
 class TalkingToItself(Speaker):
@@ -212,8 +217,7 @@ class TalkingToItself(Speaker):
     def step(self, event):
         match event:
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 return [*effects, Deliver((message,)), Send((self.me,), Tick()),
                         Send(self.others, word)]  # fmt: skip
             case Receive(_, Tick()):
@@ -224,9 +228,7 @@ class TalkingToItself(Speaker):
 
 
 def test_nobody_is_kept_waiting_for_ever(explored: Explore) -> None:
-    one, other = broken(explored(TalkingToItself, processes=2, broadcasts=1))
-    assert one == other
-    assert "no duplication" in one
+    assert "no duplication" in agreed(explored(TalkingToItself, processes=2, broadcasts=1))
 
 
 class Halting(Speaker):
@@ -237,8 +239,7 @@ class Halting(Speaker):
             case Broadcast() if self.me != "p1":
                 return [Refuse("only p1 speaks")]
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 return [*effects, Send(("p2",), word), Deliver((message,))]
             case Receive(_, Word(name, text)) if self.me == "p2":
                 word = Word(name, text)
@@ -261,12 +262,8 @@ def test_what_one_who_halts_had_sent_may_be_lost(explored: Explore) -> None:
         assert "drop" in bytes(run.manifest.schedule).decode()
 
 
-class Alarmed(Speaker):
+class Alarmed(Speaker, alarmed=False):
     """p3's alarm goes off at any moment; p2 repeats itself if it hears it before the word."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.alarmed = False
 
     def step(self, event):
         match event:
@@ -277,8 +274,7 @@ class Alarmed(Speaker):
             case Broadcast() if self.me != "p1":
                 return [Refuse("only p1 speaks")]
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 return [*effects, Deliver((message,)), Send(("p2",), word)]
             case Receive(_, Tick()):
                 self.alarmed = True
@@ -287,20 +283,15 @@ class Alarmed(Speaker):
         return []
 
 
-class Hesitating(Speaker):
+class Hesitating(Speaker, answer=False):
     """p2 says nothing at once, but sets a timer, and p3 repeats itself if it hears it first."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.answer = False
 
     def step(self, event):
         match event:
             case Broadcast() if self.me != "p1":
                 return [Refuse("only p1 speaks")]
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 return [*effects, Deliver((message,)), Send(self.others, word)]
             case Receive(_, Word(name, text)) if self.me == "p2":
                 return [Deliver((Message(name, text),)), SetTimer("soon", 1.0)]
@@ -328,8 +319,7 @@ class HandingOn(Speaker):
             case Broadcast() if self.me != "p1":
                 return [Refuse("only p1 speaks")]
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                _, word, effects = self.spoken(event)
                 return [*effects, Send(self.others, word), Halt("last words")]
             case Receive(_, Word(name, text) as word) if self.seq < 2:
                 self.seq = 2
@@ -346,20 +336,15 @@ def test_a_packet_that_may_be_lost_is_not_waited_for(explored: Explore) -> None:
 # --- packets that seem to make no difference
 
 
-class Sleeping(Speaker):
+class Sleeping(Speaker, awake=False):
     """p2 takes no notice of a word, until it is woken up: then it makes too much of it."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.awake = False
 
     def step(self, event):
         match event:
             case Broadcast() if self.me != "p1":
                 return [Refuse("only p1 speaks")]
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 packet = word if self.seq == 1 else Tick()
                 return [*effects, Deliver((message,)), Send(self.others, packet)]
             case Receive(_, Tick()):
@@ -418,8 +403,7 @@ class Whimsical(Speaker):
     def step(self, event):
         match event:
             case Broadcast():
-                message, effects = self.accepted(event)
-                word = Word(message.id, message.text)
+                message, word, effects = self.spoken(event)
                 return [*effects, Deliver((message,)), Send(self.others, word)]
             case Receive(_, Word(name, text)) if self.choose("whim", (9, 1)) == 1:
                 return [Deliver((Message(name, text),) * 2)]
@@ -434,12 +418,8 @@ def test_what_makes_a_difference_if_the_dice_will_is_not_ignored(explored: Explo
 # --- what belongs to a state
 
 
-class Refusing(Speaker):
+class Refusing(Speaker, phase=0):
     """Refuses, or lets two timers pass: then it is in the same state, but may not speak again."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.phase = 0
 
     def step(self, event):
         match event:
@@ -548,12 +528,8 @@ def test_whether_a_packet_may_be_lost_belongs_to_a_state() -> None:
     assert early.total() != late.total()
 
 
-class DrawingAtTheStart(Speaker):
+class DrawingAtTheStart(Speaker, good=True):
     """Whether it delivers is drawn as it starts."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.good = True
 
     def step(self, event):
         match event:
@@ -622,13 +598,8 @@ class Returning(Speaker):
     recovers = True
 
 
-class TwoLives(Returning):
+class TwoLives(Returning, copies=0, done=False):
     """Needs two copies to arrive; after a crash it sends one, equal to those of its first life."""
-
-    def __init__(self, me, members, choose):
-        super().__init__(me, members, choose)
-        self.copies = 0
-        self.done = False
 
     def step(self, event):
         match event:
@@ -652,9 +623,7 @@ class TwoLives(Returning):
 
 def test_a_packet_of_an_earlier_life_may_be_lost_and_its_equal_arrive(explored: Explore) -> None:
     scope = {"processes": 3, "broadcasts": 1, "crashes": 1, "restarts": 1}
-    one, other = broken(explored(TwoLives, **scope))
-    assert one == other
-    assert "validity" in one
+    assert "validity" in agreed(explored(TwoLives, **scope))
 
 
 class WritingFirst(Returning):
