@@ -8,9 +8,11 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
+from flaw_scenes import SCENARIOS
 from tidings import cli
 from tidings.__main__ import JUDGES
 
@@ -42,16 +44,7 @@ def test_2_when_one_cannot_be_judged(tidings, tmp_path: Path) -> None:
     assert "p1 neither settled nor has a known fate" in answer.out
 
 
-LEAVING_OUT = """
-group p1 p2 p3
-protocol {}
-join p4 via p1
-receive p4->p1
-broadcast p1 welcome
-receive p1->p2
-broadcast p2 who is that?
-settle
-"""
+LEAVING_OUT = "protocol {}" + dedent(SCENARIOS["flawed/leaving-out"])
 
 
 def test_a_newcomer_left_out_is_reported_beside_the_five(tidings) -> None:

@@ -2,10 +2,14 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
 
 from tidings.compare import Contender
 from tidings.core import quorum
+from tidings.protocols import Factory
 from tidings.simulator import Plan, walk
 from tidings.spec import Value, judge
 from tidings.trace import Row, Run
@@ -38,13 +42,35 @@ def plan_for(contender: Contender, seed: int) -> Plan:
     )
 
 
+def harsh(size: int, **changes: Any) -> Plan:
+    """As many crash as may, and links repeat, lose and part."""
+    plan = Plan(
+        processes=size,
+        broadcasts=12,
+        crashes=quorum(size) - 1,
+        duplicated=0.2,
+        lost=0.1,
+        partitions=1 if size > 1 else 0,
+    )
+    return msgspec.structs.replace(plan, **changes)
+
+
+def runs_that_hold(
+    plan: Plan, seeds: Iterable[int], factory: Factory | None = None
+) -> Iterator[Run]:
+    """The run of each seed, once it has held all five guarantees."""
+    for seed in seeds:
+        run = walk(plan, seed, factory=factory)
+        broken = [verdict for verdict in judge(run) if verdict.value is not Value.HOLDS]
+        assert not broken, f"{plan}, seed {seed}: {broken[0]}"
+        yield run
+
+
 def hold_all_guarantees(contender: Contender, seeds: Iterable[int]) -> Counter[str]:
     """Every run must hold all five; what the runs contained is counted."""
     happened: Counter[str] = Counter()
     for seed in seeds:
-        run = walk(plan_for(contender, seed), seed)
-        broken = [verdict for verdict in judge(run) if verdict.value is not Value.HOLDS]
-        assert not broken, f"{contender}, seed {seed}: {broken[0]}"
+        (run,) = runs_that_hold(plan_for(contender, seed), [seed])
         happened += what_happened(run)
         happened["runs"] += 1
     return happened

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from flaw_scenes import played
 from frontier_adversary import survive
 from frontier_links import survive_broken_links
 from frontier_runs import CheckedWorld, adversarial_plan, hold_all_guarantees
+from steps import delivered, group_of
 from tidings.compare import SIZES as SIZES_TOLD
 from tidings.compare import Contender, measure, named_bounds
 from tidings.core import (
@@ -94,8 +96,7 @@ def rows_of(name: str) -> list[list[str]]:
 
 
 def process(me: str, size: int, **options: Any) -> Frontier:
-    members = tuple(f"p{number}" for number in range(1, size + 1))
-    made = factory("frontier", options)(me, members, take_first)
+    made = factory("frontier", options)(me, group_of(size), take_first)
     assert isinstance(made, Frontier)
     made.step(Start())
     return made
@@ -118,10 +119,6 @@ def data(first: str, *texts: str, causes: Counts | None = None, held: Counts | N
 
 def sent(effects: list[Effect]) -> list[tuple[tuple[str, ...], Packet]]:
     return [(effect.to, effect.packet) for effect in effects if isinstance(effect, Send)]
-
-
-def delivered(effects: list[Effect]) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
 def persisted(effects: list[Effect]) -> list[Any]:
@@ -535,8 +532,7 @@ def test_on_links_that_lose_nothing_nothing_is_repeated() -> None:
 
 
 def reborn(records: list[Any], me: str = "p2", size: int = 3, incarnation: int = 0, **options: Any):
-    members = tuple(f"p{number}" for number in range(1, size + 1))
-    made = factory("frontier", options)(me, members, take_first)
+    made = factory("frontier", options)(me, group_of(size), take_first)
     return made, made.step(Start(incarnation, recovered=tuple(records)))
 
 
@@ -971,14 +967,6 @@ def test_a_push_is_bounded_whatever_its_texts_and_causes_are() -> None:
 
 
 # --- crossings
-
-
-def played(protocol: str, scenario: str) -> Run:
-    script = Script("test")
-    script.command(f"protocol {protocol}")
-    for line in scenario.strip().splitlines():
-        script.command(line.strip())
-    return script.run()
 
 
 def assert_all_hold(run: Run) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frontier_adversary import RollbackWorld, report_every_divergence
+from steps import group_of
 from tidings.core import (
     Broadcast,
     Effect,
@@ -314,7 +315,7 @@ class Group:
     def __init__(self, size: int = 3, links: str = "retrying", **options: Any) -> None:
         self.world = RollbackWorld(
             "twins",
-            tuple(f"p{number}" for number in range(1, size + 1)),
+            group_of(size),
             factory("frontier", options),
             links=links,
             dice=random.Random(0),
@@ -343,6 +344,18 @@ class Group:
         lost = [packet for one in deaf for packet in self.under_way(process, one)]
         self.do(choices.Crash(process, tuple(lost)))
 
+    def begin_again(self, text: bytes) -> None:
+        """p1 comes back with its old disk, hears of p3 alone, and broadcasts."""
+        self.do(choices.Recover("p1", disk_old=True))
+        self.receive("p3", "p1", "state")
+        self.do(choices.UserBroadcast("p1", text))
+
+    def fetch(self, process: str, peer: str) -> None:
+        """It asks for what it lacks, and is sent it."""
+        self.do(choices.TimerExpiry(process, "pull"))
+        self.receive(process, peer, "pull")
+        self.receive(peer, process, "push")
+
     def all_report(self) -> bool:
         for choice in until_quiet(self.world):
             self.do(choice)
@@ -365,15 +378,11 @@ def test_a_second_history_that_is_fetched_is_noticed(mode: str) -> None:
     group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))
     group.receive("p1", "p2", "data")
     group.crash("p1", "p3")
-    group.do(choices.Recover("p1", disk_old=True))
-    group.receive("p3", "p1", "state")
-    group.do(choices.UserBroadcast("p1", b"new"))
+    group.begin_again(b"new")
     group.crash("p1", "p2", "p3")
     group.do(choices.Recover("p1"))
     group.receive("p1", "p3", "state")
-    group.do(choices.TimerExpiry("p3", "pull"))
-    group.receive("p3", "p1", "pull")
-    group.receive("p1", "p3", "push")
+    group.fetch("p3", "p1")
     group.crash("p1", "p2")
     assert group.all_report()
 
@@ -406,13 +415,9 @@ def test_a_second_history_is_noticed_when_it_has_to_wait(mode: str) -> None:
     group.do(choices.Backup("p1"), choices.UserBroadcast("p1", b"old"))
     group.receive("p1", "p2", "data")
     group.crash("p1", "p3")
-    group.do(choices.Recover("p1", disk_old=True))
-    group.receive("p3", "p1", "state")
-    group.do(choices.UserBroadcast("p1", b"newer"))
+    group.begin_again(b"newer")
     group.receive("p1", "p3", "data")
-    group.do(choices.TimerExpiry("p3", "pull"))
-    group.receive("p3", "p1", "pull")
-    group.receive("p1", "p3", "push")
+    group.fetch("p3", "p1")
     group.crash("p1", "p2")
     assert group.all_report()
 

@@ -4,23 +4,20 @@ from collections import Counter
 
 import pytest
 
-from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, quorum
+from random_runs import harsh, runs_that_hold
+from steps import delivered, group_of
+from tidings.core import Broadcast, Deliver, MessageId, Receive, Send
 from tidings.protocols.history_sets import CopyWithPast, HistorySets
 from tidings.simulator import Plan, walk
-from tidings.spec import Value, judge
 from tidings.trace import Run
 
 
 def process(me: str, size: int) -> HistorySets:
-    return HistorySets(me, tuple(f"p{number}" for number in range(1, size + 1)))
+    return HistorySets(me, group_of(size))
 
 
 def copy_of(message: str, *past: str) -> CopyWithPast:
     return CopyWithPast(MessageId.parse(message), b"x", tuple(map(MessageId.parse, past)))
-
-
-def delivered(effects) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
 def copies(effects) -> list[CopyWithPast]:
@@ -112,21 +109,9 @@ def contents(run: Run) -> Counter[str]:
 
 @pytest.mark.parametrize("size", range(1, 8))
 def test_the_guarantees_hold_in_random_runs_with_every_fault(size: int) -> None:
-    plan = Plan(
-        processes=size,
-        broadcasts=12,
-        texts=(b"", b"same", b"same", b"\xff"),
-        gap_ms_mean=2.0,
-        crashes=quorum(size) - 1,
-        duplicated=0.2,
-        lost=0.1,
-        partitions=1 if size > 1 else 0,
-    )
+    plan = harsh(size, texts=(b"", b"same", b"same", b"\xff"), gap_ms_mean=2.0)
     found: Counter[str] = Counter()
-    for seed in range(40):
-        run = walk(plan, seed, factory=HistorySets)
-        broken = [v for v in judge(run) if v.value is not Value.HOLDS]
-        assert not broken, f"seed {seed}: {broken}"
+    for run in runs_that_hold(plan, range(40), HistorySets):
         found += contents(run)
     if size >= 3:
         assert found["crashed"] >= 30, found

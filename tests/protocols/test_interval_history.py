@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from steps import delivered
 from tidings.core import (
     Broadcast,
     Deliver,
@@ -27,10 +28,6 @@ from tidings.trace import Run
 THREE = ("p1", "p2", "p3")
 FOUR = ("p1", "p2", "p3", "p4")
 FIVE = ("p1", "p2", "p3", "p4", "p5")
-
-
-def delivered(effects) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
 def copies(effects) -> list[CopyWithRanges]:

@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from random_runs import harsh, runs_that_hold
+from steps import delivered, group_of, stamped
 from tidings.core import (
     Broadcast,
     Deliver,
@@ -25,20 +27,14 @@ from tidings.protocols.majority_relay import (
     RelayState,
 )
 from tidings.simulator import Plan, walk
-from tidings.spec import Value, judge
 
 
 def process(me: str, size: int):
-    members = tuple(f"p{number}" for number in range(1, size + 1))
-    return factory("majority-relay")(me, members, take_first)
+    return factory("majority-relay")(me, group_of(size), take_first)
 
 
 def copy_of(message: str, *causes: int) -> Copy:
-    return Copy(Stamped(MessageId.parse(message), b"x", causes))
-
-
-def delivered(effects) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
+    return Copy(stamped(message, *causes))
 
 
 def test_one_process_alone_delivers_at_once() -> None:
@@ -187,14 +183,6 @@ def test_what_is_delivered_is_forgotten() -> None:
 
 @pytest.mark.parametrize("size", range(1, 8))
 def test_the_guarantees_hold_in_random_runs_with_every_fault(size: int) -> None:
-    plan = Plan(
-        processes=size,
-        broadcasts=12,
-        crashes=(size + 1) // 2 - 1,
-        duplicated=0.2,
-        lost=0.1,
-        partitions=1 if size > 1 else 0,
-    )
-    for seed in range(60):
-        broken = [v for v in judge(walk(plan, seed)) if v.value is not Value.HOLDS]
-        assert not broken, f"seed {seed}: {broken}"
+    plan = harsh(size)
+    assert plan.protocol == "majority-relay"
+    assert len(list(runs_that_hold(plan, range(60)))) == 60

@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 
+from random_runs import harsh, runs_that_hold
+from steps import delivered, group_of, kept_after, stamped
 from tidings.core import (
     Broadcast,
     Deliver,
@@ -14,33 +16,18 @@ from tidings.core import (
     quorum,
     take_first,
 )
-from tidings.protocols.holdback import Stamped
 from tidings.protocols.stage_gossip import Gossip, StageGossip, StageNotice
 from tidings.simulator import Plan, World, until_quiet, walk
 from tidings.simulator.choices import Crash
-from tidings.simulator.choices import PacketArrival as Arrive
 from tidings.simulator.choices import UserBroadcast as Speak
-from tidings.spec import Value, judge
 
 FORMS = {"ring": StageGossip, "news": partial(StageGossip, form="news")}
 
 both_forms = pytest.mark.parametrize("form", FORMS)
 
 
-def group_of(size: int) -> tuple[str, ...]:
-    return tuple(f"p{number}" for number in range(1, size + 1))
-
-
 def process(me: str, size: int, form: str = "ring") -> StageGossip:
     return FORMS[form](me, group_of(size), take_first)
-
-
-def stamped(message: str, *causes: int) -> Stamped:
-    return Stamped(MessageId.parse(message), b"x", causes)
-
-
-def delivered(effects) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
 def sent(effects) -> list[tuple[str, tuple[str, ...], str]]:
@@ -107,34 +94,18 @@ def test_why_names_what_is_missing(form: str) -> None:
 @both_forms
 def test_what_is_finished_is_forgotten(form: str) -> None:
     world = World("memory", group_of(5), FORMS[form])
-    kept = []
-    for messages in (50, 450) if form == "ring" else (20, 80):
-        for _ in range(messages):
-            for member in world.up:
-                world.apply(Speak(member, b"x"))
-            while world.in_flight:
-                world.apply(Arrive(next(iter(world.in_flight))))
-        kept.append([world.processes[member].kept() for member in world.up])
-    assert kept[0] == kept[1]
-    assert all(one["ids"] == one["texts"] == 0 for one in kept[0])
+    rounds = (50, 450) if form == "ring" else (20, 80)
+    early, late = (kept_after(world, count) for count in rounds)
+    assert early == late
+    assert all(one["ids"] == one["texts"] == 0 for one in early)
 
 
 @both_forms
 @pytest.mark.parametrize("size", range(1, 8))
 def test_the_guarantees_hold_in_random_runs_with_every_fault(size: int, form: str) -> None:
-    plan = Plan(
-        processes=size,
-        broadcasts=10,
-        texts=(b"", b"same", b"same"),
-        crashes=quorum(size) - 1,
-        duplicated=0.2,
-        lost=0.1,
-        partitions=1 if size > 1 else 0,
-    )
-    for seed in range(60 if form == "ring" else 20):
-        verdicts = judge(walk(plan, seed, factory=FORMS[form]))
-        broken = [verdict for verdict in verdicts if verdict.value is not Value.HOLDS]
-        assert not broken, f"seed {seed}: {broken}"
+    plan = harsh(size, broadcasts=10, texts=(b"", b"same", b"same"))
+    seeds = range(60 if form == "ring" else 20)
+    assert len(list(runs_that_hold(plan, seeds, FORMS[form]))) == len(seeds)
 
 
 # --- ring

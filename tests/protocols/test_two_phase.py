@@ -2,29 +2,15 @@
 
 import pytest
 
-from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, quorum, take_first
-from tidings.protocols.holdback import Stamped
+from random_runs import harsh, runs_that_hold
+from steps import delivered, group_of, kept_after, stamped
+from tidings.core import Broadcast, Deliver, MessageId, Receive, Send, take_first
 from tidings.protocols.two_phase import Ack, Bcast, BcastDeliver, TwoPhase
 from tidings.simulator import Plan, World, walk
-from tidings.simulator.choices import PacketArrival as Arrive
-from tidings.simulator.choices import UserBroadcast as Speak
-from tidings.spec import Value, judge
-
-
-def group_of(size: int) -> tuple[str, ...]:
-    return tuple(f"p{number}" for number in range(1, size + 1))
 
 
 def process(me: str, size: int) -> TwoPhase:
     return TwoPhase(me, group_of(size), take_first)
-
-
-def stamped(message: str, *causes: int) -> Stamped:
-    return Stamped(MessageId.parse(message), b"x", causes)
-
-
-def delivered(effects) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
 
 
 def sent(effects) -> list[tuple[str, tuple[str, ...]]]:
@@ -139,31 +125,13 @@ def test_four_delays_pass_until_everybody_has_delivered() -> None:
 
 def test_what_is_finished_is_forgotten() -> None:
     world = World("memory", group_of(5), TwoPhase)
-    kept = []
-    for messages in (50, 450):
-        for _ in range(messages):
-            for member in world.up:
-                world.apply(Speak(member, b"x"))
-            while world.in_flight:
-                world.apply(Arrive(next(iter(world.in_flight))))
-        kept.append([world.processes[member].kept() for member in world.up])
+    early, late = kept_after(world, 50), kept_after(world, 450)
     assert world.processes["p1"].delivered == dict.fromkeys(world.up, 500)
-    assert kept[0] == kept[1]
-    assert all(one["ids"] == one["texts"] == 0 for one in kept[0])
+    assert early == late
+    assert all(one["ids"] == one["texts"] == 0 for one in early)
 
 
 @pytest.mark.parametrize("size", range(1, 8))
 def test_the_guarantees_hold_in_random_runs_with_every_fault(size: int) -> None:
-    plan = Plan(
-        processes=size,
-        broadcasts=12,
-        texts=(b"", b"same", b"same"),
-        crashes=quorum(size) - 1,
-        duplicated=0.2,
-        lost=0.1,
-        partitions=1 if size > 1 else 0,
-    )
-    for seed in range(60):
-        verdicts = judge(walk(plan, seed, factory=TwoPhase))
-        broken = [verdict for verdict in verdicts if verdict.value is not Value.HOLDS]
-        assert not broken, f"seed {seed}: {broken}"
+    plan = harsh(size, texts=(b"", b"same", b"same"))
+    assert len(list(runs_that_hold(plan, range(60), TwoPhase))) == 60
