@@ -6,6 +6,7 @@ from tidings.report.schedule import can_be_replayed, is_long
 from tidings.report.spacetime import spacetime
 from tidings.report.story import story, write_story
 from tidings.report.terminal import campaign_table, plain_table, property_table, verdict_table
+from tidings.report.words import listed, many
 
 __all__ = [
     "as_pytest",
@@ -13,6 +14,8 @@ __all__ = [
     "can_be_replayed",
     "explain",
     "is_long",
+    "listed",
+    "many",
     "plain_table",
     "property_table",
     "spacetime",

@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from tidings.spec import Guarantee, Value
 from tidings.trace import Row
+
+MARKS = {Value.HOLDS: "✓", Value.VIOLATED: "✗", Value.UNKNOWN: "?"}
+LIVENESS = (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
+"""What can only be broken by something that never comes."""
 
 
 def listed(words: Sequence[str]) -> str:
@@ -17,16 +22,19 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {_PLURALS.get(noun, f'{noun}s')}"
 
 
+def judged(count: int, guarantee: Guarantee) -> str:
+    return many(count, "broadcast" if guarantee in LIVENESS else "delivery")
+
+
 _PLURALS = {"crash": "crashes", "delivery": "deliveries", "process": "processes"}
 
 
 def with_options(protocol: str, options: Mapping[str, object]) -> str:
     """As on the command line: ``majority-relay notice=yes``."""
-    words = [
-        f"{name}={('no', 'yes')[value] if isinstance(value, bool) else value}"
+    return protocol + "".join(
+        f" {name}={('no', 'yes')[value] if isinstance(value, bool) else value}"
         for name, value in options.items()
-    ]
-    return " ".join([protocol, *words])
+    )
 
 
 def printable(text: str) -> str:
