@@ -200,13 +200,13 @@ run()
 
 @pytest.mark.parametrize("words", [("group", "p1"), ("node", "p1"), ("chat", "p1")])
 def test_only_who_judges_says_unknown(tidings, words, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidings.node import config
+    from tidings.cli import node
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(config, "read_config", interrupted)
-    monkeypatch.setattr(config, "new_group_file", interrupted)
+    monkeypatch.setattr(node, "read_config", interrupted)
+    monkeypatch.setattr(node, "new_group_file", interrupted)
     assert tidings(*words) == (130, "", "tidings: interrupted\n")
 
 

@@ -31,7 +31,7 @@ from real_groups import (
     traced,
     until,
 )
-from tidings.cli import chat
+from tidings.cli import node as commands
 from tidings.core import UsageError
 from tidings.node.config import new_group_file, parse_config, read_config
 from tidings.node.group import Status, join
@@ -535,14 +535,14 @@ STATUS = Status(
 
 def test_a_chat_gives_the_others_a_moment_before_it_says_who_is_there() -> None:
     spoken: list[str] = []
-    alone = chat._Chat(spoken.append)
-    for _ in range(chat.LOOKS - 1):
+    alone = commands._Chat(spoken.append)
+    for _ in range(commands.LOOKS - 1):
         alone.look(STATUS)
     assert spoken == []
     alone.look(STATUS)
     assert spoken == ["here: nobody; away: p2, p3"]
     spoken.clear()
-    in_company = chat._Chat(spoken.append)
+    in_company = commands._Chat(spoken.append)
     in_company.look(msgspec.structs.replace(STATUS, linked=("p2",)))
     assert spoken == []
     in_company.look(msgspec.structs.replace(STATUS, linked=("p2", "p3")))
@@ -552,7 +552,7 @@ def test_a_chat_gives_the_others_a_moment_before_it_says_who_is_there() -> None:
 
 def test_a_chat_broadcasts_no_empty_lines(tmp_path: Path) -> None:
     group = join("p1", group_file(tmp_path, 1))
-    face = chat._Chat(lambda line: None)
+    face = commands._Chat(lambda line: None)
     assert face.obey(group, b"")
     assert face.obey(group, b" \t ")
     assert not face.obey(group, b" hello ")

@@ -23,31 +23,27 @@ from tidings.core import Exit, TidingsError
 
 # Each of these registers its commands on the app; the help lists them in this order.
 # isort: off
-from tidings.cli import simulate as simulate
-from tidings.cli import audit as audit
-from tidings.cli import report as report
-from tidings.cli import campaign as campaign
-from tidings.cli import ingest as ingest
-from tidings.cli import demo as demo
-from tidings.cli import node as node
-from tidings.cli import chat as chat
-from tidings.cli import settle as settle
-from tidings.cli import algorithms as algorithms
-from tidings.cli import explore as explore
-from tidings.cli import replay as replay
-from tidings.cli import shrink as shrink
-from tidings.cli import adapt as adapt
-from tidings.cli import proxy as proxy
+from tidings.cli import (
+    simulate as simulate,
+    audit as audit,
+    campaign as campaign,
+    ingest as ingest,
+    demo as demo,
+    node as node,
+    settle as settle,
+    algorithms as algorithms,
+    explore as explore,
+    replay as replay,
+    adapt as adapt,
+    proxy as proxy,
+)
 # isort: on
 
 
-def _unwrapped(text: str) -> str:
-    """Each paragraph in one line: Typer breaks lines itself, and ours would be broken twice."""
-    return "\n\n".join(" ".join(one.split()) for one in cleandoc(text).split("\n\n"))
-
-
 for command in app.registered_commands:
-    command.help = _unwrapped(getattr(command.callback, "__doc__", None) or "")
+    # Each paragraph in one line: Typer breaks lines itself, and ours would be broken twice.
+    paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(one.split()) for one in paragraphs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,34 +57,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TidingsError as error:
         return _fail(str(error), error.status, notes=getattr(error, "__notes__", ()))
     except TyperException as error:
-        return _fail(f"{error.format_message()} (see {_place(error)} --help)", Exit.USAGE)
+        context = getattr(error, "ctx", None)
+        used = context.command_path if context is not None else "tidings"
+        return _fail(f"{error.format_message()} (see {used} --help)", Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
         if judges(words):
-            out.print("UNKNOWN")
+            print("UNKNOWN")
         return _fail("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except OSError as error:
-        _show_traceback_if_asked()
-        place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}", Exit.ENVIRONMENT)
     except Exception as error:
-        _show_traceback_if_asked()
+        if os.environ.get("TIDINGS_DEBUG"):
+            traceback.print_exc()
+        if isinstance(error, OSError):
+            place = f"{error.filename}: " if error.filename else ""
+            return _fail(f"{place}{error.strerror or error}", Exit.ENVIRONMENT)
         return _fail(
             f"a bug in tidings: {type(error).__name__}: {error} "
             "(TIDINGS_DEBUG=1 shows where; please report it)",
             Exit.BUG,
         )
-
-
-def _place(error: TyperException) -> str:
-    """The command that was used wrongly."""
-    context = getattr(error, "ctx", None)
-    return context.command_path if context is not None else "tidings"
+    finally:
+        out.quiet = False  # where --json had made it so
 
 
 def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
@@ -96,11 +90,6 @@ def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
     for note in notes:
         err.print(f"  {note}", soft_wrap=True)
     return status
-
-
-def _show_traceback_if_asked() -> None:
-    if os.environ.get("TIDINGS_DEBUG"):
-        traceback.print_exc()
 
 
 def _version(asked: bool) -> None:

@@ -26,9 +26,8 @@ def adapt(
     It has a class BroadcastProcess with on_local_message, on_message and on_timer, and imports
     tidings, which must be installed where it runs.
     """
-    name, options = named_protocol(protocol, option or ())
     command = ["tidings", "adapt", protocol, *(f"--option={pair}" for pair in option or ())]
-    module = module_for(name, options, command=shlex.join(command))
+    module = module_for(*named_protocol(protocol, option or ()), command=shlex.join(command))
     if file is None:
         print(module, end="")
     elif file.exists():

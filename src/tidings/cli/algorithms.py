@@ -1,6 +1,5 @@
 """``tidings algorithms`` and ``tidings compare``: what there is, and what it costs."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,14 +8,14 @@ import typer
 
 from tidings.cli.common import (
     AsJson,
-    ProgressLine,
     app,
+    checked_own,
+    faults_are_stored,
     out,
     print_json,
-    print_table,
+    progress_line,
     say,
 )
-from tidings.cli.own import checked_own, faults_are_stored
 from tidings.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
 from tidings.compare import bounds as packet_bounds
 from tidings.compare import compare as compare_all
@@ -38,68 +37,78 @@ def algorithms(
     and for a flaw the command that shows it.
     """
     if name is not None:
-        _tell_all_about(name, as_json)
-        return
-    if flawed:
-        gallery = [
-            {
-                "protocol": name,
-                "breaks": ", ".join(algorithm.breaks),
-                "how": algorithm.summary,
-                "instead of": algorithm.instead_of,
-            }
-            for name, algorithm in PROTOCOLS.items()
-            if algorithm.breaks
-        ]
-        print_table(gallery, as_json)
-        if not as_json:
-            say("\nHow to see one of them: tidings algorithms flawed/hasty")
-        return
-    with ProgressLine("measuring") as show:
-        table = []
-        for number, contender in enumerate(CONTENDERS, start=1):
-            one = measure(contender, "one", 5, 1)
-            stream = measure(contender, "stream", 5, 100)
-            figures = {
-                "packets": one.packets,
-                "bytes": one.bytes,
-                "delays": one.delays,
-                "state": stream.kept_bytes,
-            }
-            table.append({"algorithm": str(contender), "guarantees": "all five"} | figures)
-            show(f"measuring: {number} of {len(CONTENDERS)}, {contender}")
+        _describe(name, as_json)
+    elif flawed:
+        _list_flaws(as_json)
+    else:
+        _list_costs(as_json)
+
+
+def _describe(name: str, as_json: bool) -> None:
+    if name not in PROTOCOLS:
+        raise UsageError(f"no algorithm is called {name!r}; tidings algorithms lists them")
+    algorithm = PROTOCOLS[name]
+    instead_of, words, see = algorithm.instead_of, algorithm.theory, how_to_see(name)
     if as_json:
-        print_json({"rows": table})
+        about = {"protocol": name, "breaks": algorithm.breaks, "instead_of": instead_of}
+        print_json(about | {"words": words, "see": see})
+    elif algorithm.breaks:
+        say(
+            f"{name}, a flaw of {instead_of}\n\n{words}\n\n"
+            f"See it:    {see or 'a scenario, docs/frontier.md'}\n"
+            f"Mended:    the same with {instead_of}"
+        )
+    else:
+        say(words)
+
+
+def _list_flaws(as_json: bool) -> None:
+    gallery = [
+        {
+            "protocol": name,
+            "breaks": ", ".join(algorithm.breaks),
+            "how": algorithm.summary,
+            "instead of": algorithm.instead_of,
+        }
+        for name, algorithm in PROTOCOLS.items()
+        if algorithm.breaks
+    ]
+    if as_json:
+        print_json({"rows": gallery})
+    else:
+        out.print(plain_table(gallery))
+        say("\nHow to see one of them: tidings algorithms flawed/hasty")
+
+
+def _list_costs(as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    with progress_line("measuring") as show:
+        for contender in CONTENDERS:
+            one = measure(contender, "one", 5, 1)
+            rows.append(
+                {
+                    "algorithm": str(contender),
+                    "guarantees": "all five",
+                    "packets": one.packets,
+                    "bytes": one.bytes,
+                    "delays": one.delays,
+                    "state": measure(contender, "stream", 5, 100).kept_bytes,
+                }
+            )
+            show(f"measuring: {len(rows)} of {len(CONTENDERS)}, {contender}")
+    if as_json:
+        print_json({"rows": rows})
         return
-    out.print(plain_table([_rounded(row) for row in table]))
+    shown = {"packets": "{:g}", "bytes": "{:,.0f}", "delays": "{:g}", "state": "{:,.0f} bytes"}
+    out.print(
+        plain_table(
+            [row | {name: form.format(row[name]) for name, form in shown.items()} for row in rows]
+        )
+    )
     out.print()
     for name, algorithm in PROTOCOLS.items():
         if not algorithm.breaks:
             say(f"{name}: {algorithm.summary}")
-
-
-def _rounded(row: Mapping[str, Any]) -> dict[str, str]:
-    whole = {column: f"{row[column]:,.0f}" for column in ("bytes", "state")}
-    exact = {column: f"{row[column]:g}" for column in ("packets", "delays")}
-    return {**row, **exact, **whole, "state": f"{whole['state']} bytes"}
-
-
-def _tell_all_about(name: str, as_json: bool) -> None:
-    if name not in PROTOCOLS:
-        raise UsageError(f"no algorithm is called {name!r}; tidings algorithms lists them")
-    algorithm = PROTOCOLS[name]
-    words = algorithm.theory
-    see = how_to_see(name)
-    if as_json:
-        about = {"protocol": name, "breaks": algorithm.breaks, "instead_of": algorithm.instead_of}
-        print_json(about | {"words": words, "see": see})
-        return
-    if not algorithm.breaks:
-        say(words)
-        return
-    say(f"{name}, a flaw of {algorithm.instead_of}\n\n{words}\n")
-    say(f"See it:    {see or 'a scenario, docs/frontier.md'}")
-    say(f"Mended:    the same with {algorithm.instead_of}")
 
 
 @app.command(epilog="Example: tidings compare --sizes 3,5 --chart costs.svg")
@@ -126,7 +135,7 @@ def compare(
     100,000 packets and shown with a ">".
     """
     named = [*(protocol or ()), *map(checked_own, process or ())]
-    contenders = [contender_of(words) for words in named] or [*CONTENDERS, *AS_WRITTEN]
+    contenders = [*map(contender_of, named)] or [*CONTENDERS, *AS_WRITTEN]
     numbers = _sizes(sizes)
     if messages < 1:
         raise UsageError("--messages takes 1 or more")
@@ -134,11 +143,12 @@ def compare(
         raise UsageError(f"--chart takes a .svg file in a folder that exists, not {chart}")
     costs = []
     total = 2 * len(contenders) * len(numbers)
-    with ProgressLine("comparing") as show, faults_are_stored():
+    with progress_line("comparing") as show, faults_are_stored():
         for cost in compare_all(contenders, {"one": 1, "stream": messages}, numbers):
             costs.append(cost)
-            about = f"{cost.contender}, {cost.processes} processes"
-            show(f"comparing: {len(costs)} of {total}, {about}")
+            show(
+                f"comparing: {len(costs)} of {total}, {cost.contender}, {cost.processes} processes"
+            )
     if chart is not None:
         draw(costs, chart)
     if as_json:
@@ -148,11 +158,9 @@ def compare(
         of_workload = [cost for cost in costs if cost.workload == workload]
         say(f"{title}, fault-free, per broadcast\n")
         for metric in METRICS:
-            out.print(plain_table(matrix(of_workload, metric)))
-            out.print()
+            out.print(plain_table(matrix(of_workload, metric)), "")
             if bounds and (workload, metric) == ("one", "packets"):
-                out.print(plain_table(packet_bounds(numbers)))
-                out.print()
+                out.print(plain_table(packet_bounds(numbers)), "")
     if chart is not None:
         say(f"chart  {chart}")
 

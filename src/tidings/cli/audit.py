@@ -1,34 +1,76 @@
-"""``tidings audit``: whether the guarantees held, from the trace alone."""
+"""Judging a trace on Spark: ``tidings audit``, and ``tidings report``, which tells it on a page.
 
-from enum import StrEnum
+The pipeline is imported late: everything else works without Spark.
+"""
+
+import logging
+import shlex
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tidings.campaign.folder import is_campaign, opened
 from tidings.cli.common import (
     AsJson,
     app,
-    many,
+    err,
     out,
     print_json,
     print_verdicts,
+    progress_line,
     result,
     say,
 )
-from tidings.cli.spark import Master, Remote, on_spark, refuse_both
 from tidings.core import Exit, UsageError
-from tidings.report import campaign_table
+from tidings.disk.files import whole_file
+from tidings.report import campaign_table, many
+from tidings.report.page import Page, page_of_trace, render
+from tidings.report.page.from_trace import MOST_ROWS, entries_of
 from tidings.spec import exit_status
-from tidings.trace import Manifest, layout
-from tidings.trace.layout import refuse_to_overwrite
+from tidings.trace import Run, layout, read_runs, refuse_to_overwrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidings.pipeline import Audit, Progress
+
+Master = Annotated[
+    str | None, typer.Option(help="A Spark cluster, spark://host:port; by default this machine.")
+]
+Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, sc://host:port.")]
+
+EVERY_S = 5.0
+"""How often it is told where there is no terminal."""
 
 
-class Checker(StrEnum):
-    """Two judges, which have to agree."""
+def refuse_both(master: str | None, remote: str | None) -> None:
+    if master is not None and remote is not None:
+        raise UsageError("--master or --remote, not both")
 
-    ARRAYS = "arrays"
-    SQL = "sql"
+
+@contextmanager
+def on_spark(
+    master: str | None = None, remote: str | None = None
+) -> Iterator[tuple["SparkSession", "Progress"]]:
+    """A session, and the progress that is shown as long as the block lasts."""
+    # py4j logs an interruption with its stack; a root logger with a handler is not given another.
+    logging.getLogger().addHandler(logging.NullHandler())
+    with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as show:
+        from tidings import pipeline
+
+        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
+        with (
+            pipeline.session(master=master, remote=remote, progress=progress) as spark,
+            progress.following(spark),
+        ):
+            yield spark, progress
+
+
+# --- the verdicts
 
 
 @app.command(epilog="Example: tidings audit runs/7")
@@ -36,8 +78,9 @@ def audit(
     path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
     examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
     checker: Annotated[
-        Checker, typer.Option(help="arrays: fast. sql: queries, an independent second opinion.")
-    ] = Checker.ARRAYS,
+        Literal["arrays", "sql"],
+        typer.Option(help="arrays: fast. sql: queries, an independent second opinion."),
+    ] = "arrays",
     violations: Annotated[
         Path | None, typer.Option(help="Write all violations to this Parquet file.")
     ] = None,
@@ -53,58 +96,10 @@ def audit(
 
     Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
     """
-    audited = audit_on_spark(
-        path, examples, checker, violations, tables, master=master, remote=remote
-    )
-    status = exit_status([verdict for run in audited.verdicts.values() for verdict in run])
-    if as_json:
-        print_json(
-            {
-                "rows": audited.rows,
-                "runs": [
-                    result(audited.manifests[run], verdicts)
-                    for run, verdicts in audited.verdicts.items()
-                ],
-            }
-        )
-    else:
-        many_runs = len(audited.verdicts) > 1
-        runs = many(len(audited.verdicts), "run")
-        say(f"{audited.rows:,} rows of {runs} audited on Spark")
-        if many_runs:
-            out.print(campaign_table(audited.verdicts))
-            cut = sum(bool(manifest.cuts) for manifest in audited.manifests.values())
-            if cut:
-                say(f"judged from the cut on: {many(cut, 'run')}")
-        for run, verdicts in audited.verdicts.items():
-            if not many_runs or exit_status(verdicts) is Exit.VIOLATED:
-                manifest = audited.manifests[run]
-                print_verdicts(manifest, verdicts, folder=path, is_one_of_many=many_runs)
-                if status is Exit.UNKNOWN and is_unsettled(path, manifest):
-                    say(f"To say how it ended: tidings settle {path} --help")
-    raise typer.Exit(status)
-
-
-def is_unsettled(path: Path, manifest: Manifest) -> bool:
-    """Whether nodes wrote it, and nobody has said yet what became of them."""
-    return bool(layout(path).segments) and not manifest.fates
-
-
-def audit_on_spark(
-    path: Path,
-    examples: int,
-    checker: Checker = Checker.ARRAYS,
-    violations: Path | None = None,
-    tables: Path | None = None,
-    *,
-    master: str | None = None,
-    remote: str | None = None,
-) -> Any:
-    """Judge a trace, and measure it if asked to."""
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
     refuse_both(master, remote)
-    layout(path)  # what is not there at all is said before Spark starts
+    files = layout(path)  # what is not there at all is said before Spark starts
     if tables is not None:
         refuse_to_overwrite(tables)
     with on_spark(master, remote) as (spark, progress):
@@ -115,9 +110,115 @@ def audit_on_spark(
             path,
             examples=examples,
             progress=progress,
-            checker=checker.value,
+            checker=checker,
             violations=violations,
         )
         if tables is not None:
             pipeline.write_tables(spark, path, tables, progress=progress)
-        return audited
+    status = _status(audited)
+    if as_json:
+        runs = [result(audited.manifests[run], of_run) for run, of_run in audited.verdicts.items()]
+        print_json({"rows": audited.rows, "runs": runs})
+        raise typer.Exit(status)
+    is_many = len(audited.verdicts) > 1
+    say(f"{audited.rows:,} rows of {many(len(audited.verdicts), 'run')} audited on Spark")
+    if is_many:
+        out.print(campaign_table(audited.verdicts))
+        if cut := sum(bool(manifest.cuts) for manifest in audited.manifests.values()):
+            say(f"judged from the cut on: {many(cut, 'run')}")
+    for run, verdicts in audited.verdicts.items():
+        if not is_many or exit_status(verdicts) is Exit.VIOLATED:
+            manifest = audited.manifests[run]
+            print_verdicts(manifest, verdicts, folder=path, is_one_of_many=is_many)
+            # Nodes wrote it, and nobody has said yet what became of them.
+            if status is Exit.UNKNOWN and files.segments and not manifest.fates:
+                say(f"To say how it ended: tidings settle {path} --help")
+    raise typer.Exit(status)
+
+
+def _status(audited: "Audit") -> Exit:
+    return exit_status([verdict for of_run in audited.verdicts.values() for verdict in of_run])
+
+
+# --- the page
+
+PAGE = "report.html"
+
+
+@app.command(epilog="Example: tidings report runs/7 --open")
+def report(
+    path: Annotated[Path, typer.Argument(help="A trace, or the folder of a campaign.")],
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", help=f"The page to write, a .html file; by default PATH/{PAGE}."),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    master: Master = None,
+    remote: Remote = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a trace on Spark and write one HTML page: verdicts, costs, latencies, pictures.
+
+    The page opens offline. Exits as audit does, with the verdict.
+    """
+
+    refuse_both(master, remote)
+    if file is not None and (file.suffix not in (".html", ".htm") or file.is_dir()):
+        raise UsageError(f"--out takes a .html file, not {file}")
+    target = file or (path.parent if path.is_file() else path) / PAGE
+    where = ["--out", str(file)] if file else []
+    how = shlex.join(["tidings", "report", str(path), *where])
+    if is_campaign(path):
+        # It is complete: all numbers are there, and nothing is run or judged again.
+        from tidings.campaign.page import page_of, status_of
+
+        folder = opened(path)
+        page, status = page_of(folder, how), status_of(folder)
+    else:
+        page, audited = audited_page(path, how, master, remote)
+        status = _status(audited)
+    size = write_page(page, target)
+    if as_json:
+        print_json({"answer": page.answer, "value": page.value.value, "page": str(target)})
+    else:
+        say(f"{page.answer}\npage   {target}: {size / 1000:,.0f} kB")
+    if open_:
+        open_page(target)
+    raise typer.Exit(status)
+
+
+def audited_page(
+    path: Path,
+    how: str,
+    master: str | None = None,
+    remote: str | None = None,
+    *,
+    runs: Sequence[Run] | None = None,
+) -> tuple[Page, "Audit"]:
+    """The page of a trace with all that it tells, judged and measured in one session.
+
+    ``how`` is the command that makes it again, ``runs`` the trace, if it is in memory already.
+    """
+    layout(path)  # what is not there at all is said before Spark starts
+    with on_spark(master, remote) as (spark, progress):
+        from tidings import pipeline
+
+        audited = pipeline.audit(spark, path, examples=1, progress=progress)
+        measured = pipeline.overview(spark, path, entries_of(audited.manifests), progress=progress)
+    rows, manifests, verdicts = audited.rows, audited.manifests, audited.verdicts
+    if runs is None:
+        runs = read_runs(path) if rows <= MOST_ROWS else []
+    return page_of_trace(path, rows, manifests, verdicts, runs, measured, how), audited
+
+
+def write_page(page: Page, out: Path) -> int:
+    """All of it or nothing; how many characters it has."""
+    text = render(page)
+    with whole_file(out) as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace")
+    return len(text)
+
+
+def open_page(out: Path) -> None:
+    if not webbrowser.open(out.resolve().as_uri()):
+        err.print("No browser could be opened.")

@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings.campaign.folder import (
+    Folder,
+    begun,
+    held,
+    is_campaign,
+    opened,
+    other_code,
+    plan_of,
+)
+from tidings.campaign.plan import default_plan, read_plan, with_seeds
+from tidings.cli.audit import Master, Remote, on_spark, write_page
 from tidings.cli.common import (
     AsJson,
     app,
     err,
-    many,
+    faults_are_stored,
     out,
     print_json,
     print_run,
@@ -22,21 +33,15 @@ from tidings.cli.common import (
     result,
     say,
 )
-from tidings.cli.own import faults_are_stored
-from tidings.cli.report import write_page
-from tidings.cli.spark import Master, Remote, on_spark
-from tidings.core import Exit, Interrupted, UsageError
-from tidings.report import plain_table
+from tidings.core import DataError, Exit, Interrupted, UsageError
+from tidings.report import listed, many, plain_table
 from tidings.report.numbers import percent
-from tidings.report.words import listed
-from tidings.spec import Guarantee, exit_status
-from tidings.spec import judge as judged
+from tidings.spec import Guarantee, exit_status, judge
 from tidings.trace import write_runs
 
 if TYPE_CHECKING:
     from tidings.campaign.baseline import Apart
     from tidings.campaign.conduct import Done
-    from tidings.campaign.folder import Folder
 
 MOST_TOLD = 5
 """Of runs that failed, and of regressions; the tables have them all."""
@@ -72,12 +77,8 @@ def campaign(
     An interrupted campaign continues where it was. Exits 0; 1 if an algorithm that is not marked as
     flawed violates something, or is worse than the baseline; 2 if something is unknown.
     """
-    given = [
-        name
-        for name, value in (("--jobs", jobs), ("--master", master), ("--remote", remote))
-        if value
-    ]
-    if len(given) > 1:
+    options = {"--jobs": jobs, "--master": master, "--remote": remote}
+    if len(given := [name for name, value in options.items() if value]) > 1:
         raise UsageError(f"{' or '.join(given)}, not both")
     if jobs is not None and jobs < 1:
         raise UsageError("--jobs takes 1 or more")
@@ -85,21 +86,18 @@ def campaign(
         raise typer.Exit(_once_more(folder, again, as_json))
     wanted, text = _wanted(plan, folder, seeds)
     other = _comparable(baseline, wanted) if baseline is not None else None
-    options = {"--jobs": jobs, "--master": master, "--remote": remote, "--baseline": baseline}
-    with _interruptions_in_one_line(folder, options, as_json):
-        from tidings.campaign.folder import begun, held
+    with _interruptions_in_one_line(folder, options | {"--baseline": baseline}), held(folder):
+        chosen = begun(folder, wanted.campaign, text)
+        with on_spark(f"local[{jobs}]" if jobs else master, remote) as (spark, progress):
+            from tidings.campaign.conduct import conduct
 
-        with held(folder):
-            chosen = begun(folder, wanted.campaign, text)
-            done = _conducted(chosen, f"local[{jobs}]" if jobs else master, remote)
-            status = _tell(chosen, done, other, as_json)
+            done = conduct(spark, chosen, progress)
+        status = _tell(chosen, done, other, as_json)
     raise typer.Exit(status)
 
 
 @contextmanager
-def _interruptions_in_one_line(
-    folder: Path, options: Mapping[str, object], as_json: bool
-) -> Iterator[None]:
+def _interruptions_in_one_line(folder: Path, options: Mapping[str, object]) -> Iterator[None]:
     try:
         yield
     except BaseException as fault:
@@ -107,8 +105,7 @@ def _interruptions_in_one_line(
             raise
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
-        if not as_json:
-            say("UNKNOWN: interrupted before the verdicts")
+        say("UNKNOWN: interrupted before the verdicts")
         given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
         on = shlex.join(["tidings", "campaign", "--out", str(folder), *given])
         raise Interrupted(f"interrupted; what is done is kept, go on with: {on}") from None
@@ -121,12 +118,10 @@ def _is_interruption(fault: BaseException | None) -> bool:
     return fault is not None
 
 
-def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Folder", str]:
+def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple[Folder, str]:
     """The campaign that is asked for: by the plan, by what the folder holds, or the usual one; and
     the text of its plan, if it was read from a file. Nothing is written yet.
     """
-    from tidings.campaign.folder import Folder, is_campaign, plan_of
-    from tidings.campaign.plan import default_plan, read_plan, with_seeds
 
     if plan is None and is_campaign(folder):
         return Folder(folder, with_seeds(plan_of(folder), seeds)), ""
@@ -134,13 +129,11 @@ def _wanted(plan: Path | None, folder: Path, seeds: int | None) -> tuple["Folder
     return Folder(folder, read_plan(file, seeds)), file.read_text(encoding="utf-8")
 
 
-def _comparable(baseline: Path, wanted: "Folder") -> "Folder":
+def _comparable(baseline: Path, wanted: Folder) -> Folder:
     """A campaign that can be compared with the one that is wanted, before that is run."""
     from tidings.campaign.baseline import apart
-    from tidings.campaign.folder import opened
     from tidings.campaign.numbers import RUNS
     from tidings.campaign.tables import read_table
-    from tidings.core import DataError
 
     other = opened(baseline)
     if not other.table("runs").exists():
@@ -151,17 +144,10 @@ def _comparable(baseline: Path, wanted: "Folder") -> "Folder":
     return other
 
 
-def _conducted(folder: "Folder", master: str | None, remote: str | None) -> "Done":
-    with on_spark(master, remote) as (spark, progress):
-        from tidings.campaign.conduct import conduct
-
-        return conduct(spark, folder, progress)
-
-
 # --- what is said
 
 
-def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool) -> Exit:
+def _tell(folder: Folder, done: "Done", other: Folder | None, as_json: bool) -> Exit:
     from tidings.campaign.baseline import Apart, apart, compare, regressions
     from tidings.campaign.numbers import not_ended
     from tidings.campaign.page import page_of, status_of
@@ -170,12 +156,11 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
 
     remove_table(folder.table("comparison"))  # with whatever it was compared before
     compared = compare(folder, other) if other is not None else []
-    worse = regressions(compared)
     uncompared = apart(folder, other) if other is not None else Apart(0, 0, ())
     write_page(page_of(folder, shlex.join(["tidings", "report", str(folder.shown)])), folder.page)
     verdicts = read_table(folder.table("verdicts"))
     ended = not_ended(read_table(folder.table("runs")))
-    status = Exit.VIOLATED if worse else status_of(folder)
+    status = Exit.VIOLATED if regressions(compared) else status_of(folder)
     if status is Exit.HOLDS and uncompared.algorithms:
         status = Exit.UNKNOWN
     page = folder.shown / folder.page.name
@@ -194,7 +179,8 @@ def _tell(folder: "Folder", done: "Done", other: "Folder | None", as_json: bool)
             }
         )
         return status
-    say(f"runs   {done.runs + done.earlier:,} in {many(len(folder.cells), 'cell')}{_before(done)}")
+    before = f", {done.earlier:,} of them done before" if done.earlier else ""
+    say(f"runs   {done.runs + done.earlier:,} in {many(len(folder.cells), 'cell')}{before}")
     _tell_ended(ended)
     out.print()
     out.print(plain_table(_matrix(verdicts)))
@@ -210,15 +196,12 @@ def _tell_ended(alike: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) ->
     """Runs that did not end by themselves: of each outcome and algorithm the first."""
     for (outcome, algorithm), same in list(alike.items())[:MOST_TOLD]:
         first = same[0]
-        say(f"{outcome:<6} {many(len(same), 'run')} of {algorithm}, first {first['run']}:")
-        say(f"       {first['reason']}")
-        say(f"       {first['replay']}")
+        say(
+            f"{outcome:<6} {many(len(same), 'run')} of {algorithm}, first {first['run']}:\n"
+            f"       {first['reason']}\n       {first['replay']}"
+        )
     if len(alike) > MOST_TOLD:
         say(f"       and those of {many(len(alike) - MOST_TOLD, 'more algorithm')}: see runs.csv")
-
-
-def _before(done: "Done") -> str:
-    return f", {done.earlier:,} of them done before" if done.earlier else ""
 
 
 def _matrix(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -253,15 +236,14 @@ def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None
             )
 
 
-def _tell_apart(apart: "Apart", folder: "Folder", other: "Folder") -> None:
+def _tell_apart(apart: "Apart", folder: Folder, other: Folder) -> None:
     if apart.ours or apart.theirs:
         say(
             f"\nnot compared: {many(apart.ours, 'cell')} of {folder.shown} and "
             f"{many(apart.theirs, 'cell')} of {other.shown}, which the other does not have"
         )
-    if apart.algorithms:
-        names = listed(apart.algorithms)
-        say(f"UNKNOWN whether worse, since nothing of it could be compared: {names}")
+    if names := apart.algorithms:
+        say(f"UNKNOWN whether worse, since nothing of it could be compared: {listed(names)}")
 
 
 # --- one run once more
@@ -269,19 +251,16 @@ def _tell_apart(apart: "Apart", folder: "Folder", other: "Folder") -> None:
 
 def _once_more(folder: Path, name: str, as_json: bool) -> Exit:
     """Simulate one run again and store it with its schedule, so that it can be replayed."""
-    from tidings.campaign.folder import opened, other_code
     from tidings.campaign.runs import simulated
 
-    campaign = opened(folder)
-    cell, seed = campaign.cell_of(name)
-    changed = other_code(folder)
-    if changed:
+    cell, seed = opened(folder).cell_of(name)
+    if changed := other_code(folder):
         err.print(f"tidings: {changed}: this may be another run", soft_wrap=True)
     place = folder / "again" / name
     with faults_are_stored(place, seed=cell.dice(seed), plan=cell.plan):
         run = simulated(cell, seed)
     rows = write_runs(place, [run], "jsonl")
-    verdicts = judged(run)
+    verdicts = judge(run)
     if as_json:
         print_json(result(run.manifest, verdicts) | {"cell": cell.key, "trace": str(place)})
     else:

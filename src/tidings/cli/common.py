@@ -6,22 +6,25 @@ Results go to standard output, progress to standard error.
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
 from tidings.core import UsageError, ordered
-from tidings.report import can_be_replayed, explain, is_long, plain_table, verdict_table
-from tidings.report.words import listed
-from tidings.report.words import many as many
+from tidings.guests import is_file
+from tidings.guests.diagnosis import ProcessFault
+from tidings.report import can_be_replayed, explain, is_long, listed, many, verdict_table
 from tidings.shrink import planned_packets
+from tidings.simulator import Plan
+from tidings.simulator.failure import failed_run
 from tidings.simulator.script import protocol_of
 from tidings.spec import Extra, Verdict, Violation, broken
-from tidings.trace import Manifest, Run, read_runs
+from tidings.trace import Format, Manifest, Run, write_runs
 
 app = typer.Typer(
     add_completion=False,
@@ -50,7 +53,18 @@ err = _Console(stderr=True)
 QUIET_S = 2.0
 """What takes no longer needs no progress lines in a file."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+
+def _say_nothing_else(as_json: bool) -> bool:
+    out.quiet = as_json
+    return as_json
+
+
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print the result as JSON, nothing else.", callback=_say_nothing_else
+    ),
+]
 
 
 def say(text: str) -> None:
@@ -58,38 +72,27 @@ def say(text: str) -> None:
     out.print(text, soft_wrap=True)
 
 
-class ProgressLine:
+@contextmanager
+def progress_line(
+    words: str, every_s: float | None = None, quiet_s: float = QUIET_S
+) -> Iterator[Callable[[str], None]]:
     """How far a long command has come: on a terminal one line that changes.
 
     Elsewhere nothing is printed, or with ``every_s`` a new line now and then, once the command
     takes longer than ``quiet_s``.
     """
+    next_s = time.monotonic() + quiet_s
 
-    def __init__(self, words: str, every_s: float | None = None, quiet_s: float = QUIET_S) -> None:
-        self._status = err.status(words)
-        self._every_s = every_s
-        self._next_s = time.monotonic() + quiet_s
-
-    def __enter__(self) -> Self:
-        self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
-
-    def __call__(self, words: str) -> None:
-        self._status.update(words)
+    def show(words: str) -> None:
+        nonlocal next_s
+        status.update(words)
         now_s = time.monotonic()
-        if self._every_s is not None and not err.is_terminal and now_s >= self._next_s:
+        if every_s is not None and not err.is_terminal and now_s >= next_s:
             err.print(f"... {words}", soft_wrap=True)
-            self._next_s = now_s + self._every_s
+            next_s = now_s + every_s
 
-
-def print_table(rows: Sequence[Mapping[str, str]], as_json: bool) -> None:
-    if as_json:
-        print_json({"rows": rows})
-    else:
-        out.print(plain_table(rows))
+    with err.status(words) as status:
+        yield show
 
 
 def named_protocol(words: str, options: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
@@ -102,17 +105,6 @@ def named_protocol(words: str, options: Sequence[str] = ()) -> tuple[str, dict[s
     return protocol_of(whole)
 
 
-def stored_run(path: Path, name: str | None) -> Run:
-    """One run of a trace: the named one, or the only one."""
-    runs = {run.manifest.run: run for run in read_runs(path)}
-    known = ", ".join(runs)
-    if name is None and len(runs) > 1:
-        raise UsageError(f"{path} has {many(len(runs), 'run')}, choose one with --run: {known}")
-    if name is not None and name not in runs:
-        raise UsageError(f"{path} has no run {name}; it has: {known}")
-    return runs[name] if name is not None else next(iter(runs.values()))
-
-
 def print_run(run: Run) -> None:
     manifest = run.manifest
     kinds = [row.kind for row in run.rows]
@@ -120,11 +112,10 @@ def print_run(run: Run) -> None:
     back = ordered(row.process for row in run.rows if row.kind == "recover")
     broadcasts, planned = kinds.count("broadcast"), manifest.plan.get("broadcasts")
     is_less = isinstance(planned, int) and planned > broadcasts
-    of_planned = f" of {planned:,} planned" if is_less else ""
     parts = [
         str(manifest.protocol),
         many(len(manifest.members), "process"),
-        many(broadcasts, "broadcast") + of_planned,
+        many(broadcasts, "broadcast") + (f" of {planned:,} planned" if is_less else ""),
         many(kinds.count("deliver"), "delivery"),
         many(kinds.count("send"), "packet"),
         *([f"crashed: {', '.join(crashed)}"] if crashed else []),
@@ -141,26 +132,37 @@ def print_verdicts(
     folder: Path | None = None,
     is_one_of_many: bool = False,
 ) -> None:
-    """The table and the proofs. What lies in a ``folder`` with its schedule can be replayed."""
-    stored = folder if can_be_replayed(manifest) else None
+    """The table and the proofs."""
     out.print()
     out.print(verdict_table(verdicts))
     for line in (*_unknowns(verdicts), *notes_of(verdicts)):
         say(line)
-    for verdict in verdicts:
-        for violation in verdict.violations[:1]:
-            out.print()
-            say(
-                explain(
-                    violation,
-                    manifest.run,
-                    manifest.seed,
-                    folder=stored,
-                    is_one_of_many=is_one_of_many,
-                    is_long=is_long(manifest),
-                    trace=run,
-                )
+    firsts = [violation for verdict in verdicts for violation in verdict.violations[:1]]
+    print_proofs(manifest, firsts, run=run, folder=folder, is_one_of_many=is_one_of_many)
+
+
+def print_proofs(
+    manifest: Manifest,
+    violations: Sequence[Violation],
+    *,
+    run: Run | None = None,
+    folder: Path | None = None,
+    is_one_of_many: bool = False,
+) -> None:
+    """What lies in a ``folder`` with its schedule can be replayed."""
+    for violation in violations:
+        out.print()
+        say(
+            explain(
+                violation,
+                manifest.run,
+                manifest.seed,
+                folder=folder if can_be_replayed(manifest) else None,
+                is_one_of_many=is_one_of_many,
+                is_long=is_long(manifest),
+                trace=run,
             )
+        )
 
 
 def extra_violations(run: Run) -> list[Violation]:
@@ -168,21 +170,6 @@ def extra_violations(run: Run) -> list[Violation]:
     allowed = planned_packets(run.manifest)
     cost = [] if allowed is None else [broken(run, Extra.COST, allowed)]
     return [one for one in (*cost, broken(run, Extra.REACH)) if one is not None]
-
-
-def print_extras(run: Run, violations: Sequence[Violation], folder: Path | None = None) -> None:
-    for violation in violations:
-        out.print()
-        say(
-            explain(
-                violation,
-                run.manifest.run,
-                run.manifest.seed,
-                folder=folder,
-                is_long=is_long(run.manifest),
-                trace=run,
-            )
-        )
 
 
 def _unknowns(verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -212,3 +199,38 @@ def result(manifest: Manifest, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def print_json(result: Mapping[str, Any]) -> None:
     print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+# --- processes of one's own: how they are named, and what if they fail
+
+
+def checked_own(words: str) -> str:
+    """The words after ``--process``, options among them, if they name a class in a file."""
+    name, _ = named_protocol(words)
+    if not is_file(name):
+        raise UsageError(f"--process takes a class in a file: my_file.py:MyProcess, not {words!r}")
+    return words
+
+
+@contextmanager
+def faults_are_stored(
+    folder: Path | None = None,
+    form: Format = "jsonl",
+    *,
+    seed: int | None = None,
+    plan: Plan | None = None,
+) -> Iterator[None]:
+    """Write the run that a fault ended, under runs/ unless a folder was asked for."""
+    try:
+        yield
+    except ProcessFault as fault:
+        run = failed_run(fault, seed=seed, plan=msgspec.to_builtins(plan))
+        if run is not None:
+            if folder is None:
+                # The same run again writes the same bytes, so its own folder may be written again.
+                folder, form = Path("runs") / f"fault-{run.manifest.run}", "jsonl"
+            # A file of rows must not be empty; Parquet says how many there are, even none.
+            write_runs(folder, [run], form if run.histories else "parquet")
+            steps = many(len(fault.schedule), "step")
+            fault.add_note(f"after {steps}; once more: tidings replay {folder}")
+        raise

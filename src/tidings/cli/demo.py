@@ -7,17 +7,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from tidings.cli.audit import PAGE, audited_page, open_page, write_page
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.cli.report import PAGE, judged_and_measured, open_page, write_page
 from tidings.core import Exit, Interrupted
 from tidings.demo.simulated import Break, demo_run, last_words
-from tidings.report.page import page_of_trace
-from tidings.report.words import listed
+from tidings.report import listed
 from tidings.spec import exit_status
 from tidings.trace import Run, refuse_to_overwrite, write_runs
 
@@ -49,32 +48,23 @@ def demo(
     if folder is not None:
         refuse_to_overwrite(folder)
     try:
-        if simulated:
-            done = _simulate(folder, seed, broken, as_json)
-        else:
-            done = _run_nodes(folder, seed, broken, as_json)
+        page, status = (_simulate if simulated else _run_nodes)(folder, seed, broken, as_json)
     except KeyboardInterrupt:
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
-        if not as_json:
-            say("audit  UNKNOWN: interrupted before the verdicts")
+        say("audit  UNKNOWN: interrupted before the verdicts")
         raise Interrupted("interrupted") from None
     if open_:
-        open_page(done.page)
-    raise typer.Exit(done.status)
+        open_page(page)
+    raise typer.Exit(status)
 
 
-class _Done(NamedTuple):
-    """The page that was written, and how the command ends."""
-
-    page: Path
-    status: Exit
+# --- Each of these returns the page that was written, and how the command ends.
 
 
-# --- on real nodes
-
-
-def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
+def _run_nodes(
+    folder: Path | None, seed: int, broken: Break | None, as_json: bool
+) -> tuple[Path, Exit]:
     # Imported late: the other commands need neither a network nor Spark.
     from tidings.demo.on_nodes import DemoPlay, perform
     from tidings.pipeline.spark.java import find_java
@@ -82,26 +72,20 @@ def _run_nodes(folder: Path | None, seed: int, broken: Break | None, as_json: bo
     find_java()  # what is missing is said before anything begins
     name = f"demo-{secrets.token_hex(4)}"
     folder = folder or Path("runs") / name
-    tell = _keep_to_oneself if as_json else say
-    tell(f"seed   {seed}")
+    say(f"seed   {seed}")
     starting = Thread(target=_start_spark, daemon=True)
     play = DemoPlay.of(broken, seed)
-    played = perform(folder, name, play, seed, tell=tell, meanwhile=starting.start)
-    if not as_json:
-        print_run(played.run)
-        for death in played.deaths:
-            say(
-                f"crash  {death.process} died broadcasting {death.message}: {death.copies} of "
-                f"{len(played.run.manifest.members) - 1} copies had arrived; "
-                f"{listed(death.readers or ('nobody',))} delivered it"
-            )
+    played = perform(folder, name, play, seed, tell=say, meanwhile=starting.start)
+    print_run(played.run)
+    for death in played.deaths:
+        say(
+            f"crash  {death.process} died broadcasting {death.message}: {death.copies} of "
+            f"{len(played.run.manifest.members) - 1} copies had arrived; "
+            f"{listed(death.readers or ('nobody',))} delivered it"
+        )
     starting.join()
     details = {"killed": played.deaths, "came_back": played.comebacks}
     return _audit(folder, played.run, sum(1 for _ in played.run.rows), details, as_json)
-
-
-def _keep_to_oneself(line: str) -> None:
-    pass
 
 
 def _start_spark() -> None:
@@ -112,46 +96,40 @@ def _start_spark() -> None:
         pipeline.session()
 
 
-# --- in the simulator
-
-
-def _simulate(folder: Path | None, seed: int, broken: Break | None, as_json: bool) -> _Done:
+def _simulate(
+    folder: Path | None, seed: int, broken: Break | None, as_json: bool
+) -> tuple[Path, Exit]:
     run = demo_run(seed, broken)
     # The same run again writes the same bytes, so its own folder may be written again.
     folder = folder or Path("runs") / f"demo-{run.manifest.run}"
     rows = write_runs(folder, [run], "parquet")
-    if not as_json:
-        say(f"seed   {seed}")
-        print_run(run)
-        for process, message, copies in last_words(run):
-            others = len(run.manifest.names) - 1
-            say(
-                f"crash  {process} died broadcasting {message}: {copies} of {others} copies had "
-                "left"
-            )
+    say(f"seed   {seed}")
+    print_run(run)
+    for process, message, copies in last_words(run):
+        of = f"{copies} of {len(run.manifest.names) - 1} copies"
+        say(f"crash  {process} died broadcasting {message}: {of} had left")
     return _audit(folder, run, rows, {}, as_json)
 
 
-# --- both
-
-
-def _audit(folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_json: bool) -> _Done:
+def _audit(
+    folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_json: bool
+) -> tuple[Path, Exit]:
     """Judge what was written, all of it; say so, and tell it on a page."""
-    if not as_json:
-        say(f"trace  {folder}: {rows:,} rows")
-    audited, measured = judged_and_measured(folder)
-    assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} audited"
-    page = folder / PAGE
+    say(f"trace  {folder}: {rows:,} rows")
     how = shlex.join(["tidings", "report", str(folder)])
-    manifests, by_run = audited.manifests, audited.verdicts
-    write_page(page_of_trace(folder, rows, manifests, by_run, [run], measured, how), page)
-    verdicts = by_run[run.manifest.run]
+    page, audited = audited_page(folder, how, runs=[run])
+    assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} audited"
+    file = folder / PAGE
+    write_page(page, file)
+    verdicts = audited.verdicts[run.manifest.run]
     if as_json:
-        counts = {"written": rows, "audited": audited.rows, "page": str(page)}
-        as_json_details: dict[str, Any] = msgspec.to_builtins(details, str_keys=True)
-        print_json(result(run.manifest, verdicts) | counts | as_json_details)
+        counts = {"written": rows, "audited": audited.rows, "page": str(file)}
+        print_json(
+            result(run.manifest, verdicts)
+            | counts
+            | {name: msgspec.to_builtins(value) for name, value in details.items()}
+        )
     else:
-        say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark")
-        say(f"page   {page}")
+        say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark\npage   {file}")
         print_verdicts(run.manifest, verdicts, run=run, folder=folder)
-    return _Done(page, exit_status(verdicts))
+    return file, exit_status(verdicts)

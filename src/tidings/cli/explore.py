@@ -1,7 +1,6 @@
 """``tidings explore``: every run of a small scope."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,19 +10,19 @@ import typer
 from tidings.cli.common import (
     QUIET_S,
     AsJson,
-    ProgressLine,
     app,
+    checked_own,
+    faults_are_stored,
     named_protocol,
     out,
     print_json,
+    progress_line,
     say,
 )
-from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, Interrupted, UsageError
 from tidings.explore import ALL, Explored, Scope, SearchProgress, explore, reductions_without
 from tidings.protocols import DEFAULT
-from tidings.report import explain, property_table, write_story
-from tidings.report.words import many
+from tidings.report import explain, many, property_table, write_story
 from tidings.spec import Extra, Guarantee, Value, broken
 from tidings.trace import Run, refuse_to_overwrite, write_runs
 
@@ -85,8 +84,8 @@ def explore_command(
         raise UsageError("give --protocol or --process, not both")
     if folder is not None:
         refuse_to_overwrite(folder)
-    words = checked_own(process) if process is not None else protocol or DEFAULT
-    name, options = named_protocol(words, option or ())
+    named = checked_own(process) if process is not None else protocol or DEFAULT
+    name, options = named_protocol(named, option or ())
     scope = Scope(
         protocol=name,
         options=options,
@@ -102,7 +101,7 @@ def explore_command(
         depth=depth,
     )
     reductions = reductions_without(without or ())
-    with faults_are_stored(), ProgressLine("exploring", EVERY_S) as show:
+    with faults_are_stored(), progress_line("exploring", EVERY_S) as show:
         explored = explore(
             scope,
             reductions=reductions,
@@ -112,12 +111,29 @@ def explore_command(
         )
     stored = {what: _store(run, what, folder, scope) for what, run in explored.found.items()}
     if as_json:
-        print_json(_result(explored, stored))
+        print_json(
+            {
+                "scope": {
+                    name: msgspec.to_builtins(value)
+                    for name, value in msgspec.structs.asdict(explored.scope).items()
+                },
+                "pace": msgspec.to_builtins(explored.pace),
+                "complete": not explored.cut,
+                "cut": explored.cut,
+                "reductions": list(explored.reductions),
+                "verdicts": {
+                    what.value: explored.verdict(what).value for what in explored.properties
+                },
+                "found": {what.value: str(place) for what, place in stored.items()},
+            }
+        )
     else:
         _print(explored, stored)
     if explored.cut == "interrupted" and not explored.found:
         raise Interrupted("interrupted")
-    raise typer.Exit(_status(explored))
+    holds = all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
+    unbroken = Exit.HOLDS if holds else Exit.UNKNOWN
+    raise typer.Exit(Exit.VIOLATED if explored.found else unbroken)
 
 
 def _progress(pace: SearchProgress) -> str:
@@ -139,8 +155,21 @@ def _store(run: Run, what: Guarantee | Extra, folder: Path | None, scope: Scope)
 
 
 def _print(explored: Explored, stored: dict[Any, Path]) -> None:
-    say(f"scope  {' '.join(_scope_in_words(explored.scope))}")
-    pace = explored.pace
+    scope, pace = explored.scope, explored.pace
+    faults = {
+        "crash": scope.crashes,
+        "joiner": scope.joiners,
+        "duplicate": scope.duplicates,
+        "restart": scope.restarts,
+        "rollback": scope.rollbacks,
+    }
+    parts = [
+        " ".join([scope.protocol, *(f"{name}={value}" for name, value in scope.options.items())]),
+        many(scope.processes, "process"),
+        many(scope.broadcasts, "broadcast"),
+        *(many(count, noun) for noun, count in faults.items() if count),
+    ]
+    say(f"scope  {', '.join(parts)}")
     everything = "that is everything"
     if explored.cut:
         everything = f"not everything: {explored.cut}"
@@ -164,45 +193,8 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
     if explored.cut == "interrupted":
         say("UNKNOWN")
     for what, run in explored.found.items():
-        violation = broken(run, what, explored.scope.max_packets)
+        violation = broken(run, what, scope.max_packets)
         assert violation is not None
         out.print()
         say(explain(violation, run.manifest.run, folder=stored[what], trace=run))
         say(f"Story:   {stored[what] / 'story.md'}, with a picture and a test beside it")
-
-
-def _scope_in_words(scope: Scope) -> Iterator[str]:
-    options = (f"{name}={value}" for name, value in scope.options.items())
-    yield " ".join([scope.protocol, *options]) + ","
-    parts = [
-        many(scope.processes, "process"),
-        many(scope.broadcasts, "broadcast"),
-        *([many(scope.crashes, "crash")] if scope.crashes else []),
-        *([many(scope.joiners, "joiner")] if scope.joiners else []),
-        *([many(scope.duplicates, "duplicate")] if scope.duplicates else []),
-        *([many(scope.restarts, "restart")] if scope.restarts else []),
-        *([many(scope.rollbacks, "rollback")] if scope.rollbacks else []),
-    ]
-    yield ", ".join(parts)
-
-
-def _result(explored: Explored, stored: dict[Any, Path]) -> dict[str, Any]:
-    return {
-        "scope": {
-            name: msgspec.to_builtins(value)
-            for name, value in msgspec.structs.asdict(explored.scope).items()
-        },
-        "pace": msgspec.to_builtins(explored.pace),
-        "complete": not explored.cut,
-        "cut": explored.cut,
-        "reductions": list(explored.reductions),
-        "verdicts": {what.value: explored.verdict(what).value for what in explored.properties},
-        "found": {what.value: str(place) for what, place in stored.items()},
-    }
-
-
-def _status(explored: Explored) -> Exit:
-    if explored.found:
-        return Exit.VIOLATED
-    holds = all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
-    return Exit.HOLDS if holds else Exit.UNKNOWN

@@ -7,9 +7,9 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from tidings.cli.common import QUIET_S, AsJson, ProgressLine, app, many, print_json, say
+from tidings.cli.common import QUIET_S, AsJson, app, print_json, progress_line, say
 from tidings.core import UsageError
-from tidings.report.words import listed
+from tidings.report import listed, many
 from tidings.trace import Fate
 
 EVERY_S = 5.0
@@ -43,19 +43,14 @@ def ingest(
     from tidings.trace import parquet as parquet  # isort: skip
     from tidings.trace import foreign
 
-    completed = foreign.with_end(
-        foreign.read_mapping(mapping), _names(settled), dict(map(_fate, fate or ()))
-    )
-    with ProgressLine("reading", EVERY_S, QUIET_S) as progress:
+    names = [name for name in (settled or "").split(",") if name]
+    completed = foreign.with_end(foreign.read_mapping(mapping), names, dict(map(_fate, fate or ())))
+    with progress_line("reading", EVERY_S, QUIET_S) as progress:
         done = foreign.ingest(logs, completed, folder, progress=progress)
     if as_json:
         print_json(msgspec.to_builtins(done) | {"trace": str(folder)})
     else:
         _print(done, len(logs), completed.columns.text, folder)
-
-
-def _names(text: str | None) -> list[str]:
-    return [name for name in (text or "").split(",") if name]
 
 
 def _fate(text: str) -> tuple[str, Fate]:
@@ -67,22 +62,18 @@ def _fate(text: str) -> tuple[str, Fate]:
 
 def _print(done: Any, files: int, text: str, folder: Path) -> None:
     say(f"read   {many(files, 'file')}, {many(done.read, 'row')}, {done.ignored:,} of them ignored")
-    counts = [
-        many(done.kinds.get(kind, 0), noun)
-        for kind, noun in (("broadcast", "broadcast"), ("deliver", "delivery"))
-    ]
-    runs = many(len(done.manifests), "run")
-    say(f"trace  {folder}: {many(done.rows, 'row')} of {runs}, {', '.join(counts)}")
-    first = done.manifests[0]
-    same = all(one.members == first.members for one in done.manifests)
-    say(f"group  {', '.join(first.members) if same else 'not the same in all runs'}")
+    say(
+        f"trace  {folder}: {many(done.rows, 'row')} of {many(len(done.manifests), 'run')}, "
+        f"{many(done.kinds.get('broadcast', 0), 'broadcast')}, "
+        f"{many(done.kinds.get('deliver', 0), 'delivery')}"
+    )
+    groups = {one.members for one in done.manifests}
+    say(f"group  {', '.join(*groups) if len(groups) == 1 else 'not the same in all runs'}")
     if text == "@id":
         say("texts  not in the log: whether they were altered on the way is not judged")
-    for run, names in done.untold.items():
-        if names:
-            say(
-                f"end    of {listed(names)} in run {run} nothing is said: verdicts will be unknown "
-                "(--settled and --fate say it)"
-            )
-            break
+    for run, names in [one for one in done.untold.items() if one[1]][:1]:
+        say(
+            f"end    of {listed(names)} in run {run} nothing is said: verdicts will be unknown "
+            "(--settled and --fate say it)"
+        )
     say(f"next   tidings audit {shlex.quote(str(folder))}")

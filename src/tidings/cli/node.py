@@ -1,10 +1,12 @@
-"""``tidings node``: one member of a group, as a program for pipes and services; and a first group.
+"""One member of a group: ``tidings node`` for pipes and services, ``tidings chat`` for people.
 
 ``tidings group`` writes the file that all members need.
 """
 
 import logging
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +14,8 @@ import msgspec
 import typer
 
 from tidings.cli.common import AsJson, app, say
-from tidings.core import Message, UsageError, is_name
+from tidings.core import Message, TidingsError, UsageError, is_name
+from tidings.node.config import new_group_file, read_config
 
 if TYPE_CHECKING:
     from tidings.node.group import Group, Status
@@ -43,19 +46,15 @@ def new_group(
     Then, each in its own terminal: tidings chat alice, tidings chat bob, tidings chat carol.
     docs/node.md lists all settings of the file.
     """
-    # Imported late: the other commands need no network.
-    from tidings.node.config import new_group_file
-
     for member in members:
         if not is_name(member):
             raise UsageError(f"{member!r} is not a name: letters, digits, _ . -")
         if members.count(member) > 1:
             raise UsageError(f"{member} is there twice")
     addresses = dict(zip(members, _free_addresses(len(members), port), strict=True))
-    text = new_group_file(group.stem if is_name(group.stem) else "group", addresses)
     try:
         with group.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(new_group_file(group.stem if is_name(group.stem) else "group", addresses))
     except FileExistsError:
         raise UsageError(f"{group} is there already; it stays as it is") from None
     say(f"{group}: " + ", ".join(f"{member} on {address}" for member, address in addresses.items()))
@@ -67,11 +66,9 @@ def _free_addresses(count: int, port: int) -> list[str]:
     while len(found) < count:
         if port > 65535:
             raise UsageError(f"there are not {count} free ports from there on")
-        try:
+        with suppress(OSError):
             socket.create_server(("127.0.0.1", port)).close()
             found.append(f"127.0.0.1:{port}")
-        except OSError:
-            pass
         port += 1
     return found
 
@@ -97,7 +94,6 @@ def node(
     """
     # Imported late: the other commands need no network.
     from tidings.node import terminal
-    from tidings.node.config import read_config
     from tidings.node.logs import configure
 
     if level not in LEVELS:
@@ -125,9 +121,8 @@ class _Pipe:
         self.show = _json_line if as_json else _line
 
     def joined(self, group: "Group") -> None:
-        config = group.config
-        address = str(config.addresses[group.name])
-        self._logger.info("joined", group=config.name, address=address)
+        address = str(group.config.addresses[group.name])
+        self._logger.info("joined", group=group.config.name, address=address)
 
     def obey(self, group: "Group", line: bytes) -> bool:
         return False
@@ -140,27 +135,123 @@ class _Pipe:
 
 
 def _line(message: Message) -> str:
-    return f"{message.id}{again(message)} {text_of(message)}"
+    return f"{message.id}{_again(message)} {_text_of(message)}"
 
 
 def _json_line(message: Message) -> str:
-    origin, seq = message.id
-    about = {
-        "origin": origin,
-        "seq": seq,
-        "text": message.text.decode("utf-8", "backslashreplace"),
-        "again": bool(again(message)),
-    }
-    return msgspec.json.encode(about).decode()
+    return msgspec.json.encode(
+        {
+            "origin": message.id.origin,
+            "seq": message.id.seq,
+            "text": message.text.decode("utf-8", "backslashreplace"),
+            "again": bool(_again(message)),
+        }
+    ).decode()
 
 
-def text_of(message: Message) -> str:
+def _text_of(message: Message) -> str:
     """On one line, and without anything that would move the cursor."""
     return message.text.decode("utf-8", "backslashreplace").translate(CONTROL)
 
 
-def again(message: Message) -> str:
+def _again(message: Message) -> str:
     """A mark for what was handed over before a restart."""
     from tidings.node.group import Replayed
 
     return " (again)" if isinstance(message, Replayed) else ""
+
+
+# --- for people
+
+LOOKS = 5
+"""How often to look before it is said that somebody is away: linking takes a moment."""
+HELP = "/who says who is there, /why what your words wait for, /quit leaves"
+TOLD_OTHERWISE = ("cannot be reached", "broadcasts are stuck", "left in haste", "stopped")
+"""Log lines about what the chat says in its own words."""
+
+
+@app.command(epilog="Example: tidings chat p1 --group group.toml")
+def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Founding = False) -> None:
+    """Talk in a group: what you type is broadcast, what any member says is printed.
+
+    /who says who is there, /why what your words wait for (/why bob#3: what that message waits
+    for), /quit leaves; so do Ctrl-D and Ctrl-C.
+
+    To try it, run tidings group alice bob carol; then, each in its own terminal, tidings chat
+    alice, tidings chat bob, tidings chat carol.
+    """
+    # Imported late: the other commands need no network.
+    from tidings.node import terminal
+    from tidings.node.logs import configure
+
+    configure("console", "WARNING")
+    for handler in logging.getLogger("tidings.node").handlers:
+        handler.addFilter(_is_for_people)
+    config, output = read_config(group), terminal.Output()
+    terminal.run(member, config, _Chat(output.say), output, stay=False, founding=founding)
+
+
+def _is_for_people(record: logging.LogRecord) -> bool:
+    return not any(words in record.getMessage() for words in TOLD_OTHERWISE)
+
+
+class _Chat:
+    """Who is there, who says what, and why nothing happens when nothing does."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._status: Status | None = None
+        self._looks = 0
+        self._waits = ""
+
+    def joined(self, group: "Group") -> None:
+        self._say(f"you are {group.name}; {HELP}")
+
+    def show(self, message: Message) -> str:
+        return f"{message.id.origin}{_again(message)}: {_text_of(message)}"
+
+    def look(self, status: "Status") -> None:
+        before = self._status
+        self._looks += 1
+        are_all_here = len(status.linked) + 1 == len(status.members)
+        if before is None and self._looks < LOOKS and not are_all_here:
+            return
+        self._status = status
+        if before is None:
+            self._say(_presence(status))
+        else:
+            for one in status.members:
+                if (one in status.linked) != (one in before.linked):
+                    self._say(f"{one} is {'here' if one in status.linked else 'away'}")
+        waits = status.refusal or status.stuck
+        if waits and waits != self._waits:
+            self._say(f"waiting: {waits}")
+        self._waits = waits
+
+    def obey(self, group: "Group", line: bytes) -> bool:
+        """Whether the line was for us and not for the group."""
+        command, _, rest = line.decode("utf-8", "replace").partition(" ")
+        if command == "/quit":
+            raise EOFError
+        if command == "/who":
+            self._say(_presence(group.status()))
+        elif command == "/why":
+            self._say(_why(group, rest.strip()))
+        elif command.startswith("/"):
+            self._say(HELP)
+        return not line.strip() or command.startswith("/")
+
+    def tell(self, what: str) -> None:
+        self._say(what)
+
+
+def _presence(status: "Status") -> str:
+    away = [one for one in status.members if one not in (*status.linked, status.member)]
+    return f"here: {', '.join(status.linked) or 'nobody'}; away: {', '.join(away) or 'nobody'}"
+
+
+def _why(group: "Group", asked: str) -> str:
+    try:
+        return group.why(asked or None) or "everything you said was delivered"
+    except TidingsError as error:
+        return str(error)

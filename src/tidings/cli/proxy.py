@@ -3,16 +3,17 @@
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from tidings.cli.common import app, err, many, say
+from tidings.cli.common import app, err, say
 from tidings.core import DataError, Exit, UsageError
 from tidings.node.config import Address, parse_config, read_config
+from tidings.report import many
 from tidings.testkit.faulty_links import FaultyLink, Flow
 from tidings.testkit.proxy import Do, Proxy, in_background
 
@@ -53,13 +54,15 @@ def proxy_command(
     p1 p2 | p3, or all. Exits 64 if there was a line that it did not understand.
     """
     proxy = Proxy(_addresses(file, member or []), seed=seed)
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # what is no text is no command either
     mistakes = 0
     with in_background(proxy) as do:
         say(f"seed   {seed}")
         _introduce(proxy, file)
         commands = Commands(proxy, do)
         say("ready")
-        for number, line in enumerate(_lines(), start=1):
+        for number, line in enumerate(sys.stdin, start=1):
             try:
                 for answer in commands.obey(line):
                     say(answer)
@@ -67,12 +70,6 @@ def proxy_command(
                 mistakes += 1
                 err.print(f"tidings: line {number}: {fault}", soft_wrap=True)
     raise typer.Exit(Exit.USAGE if mistakes else 0)
-
-
-def _lines() -> Iterator[str]:
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # what is no text is no command either
-    yield from sys.stdin
 
 
 def _addresses(file: Path | None, given: list[str]) -> dict[str, Address]:
@@ -91,8 +88,8 @@ def _addresses(file: Path | None, given: list[str]) -> dict[str, Address]:
             raise UsageError(f"--member: {name} stands twice in the group")
         members[name] = address
     lines = [f"'{name}' = '{address}'" for name, address in members.items()]
-    text = "\n".join(["name = 'proxied'", "[members]", *lines])
     try:
+        text = "\n".join(["name = 'proxied'", "[members]", *lines])
         return parse_config(text, Path("--member")).addresses
     except DataError as fault:
         _, _, what = str(fault).partition(": ")
@@ -149,8 +146,7 @@ class Commands:
         when, _, line = rest.partition(" ")
         if not line.strip():
             raise UsageError("write: at 500ms COMMAND")
-        until_s = self._start_s + _ms(when) / 1e3
-        time.sleep(max(0.0, until_s - time.monotonic()))
+        time.sleep(max(0.0, self._start_s + _ms(when) / 1e3 - time.monotonic()))
         return self.obey(line)
 
     def _links(self, words: str) -> list[FaultyLink]:
@@ -210,22 +206,6 @@ def _bytes_per_s(word: str) -> float | None:
     return float(number[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[number[2]]
 
 
-def _delay(link: FaultyLink, words: re.Match[str]) -> None:
-    link.delay(_ms(words["ms"]), _ms(words["jitter"] or "0ms"))
-
-
-def _throttle(link: FaultyLink, words: re.Match[str]) -> None:
-    link.throttle(_bytes_per_s(words["speed"]))
-
-
-def _reset(link: FaultyLink, words: re.Match[str]) -> None:
-    link.reset(int(words["bytes"] or 0))
-
-
-def _simply(act: Callable[[FaultyLink], None]) -> Callable[[FaultyLink, re.Match[str]], None]:
-    return lambda link, words: act(link)
-
-
 class Verb(NamedTuple):
     how: str
     """What may follow, as a pattern."""
@@ -237,23 +217,23 @@ _LINKS = r"(?P<links>\S.*?)"
 VERBS = {
     "delay": Verb(
         rf"{_LINKS}\s+(?P<ms>[\d.]\S*)(?:\s+jitter\s+(?P<jitter>\S+))?",
-        _delay,
+        lambda link, words: link.delay(_ms(words["ms"]), _ms(words["jitter"] or "0ms")),
         "delay p1->p2 20ms, or: delay p1->p2 20ms jitter 10ms",
     ),
     "throttle": Verb(
         rf"{_LINKS}\s+(?P<speed>[\d.]\S*|off)",
-        _throttle,
+        lambda link, words: link.throttle(_bytes_per_s(words["speed"])),
         "throttle p1->p2 64kB/s, or: throttle p1->p2 off",
     ),
-    "cut": Verb(_LINKS, _simply(FaultyLink.cut), "cut p1->p2, or: cut p1 p2 | p3"),
-    "hole": Verb(_LINKS, _simply(FaultyLink.hole), "hole p1->p2"),
-    "refuse": Verb(_LINKS, _simply(FaultyLink.refuse), "refuse p1->p2"),
+    "cut": Verb(_LINKS, lambda link, _: link.cut(), "cut p1->p2, or: cut p1 p2 | p3"),
+    "hole": Verb(_LINKS, lambda link, _: link.hole(), "hole p1->p2"),
+    "refuse": Verb(_LINKS, lambda link, _: link.refuse(), "refuse p1->p2"),
     "reset": Verb(
         rf"{_LINKS}(?:\s+after\s+(?P<bytes>\d{{1,15}})\s+bytes?)?",
-        _reset,
+        lambda link, words: link.reset(int(words["bytes"] or 0)),
         "reset p1->p2, or: reset p1->p2 after 100 bytes",
     ),
-    "half-open": Verb(_LINKS, _simply(FaultyLink.half_open), "half-open p1->p2"),
-    "heal": Verb(f"{_LINKS}?", _simply(FaultyLink.heal), "heal, or: heal p1->p2"),
-    "show": Verb(f"{_LINKS}?", _simply(lambda link: None), "show, or: show p1->p2"),
+    "half-open": Verb(_LINKS, lambda link, _: link.half_open(), "half-open p1->p2"),
+    "heal": Verb(f"{_LINKS}?", lambda link, _: link.heal(), "heal, or: heal p1->p2"),
+    "show": Verb(f"{_LINKS}?", lambda link, _: None, "show, or: show p1->p2"),
 }

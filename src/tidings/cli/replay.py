@@ -1,4 +1,4 @@
-"""``tidings replay``: a stored run once more, step by step, as far as one likes."""
+"""A stored run once more: ``tidings replay`` step by step, ``tidings shrink`` made smaller."""
 
 import json
 import sys
@@ -7,37 +7,64 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import typer
 
 from tidings.cli.common import (
     AsJson,
     app,
+    checked_own,
     extra_violations,
+    named_protocol,
     out,
-    print_extras,
     print_json,
+    print_proofs,
     print_run,
     print_verdicts,
+    progress_line,
     result,
     say,
-    stored_run,
 )
-from tidings.cli.own import Anew, renamed
 from tidings.core import Exit, MessageId, UsageError
-from tidings.report.words import many
-from tidings.simulator import PlayedStep, RunReplay, World
+from tidings.report import many, write_story
+from tidings.shrink import Property, ShrinkProgress, charge_against, shrink
+from tidings.simulator import PlayedStep, RunReplay, schedule_of
 from tidings.simulator.conversation import Conversation
 from tidings.simulator.script import line_for
-from tidings.spec import Place, exit_status, judge
-from tidings.trace import Run
+from tidings.spec import Extra, Guarantee, Place, exit_status, judge
+from tidings.trace import Run, read_runs, refuse_to_overwrite, write_runs
 
+Trace = Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")]
+RunName = Annotated[str | None, typer.Option(help="Which run of the trace, if it has many.")]
+Anew = Annotated[
+    str | None,
+    typer.Option("--process", help="Where your class is now: my_file.py:MyProcess."),
+]
 _MS = 1_000_000
+
+
+def _stored(path: Path, name: str | None, process: str | None) -> Run:
+    """One run of a trace: the named one, or the only one; of a class whose file may have moved."""
+    runs = {run.manifest.run: run for run in read_runs(path)}
+    known = ", ".join(runs)
+    if name is None and len(runs) > 1:
+        raise UsageError(f"{path} has {many(len(runs), 'run')}, choose one with --run: {known}")
+    if name is not None and name not in runs:
+        raise UsageError(f"{path} has no run {name}; it has: {known}")
+    run = runs[name] if name is not None else next(iter(runs.values()))
+    if process is None:
+        return run
+    protocol, options = named_protocol(checked_own(process))
+    manifest = msgspec.structs.replace(
+        run.manifest, protocol=protocol, options=options or dict(run.manifest.options)
+    )
+    return msgspec.structs.replace(run, manifest=manifest)
 
 
 @app.command(epilog="Example: tidings replay runs/7 --state p3")
 def replay(
-    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
-    run: Annotated[str | None, typer.Option(help="Which run of the trace, if it has many.")] = None,
+    path: Trace,
+    run: RunName = None,
     until: Annotated[
         str | None, typer.Option(help="Stop after this event (p3:17) or this step (40).")
     ] = None,
@@ -61,7 +88,7 @@ def replay(
         raise UsageError("--step needs a terminal, to wait for Enter")
     if step and last is not None:
         raise UsageError("--step tells every step, and --last only the last ones")
-    stored = renamed(stored_run(path, run), process)
+    stored = _stored(path, run, process)
     player = Player(stored, _until(until, stored))
     last_steps: deque[StepText] = deque(maxlen=last)
     try:
@@ -73,13 +100,11 @@ def replay(
                 break
     finally:  # what led to a fault is told, too
         if not as_json and last is not None:
-            for one in last_steps:
-                say(one.text())
+            say("\n".join(one.text() for one in last_steps))
     played = player.replay.so_far()
-    verdicts = judge(played)
+    verdicts, extras = judge(played), extra_violations(played)
     rows = len(player.replay.rows)
     shown = player.names(state or ())
-    extras = extra_violations(played)
     if as_json:
         print_json(
             result(played.manifest, verdicts)
@@ -97,7 +122,7 @@ def replay(
         print_run(played)
         say(f"replay the same {many(rows, 'row')}, byte for byte")
         print_verdicts(played.manifest, verdicts, run=played)
-        print_extras(played, extras)
+        print_proofs(played.manifest, extras, run=played)
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
 
 
@@ -122,8 +147,8 @@ class StepText(NamedTuple):
     answer: Sequence[str]
 
     def text(self) -> str:
-        step = self.moment.step
-        head = f"{self.moment.number:>5} {step.time_ns / _MS:>10.3f} ms  {self.command}"
+        ms = self.moment.step.time_ns / _MS
+        head = f"{self.moment.number:>5} {ms:>10.3f} ms  {self.command}"
         return "\n".join([head, *(f"{'':21}{line}" for line in self.answer)])
 
     def data(self) -> dict[str, Any]:
@@ -141,14 +166,11 @@ class Player:
     def __init__(self, run: Run, until: Place | int | None) -> None:
         self._conversation = Conversation()
         self.replay = RunReplay(run, watch=self._conversation.watch)
+        self.world = self.replay.world
         self._until = until
         steps = len(self.replay.schedule)
         if isinstance(until, int) and not 1 <= until <= steps:
             raise UsageError(f"there is no step {until}: the run has {many(steps, 'step')}")
-
-    @property
-    def world(self) -> World:
-        return self.replay.world
 
     def play(self) -> Iterator[StepText]:
         before = dict(self.world.in_flight)
@@ -157,8 +179,8 @@ class Player:
             answer = self._conversation.answer(choice, before, self.world)
             yield StepText(moment, line_for(choice, before), answer)
             before = dict(self.world.in_flight)
-            places = [Place(row.process, row.index) for row in moment.rows]
-            if self._until == moment.number or self._until in places:
+            places = (Place(row.process, row.index) for row in moment.rows)
+            if self._until in (moment.number, *places):
                 return
 
     # --- questions
@@ -180,9 +202,11 @@ class Player:
 
     def whys(self, message: MessageId) -> list[str]:
         """What a message waits for, at everybody who is up and has not delivered it."""
-        waiting = [name for name in self.world.up if message in self._awaited(name)]
-        whys = [self.world.processes[name].why(message) for name in waiting]
-        return whys or [f"nobody waits for {message}"]
+        return [
+            self.world.processes[name].why(message)
+            for name in self.world.up
+            if message in self._awaited(name)
+        ] or [f"nobody waits for {message}"]
 
     def _awaited(self, name: str) -> list[MessageId]:
         """What was broadcast to the process so far and has not been delivered there."""
@@ -197,19 +221,13 @@ class Player:
         ]
 
     def state_text(self, name: str) -> str:
-        last_steps = self.state(name)
+        known = self.state(name)
+        parts = [
+            f"{part}: {json.dumps(value, ensure_ascii=False)}"
+            for part, value in known["state"].items()
+        ]
         crashed = ", which has crashed" if name in self.world.crashed else ""
-        return "\n".join(
-            [
-                f"state of {name}{crashed}:",
-                *(
-                    f"  {part}: {json.dumps(value, ensure_ascii=False)}"
-                    for part, value in last_steps["state"].items()
-                ),
-                *(f"  {why}" for why in last_steps["waiting"]),
-                "",
-            ]
-        )
+        return "\n  ".join([f"state of {name}{crashed}:", *parts, *known["waiting"]]) + "\n"
 
 
 def _pause(player: Player) -> bool:
@@ -234,3 +252,96 @@ def _answer(player: Player, words: list[str]) -> str:
         case ["w", message]:
             return "\n".join(player.whys(MessageId.parse(message)))
     raise UsageError("press Enter, or write: s p2, s all, w p3#1, q")
+
+
+# --- the smallest that still fails
+
+
+@app.command(name="shrink", epilog="Example: tidings shrink runs/demo-c43e56df")
+def shrink_command(
+    path: Trace,
+    run: RunName = None,
+    guarantee: Annotated[
+        str | None, typer.Option(help="What it must break: 'causal order', ..., cost or reach.")
+    ] = None,
+    max_packets: Annotated[
+        int | None, typer.Option(help="For cost: how many packets are allowed.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="A new folder; by default runs/shrunk-ID.")
+    ] = None,
+    process: Anew = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find a smaller run that breaks the same guarantee, and write its story.
+
+    Fewer processes, broadcasts, faults and steps, in this order. Exits 1, since the smaller run
+    fails too; 64 if the run breaks nothing.
+    """
+    if folder is not None:
+        refuse_to_overwrite(folder)
+    source = _stored(path, run, process)
+    charge = charge_against(source, _property(guarantee), max_packets)
+    pace: ShrinkProgress | None = None
+    with progress_line("shrinking") as show:
+
+        def progress(now: ShrinkProgress) -> None:
+            nonlocal pace
+            pace = now
+            show(
+                f"shrinking: {many(now.size.processes, 'process')}, "
+                f"{many(now.size.broadcasts, 'broadcast')}, {many(now.size.steps, 'step')}; "
+                f"{many(now.tried, 'run')} tried"
+            )
+
+        small = shrink(source, charge.what, max_packets=charge.max_packets, progress=progress)
+    assert pace is not None, "nothing was tried"
+    # The same run again writes the same bytes, so its own folder may be written again.
+    place = folder or Path("runs") / f"shrunk-{small.manifest.run}"
+    rows = write_runs(place, [small], "jsonl")
+    (violation, *_) = charge.against(small)
+    write_story(place, small, violation, trace=place)
+    verdicts = judge(small)
+    before, after = _counts(source), _counts(small)
+    if as_json:
+        print_json(
+            result(small.manifest, verdicts)
+            | {
+                "breaks": charge.what.value,
+                "trace": str(place),
+                "before": before,
+                "after": after,
+                "tried": pace.tried,
+            }
+        )
+    else:
+        for shown in Player(small, None).play():
+            say(shown.text())
+        out.print()
+        print_run(small)
+        shrunk = ", ".join(f"{before[what]:,} {what} to {after[what]:,}" for what in before)
+        say(f"shrunk {shrunk}; {many(pace.tried, 'run')} tried")
+        say(f"trace  {place}: {many(rows, 'row')}, with its story, a picture and a test")
+        print_verdicts(small.manifest, verdicts, run=small, folder=place)
+        print_proofs(small.manifest, extra_violations(small), run=small, folder=place)
+    raise typer.Exit(Exit.VIOLATED)
+
+
+def _property(words: str | None) -> Property | None:
+    """What is to be broken, by its name."""
+    if words is None:
+        return None
+    known: dict[str, Property] = {one.value: one for one in (*Guarantee, *Extra)}
+    if words not in known:
+        raise UsageError(f"there is no guarantee {words!r}; there are: {', '.join(known)}")
+    return known[words]
+
+
+def _counts(run: Run) -> dict[str, int]:
+    rows = [row.kind for row in run.rows]
+    return {
+        "processes": len(run.manifest.members),
+        "broadcasts": rows.count("broadcast"),
+        "steps": len(schedule_of(run.manifest)),
+        "rows": len(rows),
+    }

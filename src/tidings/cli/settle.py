@@ -11,10 +11,8 @@ import typer
 from tidings.cli.common import app, say
 from tidings.core import Members, UsageError
 from tidings.disk.files import is_locked, whole_file
-from tidings.report.words import listed
-from tidings.trace import Fate, Manifest, layout
-from tidings.trace.layout import read_manifests
-from tidings.trace.schema import SCHEMA_VERSION
+from tidings.report import listed
+from tidings.trace import SCHEMA_VERSION, Fate, Manifest, layout, read_manifests
 from tidings.trace.segments import OPEN, is_settled, last_block, segments_of
 from tidings.trace.segments import settle as settle_segments
 
@@ -38,12 +36,12 @@ def settle(
     gone = tuple(dict.fromkeys(crashed or ()))
     for name in gone:
         if name not in manifest.members:
-            members = ", ".join(manifest.members)
-            raise UsageError(f"{name} is not in run {manifest.run}; its members: {members}")
+            raise UsageError(
+                f"{name} is not in run {manifest.run}; its members: {', '.join(manifest.members)}"
+            )
     up = tuple(name for name in manifest.members if name not in gone)
     _refuse_what_is_untrue(path, up, gone)
-    ends = {name: last_block(path, manifest.run, name) for name in up}
-    unsettled = [name for name, end in ends.items() if not is_settled(end)]
+    unsettled = [name for name in up if not is_settled(last_block(path, manifest.run, name))]
     if not unsettled:
         raise UsageError(f"{path} is settled already: see what tidings audit says of it")
     fates: dict[str, Fate] = {name: "up" if name in up else "crashed" for name in (*up, *gone)}
@@ -75,17 +73,17 @@ def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
     """As far as one can know: who still runs has not ended, and who was killed was not up."""
     if not up:
         raise UsageError("somebody has to be up at the end, or nothing is owed to anybody")
-    for name in (*up, *gone):
-        segments = segments_of(path, name)
-        if segments and segments[-1].name.endswith(OPEN) and is_locked(segments[-1]):
+    last = {name: segments_of(path, name)[-1:] for name in (*up, *gone)}
+    unclosed = {name: file for name in last for file in last[name] if file.name.endswith(OPEN)}
+    for name, file in unclosed.items():
+        if is_locked(file):
             raise UsageError(f"{name} is still running: settle when everybody has left")
     for name in up:
-        segments = segments_of(path, name)
-        if not segments:
+        if not last[name]:
             raise UsageError(f"{name} has never been here; say so with --crashed {name}")
-        if segments[-1].name.endswith(OPEN):
+        if name in unclosed:
             raise UsageError(
-                f"{name} was killed and has not come back: {segments[-1].name} was never closed; "
+                f"{name} was killed and has not come back: {unclosed[name].name} was never closed; "
                 f"say so with --crashed {name}, or start it once more and let it leave"
             )
 
@@ -94,8 +92,8 @@ def _write_fates(path: Path, manifest: Manifest, fates: dict[str, Fate]) -> None
     """One more part of the manifest, beside what its runner has told already."""
     if fates.items() <= manifest.fates.items():
         return
-    part = Manifest(schema=SCHEMA_VERSION, run=manifest.run, fates=fates)
+    part = msgspec.json.encode(Manifest(schema=SCHEMA_VERSION, run=manifest.run, fates=fates))
     file = path / "runner.manifest.jsonl"
     before = file.read_bytes() if file.exists() else b""
     with whole_file(file) as draft:
-        draft.write_bytes(before + msgspec.json.encode(part) + b"\n")
+        draft.write_bytes(before + part + b"\n")

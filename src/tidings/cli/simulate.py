@@ -1,7 +1,6 @@
 """``tidings simulate``: one run, random or as written."""
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,23 +9,24 @@ import typer
 from tidings.cli.common import (
     AsJson,
     app,
+    checked_own,
     extra_violations,
+    faults_are_stored,
     named_protocol,
-    print_extras,
     print_json,
+    print_proofs,
     print_run,
     print_verdicts,
     result,
     say,
 )
-from tidings.cli.own import checked_own, faults_are_stored
 from tidings.core import Exit, UsageError
 from tidings.guests import factory
 from tidings.protocols import DEFAULT
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
-from tidings.spec import Violation, exit_status, judge
+from tidings.spec import exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
 
 
@@ -96,17 +96,18 @@ def simulate(
         joiners=joiners,
     )
     if file is None:
-        run = _walk(plan, seed, trace, form, quiet=as_json)
+        run = _walk(plan, seed, trace, form)
     elif plan != Plan(protocol=DEFAULT) or seed is not None:
         raise UsageError("a scenario file says everything itself; leave the other options out")
     else:
         with faults_are_stored(trace, form):
-            run = _play(file, quiet=as_json)
+            run = _play(file)
     rows = write_runs(trace, [run], form) if trace is not None else None
-    verdicts = judge(run)
-    extras = extra_violations(run)
+    verdicts, extras = judge(run), extra_violations(run)
     violations = [*(one for verdict in verdicts for one in verdict.violations), *extras]
-    story_file = _tell(story, run, violations, trace) if story is not None else None
+    story_file = str(story / "story.md") if story is not None and violations else None
+    if story is not None and violations:
+        write_story(story, run, violations[0], trace=trace)
     if as_json:
         print_json(
             result(run.manifest, verdicts)
@@ -121,7 +122,7 @@ def simulate(
         if rows is not None:
             say(f"trace  {trace}: {rows:,} rows")
         print_verdicts(run.manifest, verdicts, run=run, folder=trace)
-        print_extras(run, extras, folder=trace)
+        print_proofs(run.manifest, extras, run=run, folder=trace)
         if len(run.manifest.views) > 1 and not extras:
             say("reach, which is none of the five, holds too: no newcomer is left out of an answer")
         if story is not None:
@@ -129,31 +130,19 @@ def simulate(
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
 
 
-def _tell(
-    folder: Path, run: Run, violations: Sequence[Violation], trace: Path | None
-) -> str | None:
-    """Write the story of the first violation, and say where it begins; None if there is none."""
-    if not violations:
-        return None
-    write_story(folder, run, violations[0], trace=trace)
-    return str(folder / "story.md")
-
-
-def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format, quiet: bool) -> Run:
+def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format) -> Run:
     plan.check()
     factory(plan.protocol, plan.options)  # what is not there is said before anything else
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
-    if not quiet:
-        say(f"seed   {seed}")
+    say(f"seed   {seed}")
     with faults_are_stored(trace, form, seed=seed, plan=plan):
         return walk(plan, seed)
 
 
-def _play(file: Path, quiet: bool) -> Run:
+def _play(file: Path) -> Run:
     played = play_scenario(file)
-    if not quiet:
-        say(played.conversation())
+    say(played.conversation())
     if (surprise := played.surprise()) is not None:
         raise UsageError(surprise)
     return played.run
