@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from tidings.core import ordered
+from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.words import listed, packet_of, printable, shown
 from tidings.spec.evidence import place
@@ -11,17 +12,20 @@ from tidings.trace import Row
 
 
 class Deeds:
-    """``plain`` makes what users wrote harmless where the words will stand."""
+    """``texts`` are the messages by their digests; without them those of the schedule are used.
+
+    ``plain`` makes what users wrote harmless where the words will stand.
+    """
 
     def __init__(
         self,
         causality: Causality,
-        texts: Mapping[str, bytes],
+        texts: Mapping[str, bytes] | None,
         plain: Callable[[str], str] = printable,
     ) -> None:
         self._causality = causality
         self._views = causality.run.manifest.views
-        self._texts = texts
+        self._texts = schedule.texts(causality.run.manifest) if texts is None else texts
         self._plain = plain
 
     def where(self, rows: Sequence[Row]) -> str:
@@ -56,7 +60,9 @@ class Deeds:
         what = self._what(row)
         match row.kind:
             case "broadcast":
-                return f"broadcasts {what}{self._saying(row)}{self._addressees(row)}"
+                # To whom, where that is not the same for all messages.
+                to = f" to {self._view(row)}" if len(self._views) > 1 else ""
+                return f"broadcasts {what}{self._saying(row)}{to}"
             case "deliver":
                 return f"delivers {what}{self._saying(row)}"
             case "send":
@@ -86,10 +92,8 @@ class Deeds:
         return self._plain(str(row.message)) if row.origin else ""
 
     def _saying(self, row: Row) -> str:
-        quoted = self._quoted(row)
-        if quoted:
-            return f" {quoted}"
-        return " with another text" if self._is_altered(row) else ""
+        quoted = self._quoted(row) or ("with another text" if self._is_altered(row) else "")
+        return f" {quoted}" if quoted else ""
 
     def _quoted(self, row: Row) -> str:
         known = self._texts.get(str(row.digest))
@@ -98,10 +102,6 @@ class Deeds:
     def _is_altered(self, row: Row) -> bool:
         broadcast = self._causality.broadcasts.get(row.message)
         return broadcast is not None and broadcast.digest != row.digest
-
-    def _addressees(self, row: Row) -> str:
-        """To whom, where that is not the same for all messages."""
-        return f" to {self._view(row)}" if len(self._views) > 1 else ""
 
     def _view(self, row: Row) -> str:
         return self._names(self._views[row.view or 0])

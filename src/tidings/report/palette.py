@@ -25,10 +25,11 @@ _COLOURS = {
 }
 
 
-def themed(rules: str) -> str:
-    """The rules of a stylesheet with these colours, in light and in dark."""
+def themed(rules: str, shapes: str = "") -> str:
+    """A stylesheet: the rules with these colours, in light and in dark, after those of shapes."""
     light, dark = (
         rules.format(**{name: pair[which] for name, pair in _COLOURS.items()}).replace("\n", "")
         for which in (0, 1)
     )
-    return f"{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+    in_the_dark = f"@media screen and (prefers-color-scheme:dark){{{dark}}}"
+    return shapes.replace("\n", "") + light + in_the_dark

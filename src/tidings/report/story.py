@@ -7,6 +7,7 @@ the violation.
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from os import PathLike
 from pathlib import Path
 
@@ -76,35 +77,32 @@ def story(
     ``picture`` is a file beside it, and ``trace`` and ``test`` are paths from where the reader
     stands, if there are any.
     """
-    known = schedule.texts(run.manifest) if texts is None else texts
     causality = Causality(run)
-    manifest = run.manifest
-    title = f"{violation.guarantee.capitalize()} violated at {_plain(violation.process)}"
-    promise = f"{violation.guarantee.capitalize()}: {_PROMISES[violation.guarantee]}."
-    proof = explain(violation, manifest.run, manifest.seed, trace=run)
-    parts = [
+    guarantee = violation.guarantee.capitalize()
+    title = f"{guarantee} violated at {_plain(violation.process)}"
+    proof = explain(violation, run.manifest.run, run.manifest.seed, trace=run)
+    paragraphs = [
         f"# {title}",
-        f"{promise}\nHere it was not so.",
+        f"{guarantee}: {_PROMISES[violation.guarantee]}.\nHere it was not so.",
         *([f"![{title}]({picture})"] if picture else []),
         "## The group",
         _group(causality),
         "## What happened",
-        *_happened(causality, violation, Deeds(causality, known, _plain), most_events),
+        *_happened(causality, violation, Deeds(causality, texts, _plain), most_events),
         "## The proof",
         f"```text\n{proof}\n```",
         *_again(violation, causality, trace, test),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _group(causality: Causality) -> str:
     names = causality.processes
     manifest = causality.run.manifest
-    who = f"{listed([_plain(name) for name in names])} run{'s' if len(names) == 1 else ''}"
+    who = f"{listed([*map(_plain, names)])} run{'s' if len(names) == 1 else ''}"
     what = with_options(manifest.protocol or "an unknown protocol", manifest.options)
     sentences = [f"{who} `{what}`."]
-    crashed = [_plain(name) for name in names if causality.has_crashed(name)]
-    if crashed:
+    if crashed := [_plain(name) for name in names if causality.has_crashed(name)]:
         sentences.append(f"{listed(crashed)} crash{'es' if len(crashed) == 1 else ''}.")
     if not causality.has_settled:
         sentences.append("The run was cut short before it settled.")
@@ -117,15 +115,13 @@ def _again(
     trace: PathLike[str] | str | None,
     test: PathLike[str] | str | None,
 ) -> Iterator[str]:
-    if not schedule.can_be_replayed(causality.run.manifest):
-        return
+    manifest = causality.run.manifest
     ways = []
     if trace is not None:
-        is_long = schedule.is_long(causality.run.manifest)
-        ways.append(replay_command(violation, trace, is_long=is_long))
+        ways.append(replay_command(violation, trace, is_long=schedule.is_long(manifest)))
     if test is not None:
         ways.append(shlex.join(["pytest", str(test)]))
-    if ways:
+    if ways and schedule.can_be_replayed(manifest):
         yield "## See it again"
         yield "\n".join(["```console", *(f"$ {way}" for way in ways), "```"])
 
@@ -143,31 +139,19 @@ def _happened(causality: Causality, violation: Violation, deeds: Deeds, most: in
     if settled:
         lines.append((deeds.settled(settled), settled))
     wrong = marked(violation, causality)
+    here = f" **Here {violation.guarantee} is violated.**"
     yield "\n".join(
-        f"{number}. {line}{_verdict(violation, any(place(row) == wrong for row in breath))}"
+        f"{number}. {line}{here if wrong in [place(row) for row in breath] else ''}"
         for number, (line, breath) in enumerate(lines, start=1)
     )
 
 
-def _verdict(violation: Violation, is_here: bool) -> str:
-    return f" **Here {violation.guarantee} is violated.**" if is_here else ""
-
-
 def _breaths(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Rows in pieces: what one process does at one moment, from one cause."""
-    breath: list[Row] = []
-    for row in rows:
-        if breath and _begins_again(breath[-1], row):
-            yield breath
-            breath = []
-        breath.append(row)
-    if breath:
-        yield breath
-
-
-def _begins_again(before: Row, row: Row) -> bool:
-    is_other = (before.process, before.time_ns) != (row.process, row.time_ns)
-    return is_other or row.kind in ("broadcast", "receive", "recover", "join")
+    causes = accumulate(row.kind in ("broadcast", "receive", "recover", "join") for row in rows)
+    numbered = zip(rows, causes, strict=True)
+    breaths = groupby(numbered, key=lambda pair: (pair[0].process, pair[0].time_ns, pair[1]))
+    return ([row for row, _ in breath] for _, breath in breaths)
 
 
 _MARKUP = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|~"})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidings.report.charts import figures
 from tidings.report.charts.model import LineChart
-from tidings.report.charts.style import stylesheet
+from tidings.report.charts.style import STYLESHEET
 from tidings.report.markup import Markup, element
 from tidings.report.svg import balanced, drawing, legend, moved
 
@@ -48,7 +48,7 @@ def document(title: str, charts: Sequence[LineChart]) -> str:
     ]
     height = under + 18 * len(lines) + 6
     drawn = drawing(
-        element("style", Markup(stylesheet())),
+        element("style", Markup(STYLESHEET)),
         element("rect", class_="paper", width=_WIDTH, height=height),
         element("text", title, class_="ink", x=_MARGIN, y=34, font_size=17, font_weight=650),
         *panels,

@@ -57,16 +57,19 @@ _SHAPES = (
 
 def look(number: int) -> tuple[str, str, str | None]:
     """The class of its colour, the shape of its marks, the dash of its line."""
-    again = number // COLOURS
-    shape = _SHAPES[(number + again) % len(_SHAPES)]
-    return f"s{number % COLOURS}", shape, _DASHES[again % len(_DASHES)]
+    again, colour = divmod(number, COLOURS)
+    return f"s{colour}", _SHAPES[(number + again) % len(_SHAPES)], _DASHES[again % len(_DASHES)]
 
 
 def key(number: int) -> Markup:
     """A piece of the line with its mark, around its own middle, for a legend."""
     colour, shape, dash = look(number)
-    line = element("path", class_="line", d=_KEY, stroke_dasharray=dash)
-    return element("g", line, element("path", class_="mark", d=shape), class_=f"key {colour}")
+    return element(
+        "g",
+        element("path", class_="line", d=_KEY, stroke_dasharray=dash),
+        element("path", class_="mark", d=shape),
+        class_=f"key {colour}",
+    )
 
 
 def bound_key(number: int) -> Markup:
@@ -91,10 +94,8 @@ def _label(axis: Axis) -> str:
 def notes(chart: LineChart) -> Iterator[str]:
     """Its note, and which lines lie on each other, so that nobody looks for them in vain."""
     yield chart.note
-    same: dict[tuple[Point, ...], list[str]] = {}
-    for line in chart.lines:
-        same.setdefault(line.points, []).append(line.name)
-    for names in same.values():
+    for points in dict.fromkeys(line.points for line in chart.lines):
+        names = [line.name for line in chart.lines if line.points == points]
         if len(names) > 1:
             yield f"{listed(names)} coincide."
 
@@ -165,9 +166,13 @@ def _frame(
         yield element("text", figure(tick), class_="tick", x=at, y=floor + 16, text_anchor="middle")
     yield element("path", class_="axis", d=path((_LEFT, floor), (WIDTH - _RIGHT, floor)))
     yield element("text", _label(chart.y), class_="label", x=2, y=11)
-    middle = (_LEFT + WIDTH - _RIGHT) / 2
     yield element(
-        "text", _label(chart.x), class_="label", x=middle, y=floor + 34, text_anchor="middle"
+        "text",
+        _label(chart.x),
+        class_="label",
+        x=(_LEFT + WIDTH - _RIGHT) / 2,
+        y=floor + 34,
+        text_anchor="middle",
     )
 
 
@@ -192,33 +197,37 @@ def _fits(point: Point, x: Scale, y: Scale) -> bool:
 def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> Markup:
     colour, shape, dash = look(number)
     points = [point for point in line.points if _fits(point, x, y)]
-    parts = [
-        element(
-            "path",
-            class_="line",
-            d=path(*((x(point.x), y(point.y)) for point in points)),
-            stroke_dasharray=dash,
-        )
+    spots = [(x(point.x), y(point.y)) for point in points]
+    return element(
+        "g",
+        element("path", class_="line", d=path(*spots), stroke_dasharray=dash)
         if len(points) > 1
         else None,
         *(_whisker(point, x, y) for point in points),
-    ]
-    for point in points:
-        at_least = "at least " if point.at_least else ""
-        words = f"{line.name}, {chart.x.label} {figure(point.x)}: {at_least}{figure(point.y)}"
-        mark = AT_LEAST if point.at_least else shape
-        move = moved(x(point.x), y(point.y))
-        parts.append(
-            element("path", element("title", words), class_="mark", d=mark, transform=move)
-        )
-    return element("g", *parts, class_=f"series {colour}", data_series=number)
+        *(
+            element(
+                "path",
+                element(
+                    "title",
+                    f"{line.name}, {chart.x.label} {figure(point.x)}: "
+                    f"{'at least ' if point.at_least else ''}{figure(point.y)}",
+                ),
+                class_="mark",
+                d=AT_LEAST if point.at_least else shape,
+                transform=moved(*spot),
+            )
+            for point, spot in zip(points, spots, strict=True)
+        ),
+        class_=f"series {colour}",
+        data_series=number,
+    )
 
 
 def _whisker(point: Point, x: Scale, y: Scale) -> Markup | None:
     if point.low is None or point.high is None or (y.logarithmic and point.low <= 0):
         return None
-    at = x(point.x)
-    return element("path", class_="whisker", d=path((at, y(point.low)), (at, y(point.high))))
+    ends = [(x(point.x), y(end)) for end in (point.low, point.high)]
+    return element("path", class_="whisker", d=path(*ends))
 
 
 # --- distributions
@@ -227,32 +236,36 @@ _ROW = 40.0
 
 
 def spreads(chart: SpreadChart, styles: Styles) -> Markup:
-    most = max(spread.most for spread in chart.spreads)
-    least = min(spread.least for spread in chart.spreads)
-    x = _scale(chart.x, [least, most], 10, WIDTH - 14)
+    ends = [end for spread in chart.spreads for end in (spread.least, spread.most)]
+    x = _scale(chart.x, ends, 10, WIDTH - 14)
     floor = _ROW * len(chart.spreads) + 6
-    parts = []
-    for tick in x.ticks():
-        at = x(tick)
-        parts.append(element("path", class_="grid", d=path((at, 0), (at, floor))))
-        parts.append(
-            element("text", figure(tick), class_="tick", x=at, y=floor + 15, text_anchor="middle")
+    centred = {"text_anchor": "middle"}
+    ticks = [
+        (
+            element("path", class_="grid", d=path((at, 0), (at, floor))),
+            element("text", figure(tick), class_="tick", x=at, y=floor + 15, **centred),
         )
-    parts.append(element("path", class_="axis", d=path((10, floor), (WIDTH - 14, floor))))
-    parts.append(
-        element(
-            "text", _label(chart.x), class_="label", x=WIDTH / 2, y=floor + 33, text_anchor="middle"
-        )
+        for tick in x.ticks()
+        for at in [x(tick)]
+    ]
+    return drawing(
+        *(part for tick in ticks for part in tick),
+        element("path", class_="axis", d=path((10, floor), (WIDTH - 14, floor))),
+        element("text", _label(chart.x), class_="label", x=WIDTH / 2, y=floor + 33, **centred),
+        *(
+            _strip(spread, styles[spread.name], x, _ROW * row, chart.x.unit)
+            for row, spread in enumerate(chart.spreads)
+        ),
+        class_="figure",
+        width=WIDTH,
+        height=floor + 40,
+        aria_label=f"{chart.title}: {with_unit(chart.x)}",
     )
-    for row, spread in enumerate(chart.spreads):
-        parts.append(_strip(spread, styles[spread.name], x, _ROW * row, chart.x.unit))
-    words = f"{chart.title}: {with_unit(chart.x)}"
-    return drawing(*parts, class_="figure", width=WIDTH, height=floor + 40, aria_label=words)
 
 
 def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Markup:
     """Everything as a hairline, the middle half as a bar, the median as a notch, p99 as a post."""
-    colour, _, _ = look(number)
+    colour, *_ = look(number)
     y = top + 27
 
     def at(value: float) -> float:
@@ -267,11 +280,10 @@ def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Mark
         f"{spread.count:,} measured"
     )
     numbers = f"p50 {figure(spread.p50)} · p99 {figure(spread.p99)} {unit}".rstrip()
-    name = shortened(spread.name, _LONGEST_NAME)
     return element(
         "g",
         element("title", words),
-        element("text", name, class_="name", x=10, y=top + 14),
+        element("text", shortened(spread.name, _LONGEST_NAME), class_="name", x=10, y=top + 14),
         element("text", numbers, class_="tick halo", x=WIDTH - 14, y=top + 14, text_anchor="end"),
         element("path", class_="hair", d=path((at(spread.least), y), (at(spread.most), y))),
         element("path", class_="bar", d=path((at(spread.p25), y), (at(spread.p75), y))),
@@ -296,10 +308,15 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Markup:
     spots = [(x(point.x), y(point.y)) for point in line.points]
     end = line.points[-1]
     area = path((spots[0][0], y(0)), *spots, (spots[-1][0], y(0)))
-    unit = f" {y_axis.unit}" if y_axis.unit else ""
-    parts = [
+    words = (
+        f"{line.name}: {with_unit(y_axis)} against {with_unit(x_axis)}, {line.growth}, "
+        f"{figure(end.y)} at the end"
+    )
+    group = element(
+        "g",
+        element("title", words),
         element("path", class_="grid", d=path((4, y(top)), (_PANEL - 8, y(top)))),
-        element("text", f"{figure(top)}{unit}", class_="tick", x=4, y=11),
+        element("text", f"{figure(top)} {y_axis.unit}".rstrip(), class_="tick", x=4, y=11),
         element("path", class_="area", d=f"{area}Z"),
         element("path", class_="line", d=path(*spots)),
         element("path", class_="axis", d=path((4, y(0)), (_PANEL - 8, y(0)))),
@@ -313,13 +330,8 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Markup:
             y=_HIGH - 4,
             text_anchor="end",
         ),
-    ]
-    words = (
-        f"{line.name}: {with_unit(y_axis)} against {with_unit(x_axis)}, {line.growth}, "
-        f"{figure(end.y)} at the end"
-    )
-    group = element(
-        "g", element("title", words), *parts, class_=f"series {colour}", data_series=number
+        class_=f"series {colour}",
+        data_series=number,
     )
     return drawing(group, class_="figure", width=_PANEL, height=_HIGH, aria_label=words)
 
@@ -330,8 +342,7 @@ def panel(line: StateLine, number: int, x_axis: Axis, y_axis: Axis) -> Markup:
 def front(dots: Sequence[Dot]) -> list[Dot]:
     """Those whom nobody beats in both, from left to right; equals are there together."""
     best: list[Dot] = []
-    able = [dot for dot in dots if not dot.is_out]
-    for dot in sorted(able, key=lambda dot: (dot.x, dot.y)):
+    for dot in sorted((dot for dot in dots if not dot.is_out), key=lambda dot: (dot.x, dot.y)):
         if not best or dot.y < best[-1].y or (dot.x, dot.y) == (best[-1].x, best[-1].y):
             best.append(dot)
     return best
@@ -345,15 +356,14 @@ def pareto(chart: ParetoChart, styles: Styles) -> Markup:
     for before, after in zip_longest(best, best[1:]):
         right = WIDTH - _RIGHT if after is None else x(after.x)
         stairs += [(x(before.x), y(before.y)), (right, y(before.y))]
-    names = {dot.name for dot in best}
-    words = element("title", "nobody is below and left of this line")
+    title = element("title", "nobody is below and left of this line")
     return _plot(
         chart,
         x,
         y,
         x.ticks(),
-        element("path", words, class_="front", d=path(*stairs)) if stairs else None,
-        *(_dot(dot, styles[dot.name], x, y, dot.name in names, chart) for dot in chart.dots),
+        element("path", title, class_="front", d=path(*stairs)) if stairs else None,
+        *(_dot(dot, styles[dot.name], x, y, dot in best, chart) for dot in chart.dots),
     )
 
 

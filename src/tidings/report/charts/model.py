@@ -38,11 +38,16 @@ def lines_of(points: Iterable[tuple[str, Point]]) -> tuple[Line, ...]:
     return tuple(Line(name, tuple(its_own)) for name, its_own in of_name.items())
 
 
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    title: str
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What every figure and table may say beside its numbers."""
+
     note: str = ""
     how: str = ""
     """The command that makes its numbers again."""
+
+
+class Chart(Shown, frozen=True, kw_only=True):
+    title: str
 
 
 class LineChart(Chart, frozen=True, kw_only=True):

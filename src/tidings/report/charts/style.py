@@ -41,5 +41,4 @@ _SHAPES = """
 """
 
 
-def stylesheet() -> str:
-    return _SHAPES.replace("\n", "") + themed(_COLOURS)
+STYLESHEET = themed(_COLOURS, _SHAPES)

@@ -2,19 +2,44 @@
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from tidings.report.diagram.arrows import segments
-from tidings.report.diagram.lanes import LANE, Box, Spot
-from tidings.report.diagram.scene import Scene
+from tidings.report.diagram.marks import segments
+from tidings.report.diagram.scene import LANE, Scene, Spot
 from tidings.report.diagram.style import LABEL, SMALL
 from tidings.report.markup import Markup, element
 from tidings.report.svg import moved, width_of
 from tidings.report.words import packet_of
-from tidings.spec import Place
 from tidings.spec.evidence import place
 from tidings.trace import Row
 
-Line = tuple[Spot, Spot]
+
+class Box(NamedTuple):
+    """A piece of the picture that is taken."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: "Box") -> bool:
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+    def is_crossed_by(self, start: Spot, end: Spot) -> bool:
+        """Whether a straight line passes through it (looked at every few pixels)."""
+        if max(start.x, end.x) < self.left or min(start.x, end.x) > self.right:
+            return False
+        steps = 24
+        return any(
+            self.left <= start.x + (end.x - start.x) * step / steps <= self.right
+            and self.top <= start.y + (end.y - start.y) * step / steps <= self.bottom
+            for step in range(steps + 1)
+        )
 
 
 class Labels:
@@ -24,35 +49,38 @@ class Labels:
         self.scene = scene
         self._occupied: list[Box] = []
         self._arrows = list(segments(scene))
-        self._leader = list(_leader(scene))
+        # The line from the ring to the callout.
+        away = -LANE if scene.callout_is_above else LANE
+        rings = [scene.spot(row) for row in scene.rows if place(row) == scene.marked]
+        self._leader = [(ring, Spot(ring.x, ring.y + away)) for ring in rings]
         self.of_messages = [self._message(row) for row in scene.rows if scene.label_width(row)]
-        self.of_packets = list(self._packets())
+        # Only of those that led to the violation: the others would drown them.
+        strong = [(sent, start, end) for sent, start, end, faded in self._arrows if not faded]
+        self.of_packets = [label for packet in strong for label in self._packet(*packet)]
 
     # --- messages
 
     def _message(self, row: Row) -> Markup:
         """Its name and its text, above or below the mark."""
-        scene = self.scene
-        x, _ = scene.spot(row)
-        says = scene.short_text_of(row)
+        x, _ = self.scene.spot(row)
+        says = self.scene.short_text_of(row)
         room = self._room(row, 28.0 if says else 14.0)
         self._occupied.append(room)
-        name = element(
-            "text",
-            str(row.message),
-            class_=f"{row.kind} halo",
-            x=x,
-            y=room.top + 11,
-            font_size=LABEL,
-            font_weight=650,
-        )
         return element(
             "g",
-            name,
+            element(
+                "text",
+                str(row.message),
+                class_=f"{row.kind} halo",
+                x=x,
+                y=room.top + 11,
+                font_size=LABEL,
+                font_weight=650,
+            ),
             element("text", says, class_="ink halo", x=x, y=room.top + 24, font_size=SMALL)
             if says
             else None,
-            class_=f"label{scene.fade(row)}",
+            class_=f"label{self.scene.fade(row)}",
             text_anchor="middle",
             data_process=row.process,
             data_index=row.index,
@@ -61,36 +89,20 @@ class Labels:
     def _room(self, row: Row, tall: float) -> Box:
         x, y = self.scene.spot(row)
         half = self.scene.label_width(row) / 2
-        away = self._radius(place(row))
+        # How much room the mark of the event takes, with the rings around it.
+        is_witness = self.scene.violation and place(row) in self.scene.violation.witness
+        away = 18.0 if place(row) == self.scene.marked else 14.0 if is_witness else 11.0
         above = Box(x - half, y - away - tall, x + half, y - away)
         below = Box(x - half, y + away, x + half, y + away + tall)
         return min((above, below), key=self._hidden_by)
 
     def _hidden_by(self, box: Box) -> int:
         """How many arrows cross it; what hides it altogether counts ten times as much."""
-        crossed = sum(box.is_crossed_by(*line) for line in self._arrows)
+        crossed = sum(box.is_crossed_by(start, end) for _, start, end, _ in self._arrows)
         overlaps = sum(box.overlaps(other) for other in self._occupied)
-        struck_out = sum(box.is_crossed_by(*line) for line in self._leader)
-        return crossed + 10 * (overlaps + struck_out)
-
-    def _radius(self, where: Place) -> float:
-        """How much room the mark of an event takes, with the rings around it."""
-        violation = self.scene.violation
-        if where == self.scene.marked:
-            return 18.0
-        return 14.0 if violation is not None and where in violation.witness else 11.0
+        return crossed + 10 * (overlaps + sum(box.is_crossed_by(*line) for line in self._leader))
 
     # --- packets
-
-    def _packets(self) -> Iterator[Markup]:
-        """Only of those that led to the violation: the others would drown them."""
-        scene = self.scene
-        for row in scene.rows:
-            source = scene.source(row)
-            if scene.never_arrives(row) and not scene.fade(row):
-                yield from self._packet(row, scene.spot(row), scene.stub(row))
-            elif source is not None and not scene.fade_arrow(source, row):
-                yield from self._packet(source, scene.spot(source), scene.spot(row))
 
     def _packet(self, sent: Row, start: Spot, end: Spot) -> Iterator[Markup]:
         words = packet_of(sent) if sent.kind == "send" else str(sent.message)
@@ -117,15 +129,6 @@ class Labels:
                 data_index=sent.index,
             )
             return
-
-
-def _leader(scene: Scene) -> Iterator[Line]:
-    """The line from the ring to the callout."""
-    away = -LANE if scene.callout_is_above else LANE
-    for row in scene.rows:
-        if place(row) == scene.marked:
-            x, y = scene.spot(row)
-            yield Spot(x, y), Spot(x, y + away)
 
 
 def _pieces(x: float, y: float, angle: float, wide: float) -> list[Box]:

@@ -1,16 +1,21 @@
-"""What is to be drawn, and where: everything that the parts of a diagram must agree on."""
+"""What is to be drawn, and where: everything that the parts of a diagram must agree on.
+
+One lane per process, causes to the left. Time is order, not clock: every event has a column of its
+own, so that nothing overlaps and the slowest packet does not make the picture endless. Packets that
+a process sends in one breath leave from one column.
+"""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tidings.report.causality import Causality
 from tidings.report.deeds import Deeds
-from tidings.report.diagram.lanes import LANE, Lanes, Spot, stub
 from tidings.report.diagram.style import LABEL, SMALL
 from tidings.report.explain import however
 from tidings.report.focus import Focus, marked
 from tidings.report.svg import balanced, shortened, width_of
 from tidings.report.words import many
-from tidings.spec import Extra, Violation
+from tidings.spec import Extra, Place, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row
 
@@ -20,6 +25,78 @@ MARGIN = 20.0
 _LONGEST_TEXT = 18
 _LONGEST_NAME = 14
 _LONGEST_LINE = 66
+LANE = 86.0
+"""From one lane to the next."""
+GAP = 24.0
+"""From one column to the next, at least."""
+SLOPE = 30.0
+"""How far right of its send a receive stands, at least, and again some for every lane between."""
+STUB = 50.0
+"""How far a packet gets that is lost."""
+
+
+class Spot(NamedTuple):
+    x: float
+    y: float
+
+
+class Lanes:
+    """The spots of all events, from x = 0 on, and y = 0 for the first lane."""
+
+    def __init__(self, scene: "Scene") -> None:
+        self._scene = scene
+        processes = scene.causality.processes
+        self.y = {process: LANE * number for number, process in enumerate(processes)}
+        self._x: dict[Place, float] = {}
+        self._columns: set[Place] = set()
+        self._label_end: dict[str, float] = {}
+        self._last: dict[str, Row] = {}
+        self.width = 0.0
+        for row in scene.rows:
+            if row.kind != "settle":
+                self._place(row)
+        # All settle at once, when nothing is on its way any more.
+        if settled := [place(row) for row in scene.rows if row.kind == "settle"]:
+            self.width += 2 * GAP
+            self._columns.update(settled)
+            self._x.update(dict.fromkeys(settled, self.width))
+
+    def has_column(self, row: Row) -> bool:
+        """Whether the event stands where no other of its process does."""
+        return place(row) in self._columns
+
+    def spot(self, row: Row) -> Spot:
+        return Spot(self._x[place(row)], self.y[row.process])
+
+    def stretch(self, width: float) -> None:
+        """Use the room there is, if there is more than is needed."""
+        factor = max(1.0, min(3.0, width / self.width)) if self.width else 1.0
+        self._x = {where: x * factor for where, x in self._x.items()}
+        self.width *= factor
+
+    def _place(self, row: Row) -> None:
+        before = self._last.get(row.process)
+        self._last[row.process] = row
+        # What is ringed stands by itself: a ring around a delivery would accuse the delivery.
+        is_apart = place(row) == self._scene.marked
+        if before is not None and _in_one_breath(before, row) and not is_apart:
+            self._x[place(row)] = self._x[place(before)]
+            return
+        x = self.width + GAP
+        source = self._scene.causality.source(row)
+        if source is not None and place(source) in self._x:
+            lanes_apart = abs(self.y[source.process] - self.y[row.process]) / LANE
+            x = max(x, self._x[place(source)] + SLOPE + 8 * lanes_apart)
+        if wide := self._scene.label_width(row):
+            x = max(x, self._label_end.get(row.process, -40.0) + wide / 2 + 8)
+            self._label_end[row.process] = x + wide / 2
+        self._columns.add(place(row))
+        self._x[place(row)] = self.width = x
+
+
+def _in_one_breath(before: Row, row: Row) -> bool:
+    is_over = before.kind in ("crash", "leave", "settle")
+    return row.kind == "send" and before.time_ns == row.time_ns and not is_over
 
 
 class Scene:
@@ -27,7 +104,7 @@ class Scene:
         self,
         causality: Causality,
         violation: Violation | None,
-        texts: Mapping[str, bytes],
+        texts: Mapping[str, bytes] | None,
         focus: Focus,
         *,
         is_titled: bool = True,
@@ -40,7 +117,7 @@ class Scene:
         self.shown = {place(row) for row in focus.rows}
         self.rows = [row for row in focus.rows if self._leads_somewhere(row)]
         self.deeds = Deeds(causality, texts)
-        self.lanes = Lanes(causality.processes, self.rows, causality, self.label_width, self.marked)
+        self.lanes = Lanes(self)
         names = [self.name(process) for process in causality.processes]
         self.left = 2 * MARGIN + max(width_of(name, 15) for name in names)
         right = 3 * MARGIN + max(width_of(name, 11) for name in names)
@@ -95,18 +172,20 @@ class Scene:
         return Spot(self.left + x, self.top + y)
 
     def stub(self, sent: Row) -> Spot:
-        """Where the arrow of a packet ends that never arrives."""
-        lanes = {process: self.top + y for process, y in self.lanes.y.items()}
-        return stub(self.spot(sent), lanes, str(sent.peer))
+        """Where a packet ends that never arrives: on its way, short of the receiver's lane."""
+        x, y = self.spot(sent)
+        lane = self.lanes.y.get(str(sent.peer))
+        away = LANE if lane is None else self.top + lane - y
+        if not away:
+            return Spot(x + STUB, y - LANE / 3)
+        short = away - (LANE * 0.42 if away > 0 else -LANE * 0.42)
+        return Spot(x + STUB + abs(away) / LANE * 6, y + short)
 
     def never_arrives(self, row: Row) -> bool:
         return row.kind == "send" and not self.causality.arrivals[place(row)]
 
     def is_on_its_way(self, row: Row) -> bool:
         return row.kind == "send" and self.causality.is_on_its_way(row)
-
-    def is_lost(self, row: Row) -> bool:
-        return self.never_arrives(row) and not self.is_on_its_way(row)
 
     def source(self, row: Row) -> Row | None:
         """Where the arrow that ends at this event comes from, if it is in the picture."""
@@ -145,13 +224,14 @@ class Scene:
             *([many(kinds.count("send"), "packet")] if self.causality.has_packets else []),
             many(kinds.count("crash"), "crash") if "crash" in kinds else "no crash",
         ]
-        facts = f"run {self.manifest.run}"
-        if self.manifest.seed is not None:
-            facts += f", seed {self.manifest.seed}"
-        if self.manifest.protocol is not None:
-            facts = f"{self.manifest.protocol}, {facts}"
-        lines = [facts, ", ".join(counts)]
-        if self.violation is not None:
-            wrong = f"{self.violation.guarantee.capitalize()} violated at {self.violation.process}"
-            lines = [wrong, f"{facts}: {', '.join(counts)}"]
+        manifest, violation = self.manifest, self.violation
+        facts = [
+            *([manifest.protocol] if manifest.protocol is not None else []),
+            f"run {manifest.run}",
+            *([f"seed {manifest.seed}"] if manifest.seed is not None else []),
+        ]
+        lines = [", ".join(facts), ", ".join(counts)]
+        if violation is not None:
+            wrong = f"{violation.guarantee.capitalize()} violated at {violation.process}"
+            lines = [wrong, ": ".join(lines)]
         return [*lines, left_out] if left_out else lines

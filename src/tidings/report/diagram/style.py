@@ -44,8 +44,7 @@ _SHAPES = """
 """
 
 
-def stylesheet() -> str:
-    return _SHAPES.replace("\n", "") + themed(_COLOURS)
+STYLESHEET = themed(_COLOURS, _SHAPES)
 
 
 LABEL, SMALL, WORDS = 12.0, 10.5, 13.0

@@ -24,7 +24,7 @@ from tidings.report.page.model import (
     Picture,
 )
 from tidings.report.page.pictures import can_be_drawn, picture_of
-from tidings.report.words import listed, many, with_options
+from tidings.report.words import judged, listed, many, with_options
 from tidings.spec import Guarantee, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
@@ -53,19 +53,17 @@ def page_of_trace(
     is the command that made the page.
     """
     trace = _Trace(folder, manifests, verdicts, runs, how)
-    worst = _worst([verdict.value for of_run in verdicts.values() for verdict in of_run])
     pictures, undrawn = trace.pictures()
-    keys = {picture.key for picture in pictures}
-    counts = f"{many(rows, 'row')} of {many(len(verdicts), 'run')}"
     too_long = f"The trace has {rows:,} rows; only up to {MOST_ROWS:,} are drawn."
     return Page(
         title=f"Audit of {folder}",
         answer=_answer(verdicts),
-        value=worst,
-        about=f"A trace of {counts} was audited. Every verdict comes from the recorded events "
-        "alone, in the order in which each process recorded them; clocks serve latencies only.",
+        value=_worst([verdict.value for of_run in verdicts.values() for verdict in of_run]),
+        about=f"A trace of {many(rows, 'row')} of {many(len(verdicts), 'run')} was audited. Every "
+        "verdict comes from the recorded events alone, in the order in which each process recorded "
+        "them; clocks serve latencies only.",
         facts=trace.facts(rows),
-        matrix=trace.matrix(keys),
+        matrix=trace.matrix({picture.key for picture in pictures}),
         cost_table=trace.costs(measured) if measured else None,
         latencies=trace.latencies(measured) if measured else (),
         states=trace.states(measured) if measured else (),
@@ -76,10 +74,8 @@ def page_of_trace(
 
 
 def _worst(values: Sequence[Value]) -> Value:
-    for value in (Value.VIOLATED, Value.UNKNOWN):
-        if value in values:
-            return value
-    return Value.HOLDS
+    severe = (value for value in (Value.VIOLATED, Value.UNKNOWN) if value in values)
+    return next(severe, Value.HOLDS)
 
 
 def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
@@ -99,17 +95,14 @@ def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     where = "" if len(verdicts) == 1 else f" in {len(verdicts):,} runs"
     violated, unknown = of[Value.VIOLATED], of[Value.UNKNOWN]
     if violated:
-        sentence = f"{listed(violated)} {_was(violated)} violated{where}"
+        were = "was" if len(violated) == 1 else "were"
+        sentence = f"{listed(violated)} {were} violated{where}"
         rest = f"; {listed(unknown)} cannot be judged" if set(unknown) - set(violated) else ""
     elif unknown:
         sentence, rest = f"{listed(unknown)} cannot be judged{where}", "; nothing was seen violated"
     else:
         sentence, rest = f"all {len(of[Value.HOLDS])} guarantees hold{where}", ""
     return f"{sentence[0].upper()}{sentence[1:]}{rest}."
-
-
-def _was(names: Sequence[str]) -> str:
-    return "was" if len(names) == 1 else "were"
 
 
 class _Trace:
@@ -153,7 +146,7 @@ class _Trace:
         by_entry: dict[str, list[str]] = {}
         for run, entry in entries_of(self.manifests).items():
             by_entry.setdefault(entry, []).append(run)
-        entries = [
+        entries = tuple(
             Entry(
                 name=name,
                 flawed=name.startswith("flawed/"),
@@ -161,8 +154,8 @@ class _Trace:
                 cells={guarantee: self._cell(guarantee, runs, pictures) for guarantee in Guarantee},
             )
             for name, runs in by_entry.items()
-        ]
-        return Matrix(entries=tuple(entries), what="protocol", how=self._again())
+        )
+        return Matrix(entries=entries, what="protocol", how=self._again())
 
     def _cell(self, guarantee: Guarantee, runs: Sequence[str], pictures: set[str]) -> Cell:
         of_runs = {
@@ -185,35 +178,31 @@ class _Trace:
     # --- prices
 
     def costs(self, measured: "Overview") -> CostTable | None:
-        broadcasts = measured.broadcasts
-        if not broadcasts or not measured.sent:
+        count = measured.broadcasts
+        if not count or not measured.sent:
             return None
         return CostTable(
             title="What was sent for one broadcast",
             rows=tuple(
-                CostRow(one.kind, one.packets / broadcasts, one.bytes / broadcasts)
-                for one in measured.sent
+                CostRow(one.kind, one.packets / count, one.bytes / count) for one in measured.sent
             ),
-            broadcasts=broadcasts,
+            broadcasts=count,
             note="Every packet counts where it is sent, whether it arrives or not.",
             how=self._again(),
         )
 
     def latencies(self, measured: "Overview") -> tuple[SpreadChart, ...]:
         """Until one, a majority or all have a message; of many runs, until all, by protocol."""
-        waits = measured.waits
+        entries = [*dict.fromkeys(entries_of(self.manifests).values())]
+        named = {entry: (entry, "last") for entry in entries}
         if self.is_one:
-            entry = next(iter(entries_of(self.manifests).values()))
-            named = {words: waits.get((entry, measure)) for measure, words in _UNTIL.items()}
-        else:
-            entries = dict.fromkeys(entries_of(self.manifests).values())
-            named = {entry: waits.get((entry, "last")) for entry in entries}
-        spreads = tuple(_spread(name, found) for name, found in named.items() if found is not None)
+            named = {words: (entries[0], measure) for measure, words in _UNTIL.items()}
+        waits = measured.waits
+        spreads = tuple(_spread(name, waits[key]) for name, key in named.items() if key in waits)
         if not spreads:
             return ()
-        clocks = {manifest.clock for manifest in self.manifests.values()}
         note = "From the broadcast of a message; those that not everybody delivered have no last."
-        if clocks != {"simulated"}:
+        if {manifest.clock for manifest in self.manifests.values()} != {"simulated"}:
             note += " The clocks of two machines may differ by as much as these times."
         chart = SpreadChart(
             title="Time to delivery" if self.is_one else "Time to the last delivery",
@@ -225,7 +214,12 @@ class _Trace:
         return (chart,)
 
     def states(self, measured: "Overview") -> tuple[StateChart, ...]:
-        lines = _lines(measured)
+        kept = measured.kept
+        start = min((one.time_ns for samples in kept.values() for one in samples), default=0)
+        lines = {
+            process: [Point((one.time_ns - start) / _MS, float(one.bytes)) for one in kept[process]]
+            for process in ordered(kept)
+        }
         if max(map(len, lines.values()), default=0) < 2:
             return ()
         chart = StateChart(
@@ -247,29 +241,25 @@ class _Trace:
         undrawn: list[str] = [] if self.runs else list(islice(self._only_in_words(), MOST_PICTURES))
         breaches = 0
         for run in self.runs:
-            shown = [
-                verdict.violations[0]
-                for verdict in self.verdicts[run.manifest.run]
-                if verdict.violations
-            ]
+            verdicts = self.verdicts[run.manifest.run]
+            shown = [violation for verdict in verdicts for violation in verdict.violations[:1]]
             breaches += len(shown)
             room = MOST_PICTURES - len(drawn)
-            if not room or not (shown or self._is_worth_drawing(run)):
+            is_small = self.is_one and sum(1 for _ in run.rows) <= MOST_ROWS_OF_A_WHOLE_RUN
+            if not room or not (shown or is_small):
                 continue
             causality = Causality(run)
             if not can_be_drawn(causality):
                 undrawn.append(f"Run {run.manifest.run} is not drawn: its group is too large.")
                 continue
-            drawn += [self._picture(causality, violation) for violation in shown[:room]]
-            if not shown:
-                key = self._key(run.manifest.run)
-                drawn.append(picture_of(causality, key=key, entry=_entry_of(run.manifest)))
+            wanted: list[Violation | None] = [*shown] or [None]
+            drawn += [self._picture(causality, violation) for violation in wanted[:room]]
         if breaches > MOST_PICTURES:
             undrawn.append(f"Only {MOST_PICTURES} of {breaches:,} violated verdicts are drawn.")
         if self.is_one and self.runs and not drawn and not undrawn:
-            most = MOST_ROWS_OF_A_WHOLE_RUN
             undrawn.append(
-                f"The run is not drawn: it violates nothing, and it has more than {most} rows."
+                "The run is not drawn: it violates nothing, and it has more than "
+                f"{MOST_ROWS_OF_A_WHOLE_RUN} rows."
             )
         return tuple(drawn), undrawn
 
@@ -277,33 +267,30 @@ class _Trace:
         """What is wrong in a trace that is too long to be drawn; the audit prints the proofs."""
         for run, verdicts in self.verdicts.items():
             where = "" if self.is_one else f" in run {run}"
-            for verdict in verdicts:
-                for violation in verdict.violations[:1]:
-                    name = verdict.guarantee.capitalize()
-                    yield f"Not drawn: {name} violated{where}. {however(violation)}"
-
-    def _is_worth_drawing(self, run: Run) -> bool:
-        return self.is_one and sum(1 for _ in run.rows) <= MOST_ROWS_OF_A_WHOLE_RUN
+            for violation in (one for verdict in verdicts for one in verdict.violations[:1]):
+                name = violation.guarantee.capitalize()
+                yield f"Not drawn: {name} violated{where}. {however(violation)}"
 
     def _key(self, run: str, *guarantee: str) -> str:
         """The number of the run and not its name, which may be anything."""
         return "-".join(["run", str(self.numbers[run]), *(" ".join(guarantee).split())])
 
-    def _picture(self, causality: Causality, violation: Violation) -> Picture:
+    def _picture(self, causality: Causality, violation: Violation | None) -> Picture:
         manifest = causality.run.manifest
-        replay = ""
-        if schedule.can_be_replayed(manifest):
-            named = None if self.is_one else manifest.run
-            is_long = schedule.is_long(manifest)
-            replay = replay_command(violation, self.folder, named, is_long=is_long)
-        key = self._key(manifest.run, violation.guarantee)
+        key, replay = self._key(manifest.run), ""
+        if violation is not None:
+            key = self._key(manifest.run, violation.guarantee)
+            if schedule.can_be_replayed(manifest):
+                named = None if self.is_one else manifest.run
+                is_long = schedule.is_long(manifest)
+                replay = replay_command(violation, self.folder, named, is_long=is_long)
         return picture_of(causality, violation, key=key, entry=_entry_of(manifest), replay=replay)
 
     # --- once more
 
     def reproduce(self) -> tuple[Fact, ...]:
-        audit = Fact("the verdicts", self._again())
-        return (Fact("this page", self.how), audit) if self.how else (audit,)
+        page = [Fact("this page", self.how)] if self.how else []
+        return (*page, Fact("the verdicts", self._again()))
 
     def _again(self) -> str:
         return join(["tidings", "audit", self.folder])
@@ -331,16 +318,6 @@ def _spread(name: str, waits: "Quantiles") -> Spread:
     )
 
 
-def _lines(measured: "Overview") -> dict[str, list[Point]]:
-    """What each process kept, over the milliseconds of the run."""
-    kept = measured.kept
-    start = min((one.time_ns for samples in kept.values() for one in samples), default=0)
-    return {
-        process: [Point((one.time_ns - start) / _MS, float(one.bytes)) for one in kept[process]]
-        for process in ordered(kept)
-    }
-
-
 def entries_of(manifests: Mapping[str, Manifest]) -> dict[str, str]:
     """Of every run what was run: the rows of the matrix."""
     return {run: _entry_of(manifest) for run, manifest in manifests.items()}
@@ -352,20 +329,16 @@ def _entry_of(manifest: Manifest) -> str:
 
 def _note(verdicts: Sequence[Verdict]) -> str:
     """What was counted, over all runs."""
-    guarantee = verdicts[0].guarantee
-    liveness = guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
-    judged = many(sum(one.judged for one in verdicts), "broadcast" if liveness else "delivery")
+    of_all = judged(sum(one.judged for one in verdicts), verdicts[0].guarantee)
     violated = sum(one.violated for one in verdicts)
     not_owed = sum(one.not_owed for one in verdicts)
-    reasons = list(dict.fromkeys(one.reason for one in verdicts if one.reason))
-    parts = [
-        f"{many(violated, 'violation')} in {judged}" if violated else judged,
-        *([f"{not_owed:,} not owed"] if not_owed else []),
-        *reasons[:1],
-        *([_of_notes(notes)] if (notes := [one.note for one in verdicts if one.note]) else []),
-    ]
-    return "; ".join(parts)
-
-
-def _of_notes(notes: Sequence[str]) -> str:
-    return notes[0] if len(notes) == 1 else f"{len(notes):,} runs are judged from a cut on"
+    reasons = [one.reason for one in verdicts if one.reason]
+    notes = [one.note for one in verdicts if one.note]
+    return "; ".join(
+        [
+            f"{many(violated, 'violation')} in {of_all}" if violated else of_all,
+            *([f"{not_owed:,} not owed"] if not_owed else []),
+            *reasons[:1],
+            *(notes if len(notes) < 2 else [f"{len(notes):,} runs are judged from a cut on"]),
+        ]
+    )

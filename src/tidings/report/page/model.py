@@ -1,14 +1,21 @@
 """What a page shows: plain data, filled by whoever has the numbers.
 
-Every part may be missing; a section without data is left out. Words are plain text. The ``how`` of
-a figure is the command that makes its numbers again.
+Every part may be missing; a section without data is left out. Words are plain text.
 """
 
 from collections.abc import Container, Sequence
 
 import msgspec
 
-from tidings.report.charts.model import Line, LineChart, ParetoChart, SpreadChart, StateChart
+from tidings.report.charts.model import (
+    Chart,
+    Line,
+    LineChart,
+    ParetoChart,
+    Shown,
+    SpreadChart,
+    StateChart,
+)
 from tidings.report.markup import Markup
 from tidings.spec import Guarantee, Value
 
@@ -44,14 +51,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+class Matrix(Shown, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     confidence: float = 0.95
     """Of the intervals in its cells."""
     what: str = "algorithm"
     """What an entry is."""
-    note: str = ""
-    how: str = ""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +71,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     is_worse: bool
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Shown, frozen=True, kw_only=True):
     """With a baseline; without changes, the note says all there is to say."""
 
     baseline: str
     changes: tuple[Change, ...]
-    note: str = ""
-    how: str = ""
 
 
 class CostRow(msgspec.Struct, frozen=True):
@@ -83,14 +86,11 @@ class CostRow(msgspec.Struct, frozen=True):
     bytes: float
 
 
-class CostTable(msgspec.Struct, frozen=True, kw_only=True):
+class CostTable(Chart, frozen=True, kw_only=True):
     """What was sent for one broadcast, where there is only one size of group."""
 
-    title: str
     rows: tuple[CostRow, ...]
     broadcasts: int
-    note: str = ""
-    how: str = ""
 
 
 # --- runs
@@ -122,13 +122,6 @@ class Spoken(msgspec.Struct, frozen=True):
     broadcast: int
 
 
-class Symbol(msgspec.Struct, frozen=True):
-    """A sign of a picture and what it means."""
-
-    svg: Markup
-    meaning: str
-
-
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """A run as a space-time diagram that can be stepped through; made by ``pictures``."""
 
@@ -140,7 +133,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     facts: str
     """What the run was: its name, its seed, counts."""
     svg: Markup
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[tuple[Markup, str], ...]
+    """The signs in it, and what they mean."""
     processes: tuple[str, ...]
     moments: tuple[Moment, ...]
     happenings: tuple[Happening, ...]
@@ -213,9 +207,8 @@ def within_limits(page: Page) -> Page:
             notes.append(f"Only the first {most} of {len(parts):,} {what} are shown.")
         return most
 
-    changes: dict[str, object] = {}
     pictures = page.pictures[: first(page.pictures, MOST_PICTURES, "pictures")]
-    changes["pictures"] = pictures
+    changes: dict[str, object] = {"pictures": pictures}
     if page.matrix is not None:
         entries = page.matrix.entries
         kept = entries[: first(entries, MOST_ENTRIES, "rows of the matrix")]
@@ -224,8 +217,8 @@ def within_limits(page: Page) -> Page:
         changes["matrix"] = msgspec.structs.replace(page.matrix, entries=linked)
     if page.comparison is not None:
         changed = page.comparison.changes
-        shown_changes = changed[: first(changed, MOST_CHANGES, "changes")]
-        changes["comparison"] = msgspec.structs.replace(page.comparison, changes=shown_changes)
+        kept_changes = changed[: first(changed, MOST_CHANGES, "changes")]
+        changes["comparison"] = msgspec.structs.replace(page.comparison, changes=kept_changes)
     for section, parts in _PARTS.items():
         charts = getattr(page, section)
         charts = charts[: first(charts, MOST_FIGURES, f"figures of {section}")]
@@ -254,9 +247,8 @@ _PARTS = {"costs": "lines", "latencies": "spreads", "states": "lines", "pareto":
 
 def _thinned(part: object) -> object:
     """A line with no more points than can be told apart; its ends stay."""
-    points = getattr(part, "points", ())
-    if not isinstance(part, Line) or len(points) <= MOST_POINTS:
+    if not isinstance(part, Line) or len(part.points) <= MOST_POINTS:
         return part
-    last = len(points) - 1
-    kept = [points[round(number * last / (MOST_POINTS - 1))] for number in range(MOST_POINTS)]
-    return msgspec.structs.replace(part, points=tuple(kept))
+    step = (len(part.points) - 1) / (MOST_POINTS - 1)
+    kept = tuple(part.points[round(number * step)] for number in range(MOST_POINTS))
+    return msgspec.structs.replace(part, points=kept)

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tidings.report import schedule
 from tidings.report.causality import Causality
-from tidings.report.diagram.document import figure, symbols
 from tidings.report.diagram.scene import Scene
-from tidings.report.diagram.steps import steps
 from tidings.report.explain import explain, however
 from tidings.report.focus import Focus, focus, marked
 from tidings.report.page.model import (
@@ -16,8 +14,8 @@ from tidings.report.page.model import (
     Moment,
     Picture,
     Spoken,
-    Symbol,
 )
+from tidings.report.spacetime import figure, symbols
 from tidings.report.svg import shortened
 from tidings.report.words import many
 from tidings.spec import Place, Violation
@@ -48,39 +46,40 @@ def picture_of(
     """The run, or what matters to a violation of it, in at most so many events."""
     run = causality.run
     known = schedule.texts(run.manifest) if texts is None else texts
-    known = {digest: _cut(text) for digest, text in known.items()}
+    known = {
+        digest: shortened(text.decode("utf-8", "backslashreplace"), LONGEST_TEXT).encode()
+        for digest, text in known.items()
+    }
     view = _window(focus(causality, violation, most_events), violation, causality, most_events)
     scene = Scene(causality, violation, known, view, is_titled=False)
-    columns = steps(scene)
-    moment_of = {place(row): number for number, column in enumerate(columns) for row in column.rows}
+    columns = _columns(scene)
+    moment_of = {place(row): number for number, rows in enumerate(columns.values()) for row in rows}
     pasts = _pasts(causality, set(moment_of))
-    numbers = {name: number for number, name in enumerate(causality.processes)}
-    happenings = [
-        Happening(numbers[row.process], row.index, moment_of[place(row)], pasts[place(row)])
-        for row in scene.rows
-    ]
-    wrong = (
-        f"{violation.guarantee.capitalize()} violated at {violation.process}" if violation else ""
-    )
+    if violation is not None:
+        title = title or f"{violation.guarantee.capitalize()} violated at {violation.process}"
     return Picture(
         key=key,
-        title=title or wrong or f"Run {run.manifest.run}",
+        title=title or f"Run {run.manifest.run}",
         entry=entry,
         facts=_facts(causality),
         svg=figure(scene),
-        symbols=tuple(Symbol(*symbol) for symbol in symbols(scene)),
+        symbols=tuple(symbols(scene)),
         processes=causality.processes,
-        moments=tuple(
-            Moment(
-                column.x,
-                column.where,
-                column.words,
-                scene.marked in {place(row) for row in column.rows},
+        moments=tuple(_moment(x, rows, scene) for x, rows in columns.items()),
+        happenings=tuple(
+            Happening(
+                causality.processes.index(row.process),
+                row.index,
+                moment_of[place(row)],
+                pasts[place(row)],
             )
-            for column in columns
+            for row in scene.rows
         ),
-        happenings=tuple(happenings),
-        messages=_messages(scene),
+        messages=tuple(
+            Spoken(str(row.message), shortened(scene.deeds.text_of(row), LONGEST_CHIP), number)
+            for number, row in enumerate(scene.rows)
+            if row.kind == "broadcast"
+        ),
         is_violation=violation is not None,
         summary=however(violation) if violation else "",
         proof=explain(violation, run.manifest.run, run.manifest.seed, trace=run)
@@ -91,6 +90,24 @@ def picture_of(
     )
 
 
+def _columns(scene: Scene) -> dict[float, list[Row]]:
+    """From left to right: what stands in one column happened in one breath.
+
+    A broadcast with its copies, say, or everybody settling when nothing was on its way any more.
+    """
+    columns: dict[float, list[Row]] = {}
+    for row in sorted(scene.rows, key=lambda row: scene.spot(row).x):
+        columns.setdefault(scene.spot(row).x, []).append(row)
+    return columns
+
+
+def _moment(x: float, rows: Sequence[Row], scene: Scene) -> Moment:
+    is_wrong = scene.marked in [place(row) for row in rows]
+    if all(row.kind == "settle" for row in rows):
+        return Moment(x, "the end", scene.deeds.settled(rows), is_wrong)
+    return Moment(x, scene.deeds.where(rows), scene.deeds.described(rows), is_wrong)
+
+
 def _window(view: Focus, violation: Violation | None, causality: Causality, most: int) -> Focus:
     """If even what matters is too much: what proves the violation, and what stands nearest to it.
 
@@ -99,45 +116,30 @@ def _window(view: Focus, violation: Violation | None, causality: Causality, most
     if violation is None or len(view.rows) <= most:
         return view
     proof = {*violation.witness, marked(violation, causality)}
-    spare = most - sum(place(row) in proof for row in view.rows)
-    others = [row for row in view.rows if place(row) not in proof]
-    kept = {place(row) for row in others[-spare:]} | proof
-    rows = [row for row in view.rows if place(row) in kept]
+    others = [place(row) for row in view.rows if place(row) not in proof]
+    spare = most - (len(view.rows) - len(others))
+    kept = proof.union(others[-spare:])
     note = f"Of {len(view.rows):,} rows about it only what proves it and the nearest are shown."
-    return Focus(rows, view.bright, note)
-
-
-def _cut(text: bytes) -> bytes:
-    return shortened(text.decode("utf-8", "backslashreplace"), LONGEST_TEXT).encode()
+    return Focus([row for row in view.rows if place(row) in kept], view.bright, note)
 
 
 def _facts(causality: Causality) -> str:
-    run = causality.run
-    kinds = [row.kind for row in run.rows]
+    manifest = causality.run.manifest
+    kinds = [row.kind for row in causality.run.rows]
+    last = {name: rows[-1].kind for name, rows in causality.run.histories.items() if rows}
     # Who was killed without a last word has no crash row.
-    killed = [name for name in causality.processes if _is_killed(name, causality)]
-    crashes = kinds.count("crash") + len(killed)
-    parts = [
-        f"run {run.manifest.run}",
-        *([f"seed {run.manifest.seed}"] if run.manifest.seed is not None else []),
-        many(len(causality.processes), "process"),
-        many(kinds.count("broadcast"), "broadcast"),
-        *([many(kinds.count("send"), "packet")] if causality.has_packets else []),
-        many(crashes, "crash") if crashes else "no crash",
-    ]
-    return ", ".join(parts)
-
-
-def _is_killed(process: str, causality: Causality) -> bool:
-    rows = causality.run.histories.get(process)
-    return causality.has_crashed(process) and not (rows and rows[-1].kind == "crash")
-
-
-def _messages(scene: Scene) -> tuple[Spoken, ...]:
-    return tuple(
-        Spoken(str(row.message), shortened(scene.deeds.text_of(row), LONGEST_CHIP), number)
-        for number, row in enumerate(scene.rows)
-        if row.kind == "broadcast"
+    crashes = kinds.count("crash") + sum(
+        causality.has_crashed(name) and last.get(name) != "crash" for name in causality.processes
+    )
+    return ", ".join(
+        [
+            f"run {manifest.run}",
+            *([f"seed {manifest.seed}"] if manifest.seed is not None else []),
+            many(len(causality.processes), "process"),
+            many(kinds.count("broadcast"), "broadcast"),
+            *([many(kinds.count("send"), "packet")] if causality.has_packets else []),
+            many(crashes, "crash") if crashes else "no crash",
+        ]
     )
 
 
@@ -148,27 +150,16 @@ def _pasts(causality: Causality, wanted: set[Place]) -> dict[Place, tuple[int, .
     what is received before it is sent brings no past along.
     """
     number = {name: position for position, name in enumerate(causality.processes)}
-    clocks = {name: [-1] * len(number) for name in causality.processes}
-    sent: dict[Place, tuple[int, ...]] = {}
+    clocks = {name: (-1,) * len(number) for name in causality.processes}
+    spreads = "send" if causality.has_packets else "broadcast"
     pasts: dict[Place, tuple[int, ...]] = {}
     for row in causality.order:
-        clock = clocks[row.process]
+        clock = list(clocks[row.process])
         source = causality.source(row)
-        if source is not None:
-            _merge(clock, sent.get(place(source), ()))
+        if source is not None and place(source) in pasts:
+            clock = list(map(max, clock, pasts[place(source)]))
         clock[number[row.process]] = row.index
-        if _is_a_source(row, causality):
-            sent[place(row)] = tuple(clock)
-        if place(row) in wanted:
-            pasts[place(row)] = tuple(clock)
+        clocks[row.process] = tuple(clock)
+        if row.kind == spreads or place(row) in wanted:
+            pasts[place(row)] = clocks[row.process]
     return pasts
-
-
-def _merge(clock: list[int], other: Sequence[int]) -> None:
-    for position, index in enumerate(other):
-        if index > clock[position]:
-            clock[position] = index
-
-
-def _is_a_source(row: Row, causality: Causality) -> bool:
-    return row.kind == ("send" if causality.has_packets else "broadcast")

@@ -30,19 +30,18 @@ from tidings.report.numbers import figure, percent, percents
 from tidings.report.page.model import (
     Cell,
     Comparison,
+    CostRow,
     CostTable,
     Entry,
-    Fact,
     Matrix,
     Page,
     Picture,
     within_limits,
 )
 from tidings.report.palette import themed
-from tidings.report.words import listed, many
-from tidings.spec import Guarantee, Value
+from tidings.report.words import MARKS, listed, many
+from tidings.spec import Guarantee
 
-MARKS = {Value.HOLDS: "✓", Value.VIOLATED: "✗", Value.UNKNOWN: "?"}
 _COLOURS = ":root{{--paper:{paper};--ink:{ink};--soft:{soft};--line:{line}}}"
 HINT = "Rest on an event, or choose a message, to see what came before it and after it."
 _GROWTH = {Growth.BOUNDED: "→", Growth.GROWING: "↗", Growth.UNCLEAR: "?"}
@@ -52,9 +51,7 @@ def render(page: Page) -> str:
     """The page as the text of an HTML file. What is beyond the limits is left out and listed."""
     page = within_limits(page)
     sections = [section for section in _sections(page) if section[2]]
-    style = "\n".join(
-        (themed(_COLOURS), _asset("page.css"), diagram.stylesheet(), charts.stylesheet())
-    )
+    style = "\n".join((themed(_COLOURS), _asset("page.css"), diagram.STYLESHEET, charts.STYLESHEET))
     script = _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_fingerprint(style)}; script-src {_fingerprint(script)}; "
@@ -104,55 +101,69 @@ def _sections(page: Page) -> Iterator[Section]:
     yield "changes", "Since the baseline", [_changes(page.comparison)] if page.comparison else []
     bounds = numbered(line.name for chart in page.costs for line in chart.bounds)
     costs = [_lines(chart, styles, bounds) for chart in page.costs]
-    table = [_cost_table(page.cost_table)] if page.cost_table else []
     names = [line.name for chart in page.costs for line in chart.lines]
+    table = [_cost_table(page.cost_table)] if page.cost_table else []
     yield "cost", "Cost", [*_grid(costs, _legend(names, styles, bounds)), *table]
     yield "latency", "Latency", _grid([_spreads(chart, styles) for chart in page.latencies])
     yield "state", "State over time", [_states(chart, styles) for chart in page.states]
-    legend = _legend([dot.name for chart in page.pareto for dot in chart.dots], styles, {})
     pareto = [_pareto(chart, styles) for chart in page.pareto]
-    yield "pareto", "Bytes against delays", _grid(pareto, legend)
+    names = [dot.name for chart in page.pareto for dot in chart.dots]
+    yield "pareto", "Bytes against delays", _grid(pareto, _legend(names, styles, {}))
     yield "runs", "Runs", [_picture(picture) for picture in page.pictures]
-    yield "again", "Reproduce", [_reproduce(page.reproduce)] if page.reproduce else []
+    again = [(fact.name, element("code", fact.value)) for fact in page.reproduce]
+    yield "again", "Reproduce", [_pairs(again, "again")] if again else []
     left_out = element("ul", *(element("li", line) for line in page.left_out))
     yield "left-out", "What is left out", [left_out] if page.left_out else []
 
 
 def _section(key: str, title: str, contents: Sequence[Markup]) -> Markup:
-    heading = element("h2", title, id=f"{key}-title")
-    return element("section", heading, *contents, id=key, aria_labelledby=f"{key}-title")
+    name = f"{key}-title"
+    return element(
+        "section", element("h2", title, id=name), *contents, id=key, aria_labelledby=name
+    )
 
 
 def _styles(page: Page) -> Styles:
     """A number for every name, the same all over the page."""
-    names = [entry.name for entry in page.matrix.entries] if page.matrix else []
-    names += [line.name for chart in page.costs for line in chart.lines]
-    names += [spread.name for chart in page.latencies for spread in chart.spreads]
-    names += [line.name for chart in page.states for line in chart.lines]
-    names += [dot.name for chart in page.pareto for dot in chart.dots]
-    return numbered(names)
+    return numbered(
+        [
+            *(entry.name for entry in (page.matrix.entries if page.matrix else ())),
+            *(line.name for chart in page.costs for line in chart.lines),
+            *(spread.name for chart in page.latencies for spread in chart.spreads),
+            *(line.name for chart in page.states for line in chart.lines),
+            *(dot.name for chart in page.pareto for dot in chart.dots),
+        ]
+    )
 
 
 # --- the top
 
 
 def _header(page: Page, sections: Sequence[tuple[str, str]]) -> Markup:
-    mark = element("span", MARKS[page.value], class_="mark", aria_hidden="true")
     links = [element("a", title, href=f"#{key}") for key, title in sections]
     return element(
         "header",
         element("p", "Tidings", class_="brand"),
         element("h1", page.title),
-        element("p", mark, element("span", page.answer), class_=f"answer {page.value}"),
+        element(
+            "p",
+            _mark(MARKS[page.value]),
+            element("span", page.answer),
+            class_=f"answer {page.value}",
+        ),
         element("p", page.about, class_="about") if page.about else None,
-        _facts(page.facts) if page.facts else None,
+        _pairs([(fact.name, fact.value) for fact in page.facts], "facts") if page.facts else None,
         element("nav", *links, aria_label="Sections") if len(links) > 1 else None,
     )
 
 
-def _facts(facts: Sequence[Fact]) -> Markup:
-    pairs = [element("div", element("dt", fact.name), element("dd", fact.value)) for fact in facts]
-    return element("dl", *pairs, class_="facts")
+def _mark(sign: str) -> Markup:
+    return element("span", sign, class_="mark", aria_hidden="true")
+
+
+def _pairs(pairs: Iterable[tuple[str, str]], kind: str) -> Markup:
+    divs = (element("div", element("dt", name), element("dd", value)) for name, value in pairs)
+    return element("dl", *divs, class_=kind)
 
 
 # --- the matrix
@@ -167,29 +178,36 @@ def _matrix(matrix: Matrix) -> Markup:
         role="row",
     )
     rows = [_entry(entry, guarantees) for entry in matrix.entries]
-    table = element(
-        "table",
-        element("thead", head, role="rowgroup"),
-        element("tbody", *rows, role="rowgroup"),
-        class_="matrix",
-        role="table",
-        aria_label="Verdicts",
-    )
     has_bounds = any(cell.high is not None for row in matrix.entries for cell in row.cells.values())
-    exact = (
+    bounds = (
         f"Shares of runs with exact {percent(matrix.confidence)} confidence intervals; “≤” is what "
+        "no violation in so many runs still allows."
     )
-    bounds = f"{exact}no violation in so many runs still allows."
-    return joined(table, _note(bounds if has_bounds else "", matrix.note), _how(matrix.how))
+    return joined(
+        element(
+            "table",
+            element("thead", head, role="rowgroup"),
+            element("tbody", *rows, role="rowgroup"),
+            class_="matrix",
+            role="table",
+            aria_label="Verdicts",
+        ),
+        _note(bounds if has_bounds else "", matrix.note),
+        _how(matrix.how),
+    )
 
 
 def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
-    flawed = element("span", "flawed on purpose", class_="tag") if entry.flawed else None
-    note = element("span", entry.note, class_="small") if entry.note else None
-    name = element("span", entry.name, class_="name")
     return element(
         "tr",
-        element("th", name, flawed, note, scope="row", role="rowheader"),
+        element(
+            "th",
+            element("span", entry.name, class_="name"),
+            element("span", "flawed on purpose", class_="tag") if entry.flawed else None,
+            element("span", entry.note, class_="small") if entry.note else None,
+            scope="row",
+            role="rowheader",
+        ),
         *(_cell(entry.cells.get(one), one) for one in guarantees),
         role="row",
         class_="flawed" if entry.flawed else None,
@@ -199,12 +217,17 @@ def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
 def _cell(cell: Cell | None, guarantee: Guarantee) -> Markup:
     if cell is None:
         return element("td", "–", role="cell", data_label=guarantee.value, class_="none")
-    mark = element("span", MARKS[cell.value], class_="mark", aria_hidden="true")
-    word = element("span", mark, " ", cell.value.value, class_="word")
+    word = element("span", _mark(MARKS[cell.value]), " ", cell.value.value, class_="word")
     if cell.picture is not None:
         word = element("a", word, element("span", " see it", class_="see"), href=f"#{cell.picture}")
-    small = [element("span", line, class_="small") for line in _counts(cell)]
-    return element("td", word, *small, role="cell", data_label=guarantee.value, class_=cell.value)
+    return element(
+        "td",
+        word,
+        *(element("span", line, class_="small") for line in _counts(cell)),
+        role="cell",
+        data_label=guarantee.value,
+        class_=cell.value,
+    )
 
 
 def _counts(cell: Cell) -> Iterator[str]:
@@ -222,7 +245,6 @@ def _counts(cell: Cell) -> Iterator[str]:
 
 
 def _changes(comparison: Comparison) -> Markup:
-    title = f"Compared with {comparison.baseline}"
     rows = [
         [
             change.where,
@@ -233,11 +255,14 @@ def _changes(comparison: Comparison) -> Markup:
         ]
         for change in comparison.changes
     ]
-    head = ["where", "what", "before", "after", "chance"]
-    nothing = element("p", "Nothing is better or worse beyond noise.")
-    shown = _table(head, rows) if rows else nothing
     return element(
-        "figure", element("figcaption", title), shown, _note(comparison.note), _how(comparison.how)
+        "figure",
+        element("figcaption", f"Compared with {comparison.baseline}"),
+        _table(["where", "what", "before", "after", "chance"], rows)
+        if rows
+        else element("p", "Nothing is better or worse beyond noise."),
+        _note(comparison.note),
+        _how(comparison.how),
     )
 
 
@@ -282,13 +307,17 @@ def _figure(
     chart: Chart, drawing: Markup, what: str, head: Sequence[str], rows: Rows, *notes: str
 ) -> Markup:
     """With its data, for those who cannot see it, and for those who want to know exactly."""
-    summary = element("summary", "The numbers")
     return element(
         "figure",
         element("figcaption", chart.title),
         drawing,
         _note(*notes),
-        element("details", summary, element("p", what, class_="small"), _table(head, rows)),
+        element(
+            "details",
+            element("summary", "The numbers"),
+            element("p", what, class_="small"),
+            _table(head, rows),
+        ),
         _how(chart.how),
     )
 
@@ -297,36 +326,39 @@ def _lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     xs = sorted({point.x for line in chart.lines for point in line.points})
     named = [(line.name, line) for line in chart.lines]
     named += [(f"lower bound, {line.name}", line) for line in chart.bounds]
-    rows = []
-    for name, line in named:
-        at = {point.x: _value(point) for point in line.points}
-        rows.append([name, *(at.get(x, "–") for x in xs)])
+    values = [(name, {point.x: _value(point) for point in line.points}) for name, line in named]
     return _figure(
         chart,
         figures.lines(chart, styles, bounds),
         with_unit(chart.y),
         [chart.x.label, *map(figure, xs)],
-        rows,
+        [[name, *(at.get(x, "–") for x in xs)] for name, at in values],
         *figures.notes(chart),
     )
 
 
 def _value(point: Point) -> str:
-    at_least = "≥ " if point.at_least else ""
-    known = point.low is not None and point.high is not None
-    interval = f" ({figure(point.low or 0)} to {figure(point.high or 0)})" if known else ""
-    return f"{at_least}{figure(point.y)}{interval}"
+    value = f"{'≥ ' if point.at_least else ''}{figure(point.y)}"
+    if point.low is None or point.high is None:
+        return value
+    return f"{value} ({figure(point.low)} to {figure(point.high)})"
 
 
 def _cost_table(table: CostTable) -> Markup:
-    packets = sum(row.packets for row in table.rows)
-    size = sum(row.bytes for row in table.rows)
-    rows = [[row.kind, figure(row.packets), figure(row.bytes)] for row in table.rows]
-    rows.append(["altogether", figure(packets), figure(size)])
-    head = ["kind of packet", "packets", "bytes"]
+    total = CostRow(
+        "altogether",
+        sum(row.packets for row in table.rows),
+        sum(row.bytes for row in table.rows),
+    )
+    rows = [[row.kind, figure(row.packets), figure(row.bytes)] for row in (*table.rows, total)]
     of = f"{table.title}, on average of {many(table.broadcasts, 'broadcast')}"
-    shown = _table(head, rows, has_total=True)
-    return element("figure", element("figcaption", of), shown, _note(table.note), _how(table.how))
+    return element(
+        "figure",
+        element("figcaption", of),
+        _table(["kind of packet", "packets", "bytes"], rows, has_total=True),
+        _note(table.note),
+        _how(table.how),
+    )
 
 
 def _spreads(chart: SpreadChart, styles: Styles) -> Markup:
@@ -387,7 +419,7 @@ def _states(chart: StateChart, styles: Styles) -> Markup:
 
 def _pareto(chart: ParetoChart, styles: Styles) -> Markup:
     best = figures.front(chart.dots)
-    ringed = listed([dot.name for dot in best]) if best else ""
+    names = [dot.name for dot in best]
     return _figure(
         chart,
         figures.pareto(chart, styles),
@@ -398,21 +430,20 @@ def _pareto(chart: ParetoChart, styles: Styles) -> Markup:
             for dot in chart.dots
         ],
         "Less of both is better.",
-        f"Nobody beats those with a ring in both: {ringed}." if best else "",
+        f"Nobody beats those with a ring in both: {listed(names)}." if best else "",
         chart.note,
     )
 
 
 def _table(head: Sequence[str], rows: Rows, *, has_total: bool = False) -> Markup:
-    last = len(rows) - 1
     body = [
         element(
             "tr",
             element("th", row[0], scope="row"),
             *(element("td", value) for value in row[1:]),
-            class_="total" if has_total and number == last else None,
+            class_="total" if has_total and row is rows[-1] else None,
         )
-        for number, row in enumerate(rows)
+        for row in rows
     ]
     titles = element("tr", *(element("th", name, scope="col") for name in head))
     table = element("table", element("thead", titles), element("tbody", *body), class_="numbers")
@@ -435,12 +466,9 @@ def _how(command: str) -> Markup | None:
 
 def _picture(picture: Picture) -> Markup:
     name = f"{picture.key}-title"
-    mark = (
-        element("span", "✗ ", class_="mark", aria_hidden="true") if picture.is_violation else None
-    )
     return element(
         "article",
-        element("h3", mark, picture.title, id=name),
+        element("h3", _mark("✗ ") if picture.is_violation else None, picture.title, id=name),
         element("p", element("b", picture.entry), f", {picture.facts}", class_="small"),
         element("p", picture.summary, class_="summary") if picture.summary else None,
         _note(picture.left_out),
@@ -451,7 +479,17 @@ def _picture(picture: Picture) -> Markup:
             class_="play",
         ),
         _proof(picture),
-        data(_for_the_script(picture), class_="data"),
+        # What the script needs: who is who, when, and what came before what.
+        data(
+            msgspec.json.encode(
+                {
+                    "processes": picture.processes,
+                    "moments": [moment.x for moment in picture.moments],
+                    "events": picture.happenings,
+                }
+            ),
+            class_="data",
+        ),
         class_=f"picture{' broken' if picture.is_violation else ''}",
         id=picture.key,
         aria_labelledby=name,
@@ -459,60 +497,53 @@ def _picture(picture: Picture) -> Markup:
     )
 
 
-def _for_the_script(picture: Picture) -> bytes:
-    """What the script needs: who is who, when, and what came before what."""
-    return msgspec.json.encode(
-        {
-            "processes": picture.processes,
-            "moments": [moment.x for moment in picture.moments],
-            "events": picture.happenings,
-        }
-    )
-
-
-_ICONS = {
-    "first": "M3 3H5V13H3ZM13 3V13L6 8Z",
-    "back": "M12 3V13L4 8Z",
-    "on": "M4 3V13L12 8Z",
-    "last": "M13 3H11V13H13ZM3 3V13L10 8Z",
+_BUTTONS = {
+    "first": ("First step", "M3 3H5V13H3ZM13 3V13L6 8Z"),
+    "back": ("One step back", "M12 3V13L4 8Z"),
+    "on": ("One step on", "M4 3V13L12 8Z"),
+    "last": ("Last step", "M13 3H11V13H13ZM3 3V13L10 8Z"),
 }
-"""Drawn, because not every machine has a font with these signs."""
+"""Their signs are drawn, because not every machine has a font with these."""
 
 
 def _controls(picture: Picture) -> Markup:
-    words = {
-        "first": "First step",
-        "back": "One step back",
-        "on": "One step on",
-        "last": "Last step",
-    }
     buttons = [
-        element("button", _icon(go), type="button", data_go=go, aria_label=label, title=label)
-        for go, label in words.items()
+        element(
+            "button",
+            element(
+                "svg",
+                element("path", d=sign),
+                class_="icon",
+                viewBox="0 0 16 16",
+                aria_hidden="true",
+            ),
+            type="button",
+            data_go=go,
+            aria_label=label,
+            title=label,
+        )
+        for go, (label, sign) in _BUTTONS.items()
     ]
-    whole = element("button", "Whole run", type="button", data_go="all")
-    count = element("output", many(len(picture.moments), "step"), class_="count")
-    keys = element("span", "or use the arrow keys; Enter lights a step", class_="small keys")
     return element(
-        "div", *buttons, whole, count, keys, class_="controls", role="group", aria_label="Steps"
+        "div",
+        *buttons,
+        element("button", "Whole run", type="button", data_go="all"),
+        element("output", many(len(picture.moments), "step"), class_="count"),
+        element("span", "or use the arrow keys; Enter lights a step", class_="small keys"),
+        class_="controls",
+        role="group",
+        aria_label="Steps",
     )
-
-
-def _icon(name: str) -> Markup:
-    drawn = element("path", d=_ICONS[name])
-    return element("svg", drawn, class_="icon", viewBox="0 0 16 16", aria_hidden="true")
 
 
 def _stage(picture: Picture) -> Markup:
     words = f"{picture.title}. Arrow keys step through the run, Escape shows all of it."
-    stage = element(
-        "div", picture.svg, class_="stage", tabindex="0", role="group", aria_label=words
+    legend = [element("li", sign, element("span", meaning)) for sign, meaning in picture.symbols]
+    return joined(
+        element("div", picture.svg, class_="stage", tabindex="0", role="group", aria_label=words),
+        element("ul", *legend, class_="signs", aria_label="Legend"),
+        element("p", class_="status", role="status", data_hint=HINT),
     )
-    legend = [
-        element("li", symbol.svg, element("span", symbol.meaning)) for symbol in picture.symbols
-    ]
-    signs = element("ul", *legend, class_="signs", aria_label="Legend")
-    return joined(stage, signs, element("p", class_="status", role="status", data_hint=HINT))
 
 
 def _messages(picture: Picture) -> Markup | None:
@@ -530,8 +561,12 @@ def _messages(picture: Picture) -> Markup | None:
         )
         for spoken in picture.messages
     ]
-    label = element("span", "What came before and after a message: ", class_="small")
-    return element("div", label, *chips, class_="chips")
+    return element(
+        "div",
+        element("span", "What came before and after a message: ", class_="small"),
+        *chips,
+        class_="chips",
+    )
 
 
 def _story(picture: Picture) -> Markup:
@@ -558,19 +593,10 @@ def _story(picture: Picture) -> Markup:
 
 
 def _proof(picture: Picture) -> Markup | None:
-    proof = (
-        joined(element("h4", "The proof"), element("pre", picture.proof, tabindex="0"))
-        if picture.proof
-        else None
-    )
-    replay = element("p", "Play it again: ", element("code", picture.replay), class_="how")
-    parts = joined(proof, replay if picture.replay else None)
-    return element("div", parts, class_="proof") if parts else None
-
-
-def _reproduce(facts: Sequence[Fact]) -> Markup:
-    pairs = [
-        element("div", element("dt", fact.name), element("dd", element("code", fact.value)))
-        for fact in facts
-    ]
-    return element("dl", *pairs, class_="again")
+    parts: list[Markup] = []
+    if picture.proof:
+        parts += [element("h4", "The proof"), element("pre", picture.proof, tabindex="0")]
+    if picture.replay:
+        code = element("code", picture.replay)
+        parts.append(element("p", "Play it again: ", code, class_="how"))
+    return element("div", *parts, class_="proof") if parts else None
