@@ -6,8 +6,9 @@ packets at all, a broadcast comes before its deliveries.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import takewhile
 
 from tidings.core import Members, MessageId, ordered
 from tidings.report.schedule import losses
@@ -27,23 +28,16 @@ class Causality:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.processes: Members = ordered((*run.manifest.members, *run.histories))
+        sent = {(row.process, row.peer, row.packet): row for row in run.rows if row.kind == "send"}
         self.sources: dict[Place, Row] = {}
         """The send of each receive."""
-        self.arrivals: dict[Place, list[Row]] = {}
+        self.arrivals: dict[Place, list[Row]] = {place(row): [] for row in sent.values()}
         """The receives of each send: none if it was lost, two if it was duplicated."""
-        self._connect()
-
-    def _connect(self) -> None:
-        sent = {
-            (row.process, row.peer, row.packet): row for row in self.run.rows if row.kind == "send"
-        }
-        self.arrivals = {place(row): [] for row in sent.values()}
-        for row in self.run.rows:
-            if row.kind == "receive":
-                source = sent.get((str(row.peer), row.process, row.packet))
-                if source is not None:
-                    self.sources[place(row)] = source
-                    self.arrivals[place(source)].append(row)
+        for row in run.rows:
+            source = sent.get((str(row.peer), row.process, row.packet))
+            if row.kind == "receive" and source is not None:
+                self.sources[place(row)] = source
+                self.arrivals[place(source)].append(row)
 
     @cached_property
     def has_packets(self) -> bool:
@@ -56,11 +50,9 @@ class Causality:
 
     @cached_property
     def broadcasts(self) -> dict[MessageId, Row]:
-        found: dict[MessageId, Row] = {}
-        for row in self.run.rows:
-            if row.kind == "broadcast":
-                found.setdefault(row.message, row)
-        return found
+        """The first of each message."""
+        rows = reversed([row for row in self.run.rows if row.kind == "broadcast"])
+        return {row.message: row for row in rows}
 
     def source(self, row: Row) -> Row | None:
         """The event of another process that this one could not do without, if there is one."""
@@ -91,7 +83,11 @@ class Causality:
             return (row.time_ns, not comes, not goes_on, rank[row.process])
 
         while heads:
-            free = [row for row in heads.values() if self._may_follow(row, done)]
+            free = [
+                row
+                for row in heads.values()
+                if (source := self.source(row)) is None or place(source) in done
+            ]
             row = min(free or heads.values(), key=at_its_turn)
             order.append(row)
             done.add(place(row))
@@ -101,10 +97,6 @@ class Causality:
             else:
                 heads[row.process] = following
         return order
-
-    def _may_follow(self, row: Row, done: set[Place]) -> bool:
-        source = self.source(row)
-        return source is None or place(source) in done
 
     @cached_property
     def position(self) -> dict[Place, int]:
@@ -121,34 +113,29 @@ class Causality:
             known = frontier.get(last.process, -1)
             if last.index > known:
                 frontier[last.process] = last.index
-                between = self._between(last.process, known, last.index)
-                todo += [place(source) for row in between if (source := self.source(row))]
+                rows = self.run.histories.get(last.process, ())
+                start, end = (
+                    bisect_right(rows, index, key=lambda row: row.index)
+                    for index in (known, last.index)
+                )
+                todo += [place(source) for row in rows[start:end] if (source := self.source(row))]
         return frontier
-
-    def _between(self, process: str, known: int, last: int) -> Sequence[Row]:
-        """The rows after one index, up to and including another."""
-        rows = self.run.histories.get(process, ())
-        start, end = (
-            bisect_right(rows, index, key=lambda row: row.index) for index in (known, last)
-        )
-        return rows[start:end]
 
     def missing_cause(self, process: str, message: MessageId) -> MessageId | None:
         """The first message that comes before this one and that the process did not deliver."""
         histories = self.run.histories
         delivered = {row.message for row in histories.get(process, ()) if row.kind == "deliver"}
-        for row in histories.get(message.origin, ()):
-            if row.kind not in ("broadcast", "deliver"):
-                continue
-            if row.message == message:
-                return None
-            if row.message not in delivered and process in self._addressees(row.message):
-                return row.message
+        of_origin = [
+            row.message
+            for row in histories.get(message.origin, ())
+            if row.kind in ("broadcast", "deliver")
+        ]
+        for earlier in takewhile(lambda one: one != message, of_origin):
+            sent = self.broadcasts.get(earlier)
+            addressees = self.run.manifest.views[sent.view or 0] if sent else ()
+            if process in addressees and earlier not in delivered:
+                return earlier
         return None
-
-    def _addressees(self, message: MessageId) -> Members:
-        sent = self.broadcasts.get(message)
-        return self.run.manifest.views[sent.view or 0] if sent is not None else ()
 
     # --- what became of a packet
 
@@ -164,22 +151,22 @@ class Causality:
     def loss(self, sent: Row) -> str:
         """Why a packet never arrived, in words that follow the packet."""
         sender, receiver = sent.process, str(sent.peer)
-        known = self._recorded_losses.get((sender, receiver, sent.packet))
-        if known is not None:
+        position = self.position[place(sent)]
+        if known := self._recorded_losses.get((sender, receiver, sent.packet)):
             return known
-        if self._is_down(receiver, self.position[place(sent)]):
+        if self._is_down(receiver, position):
             return f"{receiver} had crashed"
-        crashed = [name for name in (sender, receiver) if self._crashes_after(name, sent)]
+        crashed = [
+            name
+            for name in (sender, receiver)
+            if any(down and when >= position for when, down in self._turns.get(name, ()))
+        ]
         if crashed:
-            lost = lost_with(*crashed)
-            return lost if self._only_crashes_lose else f"lost on the way, or {lost}"
+            lost, manifest = lost_with(*crashed), self.run.manifest
+            # Such links lose nothing of which the schedule does not tell.
+            links = manifest.plan.get("links") if manifest.clock == "simulated" else "real"
+            return lost if links in (None, "retrying") else f"lost on the way, or {lost}"
         return "lost on the way" if self.has_settled else ON_ITS_WAY
-
-    @cached_property
-    def _only_crashes_lose(self) -> bool:
-        """Whether the links lose nothing of which the schedule does not tell."""
-        manifest = self.run.manifest
-        return manifest.clock == "simulated" and manifest.plan.get("links") in (None, "retrying")
 
     @cached_property
     def _recorded_losses(self) -> dict[tuple[str, str, object], str]:
@@ -207,17 +194,12 @@ class Causality:
             # Killed without a last word: it went down after whatever it did last.
             if fate == "crashed" and not (turns[process] and turns[process][-1][1]):
                 rows = self.run.histories.get(process)
-                last = self.position[place(rows[-1])] if rows else -1
-                turns[process].append((last, True))
+                turns[process].append((self.position[place(rows[-1])] if rows else -1, True))
         return turns
 
     def _is_down(self, process: str, position: int) -> bool:
-        earlier = [down for when, down in self._turns.get(process, ()) if when < position]
-        return bool(earlier) and earlier[-1]
-
-    def _crashes_after(self, process: str, sent: Row) -> bool:
-        since = self.position[place(sent)]
-        return any(down and when >= since for when, down in self._turns.get(process, ()))
+        turns = reversed(self._turns.get(process, ()))
+        return next((down for when, down in turns if when < position), False)
 
     def about(self, message: MessageId) -> Iterator[Row]:
         """Every row that names the message, in order."""

@@ -1,12 +1,12 @@
 """A violation told as a proof that a person can follow: Let, Then, However."""
 
 import shlex
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from os import PathLike
 
 from tidings.core import MessageId, ordered
 from tidings.report.causality import Causality
-from tidings.report.words import listed, many, packet_of
+from tidings.report.words import LIVENESS, listed, many, packet_of
 from tidings.spec import BELOW_THE_CUT, Extra, Guarantee, Place, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
@@ -32,31 +32,25 @@ def explain(
     With the ``trace`` itself, what never came is told with the reason why it cannot.
     """
     m, cause = ("m", "") if violation.cause is None else ("m2", "m1")
-    then = _PROOFS[violation.guarantee](violation, m, cause)
     title = f"{violation.guarantee.upper()} violated at {violation.process}"
-    named = run if is_one_of_many else None
-    source = f"run {run}" if seed is None else f"run {run}, seed {seed}"
-    return "\n".join(
-        [
-            f"{title:<47}{source}",
-            "Let:",
-            *(f"  {line}" for line in _let(violation, m, cause)),
-            "Then:",
-            *(f"  - {line}" for line in then),
-            *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
-            *(
-                [f"Replay:  {replay_command(violation, folder, named, is_long=is_long)}"]
-                if folder
-                else []
-            ),
-        ]
-    )
+    lines = [
+        f"{title:<47}run {run}" + (f", seed {seed}" if seed is not None else ""),
+        "Let:",
+        *(f"  {line}" for line in _let(violation, m, cause)),
+        "Then:",
+        *(f"  - {line}" for line in _proof(violation, m, cause)),
+        *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
+    ]
+    if folder:
+        named = run if is_one_of_many else None
+        lines += [f"Replay:  {replay_command(violation, folder, named, is_long=is_long)}"]
+    return "\n".join(lines)
 
 
 def however(violation: Violation) -> str:
     """The one sentence of the proof that says what is wrong, messages by their own names."""
-    proof = _PROOFS[violation.guarantee](violation, str(violation.message), str(violation.cause))
-    sentence = proof[-1].removeprefix("However, ")
+    *_, last = _proof(violation, str(violation.message), str(violation.cause))
+    sentence = last.removeprefix("However, ")
     return sentence[0].upper() + sentence[1:] if sentence.startswith("it ") else sentence
 
 
@@ -69,17 +63,20 @@ def replay_command(
 ) -> str:
     """The command that plays a stored run again, up to where the violation shows."""
     until = shows_at(violation)
-    words = ["tidings", "replay", str(folder)]
-    words += ["--run", run] if run is not None else []
     is_recorded = until is not None and until.index != BELOW_THE_CUT
-    words += ["--until", str(until)] if is_recorded else []
-    words += ["--last", str(LAST_STEPS)] if is_long else []
-    return shlex.join(words)
+    return shlex.join(
+        [
+            *("tidings", "replay", str(folder)),
+            *(("--run", run) if run is not None else ()),
+            *(("--until", str(until)) if is_recorded else ()),
+            *(("--last", str(LAST_STEPS)) if is_long else ()),
+        ]
+    )
 
 
 def shows_at(violation: Violation) -> Place | None:
     """The event at which the violation is complete; None if it is that something never came."""
-    if violation.guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT):
+    if violation.guarantee in LIVENESS:
         return None
     if violation.guarantee is Guarantee.NO_CREATION and not _is_a_name_used_twice(violation):
         return violation.witness[0]
@@ -87,8 +84,6 @@ def shows_at(violation: Violation) -> Place | None:
 
 
 # --- the proofs
-
-Proof = list[str]
 
 
 def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
@@ -102,19 +97,55 @@ def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
 
 
 def _event(place: Place) -> str:
-    is_recorded = place.index != BELOW_THE_CUT
-    return f"(its event {place.index})" if is_recorded else "(before its cut)"
+    return "(before its cut)" if place.index == BELOW_THE_CUT else f"(its event {place.index})"
 
 
-def _no_duplication(violation: Violation, m: str, _: str) -> Proof:
-    first, again = violation.witness
-    return [
-        f"{first.process} delivered {m} {_event(first)}.",
-        f"However, {again.process} delivered {m} again {_event(again)}.",
-    ]
+def _proof(violation: Violation, m: str, cause: str) -> list[str]:
+    process, witness = violation.process, violation.witness
+    match violation.guarantee:
+        case Guarantee.NO_DUPLICATION:
+            first, again = witness
+            return [
+                f"{first.process} delivered {m} {_event(first)}.",
+                f"However, {again.process} delivered {m} again {_event(again)}.",
+            ]
+        case Guarantee.NO_CREATION:
+            return _no_creation(violation, m)
+        case Guarantee.VALIDITY:
+            (broadcast,) = witness
+            return [
+                f"{process} broadcast {m} {_event(broadcast)} and was up when the run settled.",
+                f"However, {process} never delivered {m}.",
+            ]
+        case Guarantee.UNIFORM_AGREEMENT:
+            broadcast, seen = witness
+            return [
+                f"{broadcast.process} broadcast {m} {_event(broadcast)}.",
+                f"{seen.process} delivered {m} {_event(seen)}.",
+                f"However, {process}, to whom {m} was addressed and who was up when the run "
+                f"settled, never delivered {m}.",
+            ]
+        case Guarantee.CAUSAL_ORDER:
+            *before, delivery = witness
+            return [
+                _happened_before(violation, m, cause, *before),
+                f"However, {delivery.process} delivered {m} {_event(delivery)} and had not "
+                f"delivered {cause}.",
+            ]
+        case Extra.COST:
+            (straw,) = witness
+            return [
+                f"{straw.process} sent another packet {_event(straw)} on account of {m}.",
+                f"However, it was {violation.note}.",
+            ]
+        case Extra.REACH:
+            return [
+                _happened_before(violation, m, cause, *witness),
+                f"However, {m} was {violation.note}, to whom {cause} was addressed.",
+            ]
 
 
-def _no_creation(violation: Violation, m: str, _: str) -> Proof:
+def _no_creation(violation: Violation, m: str) -> list[str]:
     process = violation.process
     first, *rest = violation.witness
     if not rest:
@@ -142,38 +173,8 @@ def _no_creation(violation: Violation, m: str, _: str) -> Proof:
 
 def _is_a_name_used_twice(violation: Violation) -> bool:
     """Two broadcasts of one origin, rather than a delivery and a broadcast."""
-    if len(violation.witness) == 1:
-        return False
-    first, other = violation.witness
+    first, other = violation.witness[0], violation.witness[-1]
     return first.process == other.process == violation.message.origin and first.index < other.index
-
-
-def _validity(violation: Violation, m: str, _: str) -> Proof:
-    (broadcast,) = violation.witness
-    process = violation.process
-    return [
-        f"{process} broadcast {m} {_event(broadcast)} and was up when the run settled.",
-        f"However, {process} never delivered {m}.",
-    ]
-
-
-def _uniform_agreement(violation: Violation, m: str, _: str) -> Proof:
-    broadcast, seen = violation.witness
-    return [
-        f"{broadcast.process} broadcast {m} {_event(broadcast)}.",
-        f"{seen.process} delivered {m} {_event(seen)}.",
-        f"However, {violation.process}, to whom {m} was addressed and who was up when the run "
-        f"settled, never delivered {m}.",
-    ]
-
-
-def _causal_order(violation: Violation, m: str, cause: str) -> Proof:
-    *before, delivery = violation.witness
-    return [
-        _happened_before(violation, m, cause, *before),
-        f"However, {delivery.process} delivered {m} {_event(delivery)} and had not delivered "
-        f"{cause}.",
-    ]
 
 
 def _happened_before(violation: Violation, m: str, cause: str, had: Place, broadcast: Place) -> str:
@@ -183,32 +184,6 @@ def _happened_before(violation: Violation, m: str, cause: str, had: Place, broad
         f"{cause} happened before {m}: {had.process} {verb} {cause} {_event(had)} before it "
         f"broadcast {m} {_event(broadcast)}."
     )
-
-
-def _cost(violation: Violation, m: str, _: str) -> Proof:
-    (straw,) = violation.witness
-    return [
-        f"{straw.process} sent another packet {_event(straw)} on account of {m}.",
-        f"However, it was {violation.note}.",
-    ]
-
-
-def _reach(violation: Violation, m: str, cause: str) -> Proof:
-    return [
-        _happened_before(violation, m, cause, *violation.witness),
-        f"However, {m} was {violation.note}, to whom {cause} was addressed.",
-    ]
-
-
-_PROOFS: dict[Guarantee | Extra, Callable[[Violation, str, str], Proof]] = {
-    Guarantee.NO_DUPLICATION: _no_duplication,
-    Guarantee.NO_CREATION: _no_creation,
-    Guarantee.VALIDITY: _validity,
-    Guarantee.UNIFORM_AGREEMENT: _uniform_agreement,
-    Guarantee.CAUSAL_ORDER: _causal_order,
-    Extra.COST: _cost,
-    Extra.REACH: _reach,
-}
 
 
 # --- why it can never come
@@ -229,8 +204,7 @@ def _why_never(violation: Violation, trace: Run, m: str) -> Iterator[str]:
     knowing = ordered(row.process for row in causality.about(message))
     if gone := [name for name in knowing if causality.has_crashed(name)]:
         yield f"{listed(gone)}, who knew of {m}, crashed."
-    missing = causality.missing_cause(process, message)
-    if missing is not None:
+    if missing := causality.missing_cause(process, message):
         yield f"Before {m} comes {missing}, which {process} had not delivered either."
     yield from _losses({message, missing}, causality)
 
@@ -242,10 +216,9 @@ def _what_it_heard(process: str, message: MessageId, causality: Causality, m: st
     unnamed = [row for row in causality.unnamed if row.peer == process]
     arrived = [row for row in unnamed if causality.arrivals[place(row)]]
     about_it = f"about {m} alone" if unnamed else f"about {m}"
-    proof = [row.process for row in to_it if causality.arrivals[place(row)]]
-    if proof:
-        senders = listed(list(dict.fromkeys(proof)))
-        yield f"{process} heard of {m} from {senders}, and nothing more about {m} is on its way."
+    if senders := dict.fromkeys(row.process for row in to_it if causality.arrivals[place(row)]):
+        heard = f"{process} heard of {m} from {listed([*senders])}"
+        yield f"{heard}, and nothing more about {m} is on its way."
         return
     if not sent and not causality.unnamed:
         yield f"Nobody sent a packet about {m}."
@@ -256,8 +229,8 @@ def _what_it_heard(process: str, message: MessageId, causality: Causality, m: st
     else:
         yield f"None of the {len(to_it):,} packets {about_it} that were sent to {process} arrived."
     if arrived:
-        others = many(len(arrived), "packet")
-        yield f"{process} received {others} without any message's name, which may speak of {m}."
+        received = f"{process} received {many(len(arrived), 'packet')}"
+        yield f"{received} without any message's name, which may speak of {m}."
 
 
 def _losses(messages: Container[MessageId | None], causality: Causality) -> Iterator[str]:

@@ -34,8 +34,7 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
         few, all_of_it = rows[:most], {place(row) for row in rows}
         cut = f"Only the first {most:,} of {len(rows):,} rows are shown."
         return Focus(few, all_of_it, cut if len(few) < len(rows) else "")
-    matters = _what_matters_to(violation, causality)
-    bright = [row for row in rows if matters(row)]
+    bright = list(filter(_what_matters_to(violation, causality), rows))
     places = {place(row) for row in bright}
     if len(rows) <= most:
         return Focus(rows, places, "")
@@ -44,7 +43,7 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
         return Focus(bright, places, note)
     messages = _messages_of(violation, causality)
     core = [row for row in bright if _is_central(row, violation, messages)]
-    names = listed([str(message) for message in messages])
+    names = listed([*map(str, messages)])
     note = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} rows."
     return Focus(core, places, note)
 
@@ -62,11 +61,7 @@ def _what_matters_to(violation: Violation, causality: Causality) -> Callable[[Ro
         return lambda row: is_in(row, past)
     # Something never came: its packets, wherever they went, and the crashes took it away.
     messages = _messages_of(violation, causality)
-    return lambda row: (
-        is_in(row, past)
-        or row.kind in ("crash", "settle")
-        or (bool(row.origin) and row.message in messages)
-    )
+    return lambda row: is_in(row, past) or _is_central(row, violation, messages)
 
 
 def _messages_of(violation: Violation, causality: Causality) -> list[MessageId]:
@@ -78,14 +73,12 @@ def _messages_of(violation: Violation, causality: Causality) -> list[MessageId]:
 
 
 def _is_central(row: Row, violation: Violation, messages: list[MessageId]) -> bool:
+    """Whether it is about one of the messages, ends a process, or proves the violation."""
     about = bool(row.origin) and row.message in messages
     return about or row.kind in ("crash", "settle") or place(row) in violation.witness
 
 
 def marked(violation: Violation, causality: Causality) -> Place | None:
     """Where the violation shows: its last event, or the end of a process that waited in vain."""
-    end = shows_at(violation)
-    if end is not None:
-        return end
     rows = causality.run.histories.get(violation.process)
-    return place(rows[-1]) if rows else None
+    return shows_at(violation) or (place(rows[-1]) if rows else None)

@@ -39,8 +39,7 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         low, high, at = map(self._plain, (self.least, self.most, value))
-        share = (at - low) / (high - low)
-        return self._begin + (self._end - self._begin) * share
+        return self._begin + (self._end - self._begin) * ((at - low) / (high - low))
 
     def _plain(self, value: float) -> float:
         return math.log10(value) if self.logarithmic else value
@@ -63,8 +62,7 @@ def _linear_ticks(least: float, most: float, count: int) -> list[float]:
     rough = (most - least) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough)
-    first = math.ceil(least / step)
-    last = math.floor(most / step + 1e-9)
+    first, last = math.ceil(least / step), math.floor(most / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
 
 

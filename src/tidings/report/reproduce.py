@@ -18,6 +18,7 @@ from tidings.spec.evidence import place
 from tidings.trace import Run
 
 _WIDTH = 100
+_FOLDED = textwrap.TextWrapper(_WIDTH, subsequent_indent=" " * 6, break_on_hyphens=False)
 
 _FILE = '''\
 """A reproduction, as ``tidings`` found it.
@@ -86,8 +87,7 @@ def packet(sender: str, receiver: str, number: int) -> PacketId:
 
 def file_name(run: Run, violation: Violation) -> str:
     """A name of its own: pytest wants no two files of one name in the folders that it is given."""
-    words = f"test_{run.manifest.run}_{violation.guarantee}.py"
-    return re.sub(r"[^\w.]+", "_", words)
+    return re.sub(r"[^\w.]+", "_", f"test_{run.manifest.run}_{violation.guarantee}.py")
 
 
 def as_pytest(run: Run, violation: Violation, *, made_in: str = ".") -> str:
@@ -106,11 +106,13 @@ def as_pytest(run: Run, violation: Violation, *, made_in: str = ".") -> str:
         raise DataError(f"run {manifest.run} has no schedule and cannot be played again")
     links = manifest.plan.get("links", "retrying")
     used = set(_names(schedule))
-    others = _others(run, violation)
+    violated = [verdict.guarantee for verdict in judge(run) if verdict.violations]
+    others = [_member(one) for one in violated if one is not violation.guarantee]
+    proof = explain(violation, manifest.run, manifest.seed, trace=run)
     helpers = [_SEARCH.format(made_in=_quoted(made_in))] if is_own else []
     helpers += [_PACKET] if "packet" in used else []
     return _FILE.format(
-        proof="\n".join(_folded(explain(violation, manifest.run, manifest.seed, trace=run))),
+        proof="\n".join(line for long in proof.splitlines() for line in _FOLDED.wrap(long)),
         imports="\n".join(_imports(used, [_member(violation.guarantee), *others])),
         group=_laid_out(_tuple(map(_quoted, manifest.views[0])), room=len("GROUP = ")),
         library="from pathlib import Path\n\n" if is_own else "",
@@ -133,17 +135,6 @@ def _allowed(run: Run, violation: Violation) -> int:
     """How many packets were allowed: as many as were sent before the first too many."""
     sent = sorted((row for row in run.rows if row.kind == "send"), key=lambda row: row.time_ns)
     return [place(row) for row in sent].index(violation.witness[0])
-
-
-def _others(run: Run, violation: Violation) -> list[str]:
-    """What else the run violates."""
-    violated = [verdict.guarantee for verdict in judge(run) if verdict.violations]
-    return [_member(one) for one in violated if one is not violation.guarantee]
-
-
-def _folded(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        yield from textwrap.wrap(line, _WIDTH, subsequent_indent=" " * 6, break_on_hyphens=False)
 
 
 # --- a small part of Python
@@ -229,13 +220,12 @@ _CLASSES = {
 
 def _choice(kind: str, *fields: Any) -> Call:
     name = _CLASSES.get(kind, kind.capitalize())
-    code = list(fields)
     if kind == "broadcast":
-        process, text = code
+        process, text = fields
         return Call(name, (_quoted(process), _quoted(b64decode(text))))
-    while len(code) > 1 and not code[-1] and not isinstance(code[-1], str):
-        code.pop()  # what is usual goes without saying
-    return Call(name, tuple(map(_field, code)))
+    while len(fields) > 1 and not fields[-1] and not isinstance(fields[-1], str):
+        fields = fields[:-1]  # what is usual goes without saying
+    return Call(name, tuple(map(_field, fields)))
 
 
 def _field(value: Any) -> Node:
@@ -272,20 +262,18 @@ def _schedule(run: Run, schedule: Sequence[Call]) -> Iterator[str]:
 
 
 def _violation(violation: Violation) -> Call:
-    message = Call("MessageId", (_quoted(violation.message.origin), str(violation.message.seq)))
-    fields = [
-        f"guarantee={_member(violation.guarantee)}",
-        f"process={_quoted(violation.process)}",
-        f"message={_in_line(message)}",
-    ]
     places = [Call("Place", (_quoted(one.process), str(one.index))) for one in violation.witness]
-    fields.append(f"witness={_in_line(_tuple(places))}")
+    fields = {
+        "guarantee": _member(violation.guarantee),
+        "process": _quoted(violation.process),
+        "message": _field([*violation.message]),
+        "witness": _tuple(places),
+    }
     if violation.cause is not None:
-        cause = Call("MessageId", (_quoted(violation.cause.origin), str(violation.cause.seq)))
-        fields.append(f"cause={_in_line(cause)}")
+        fields["cause"] = _field([*violation.cause])
     if violation.note:
-        fields.append(f"note={_quoted(violation.note)}")
-    return Call("Violation", tuple(fields))
+        fields["note"] = _quoted(violation.note)
+    return Call("Violation", tuple(f"{name}={_in_line(one)}" for name, one in fields.items()))
 
 
 def _member(guarantee: Guarantee | Extra) -> str:
@@ -297,17 +285,15 @@ def _imports(used: set[str], members: Iterable[str]) -> Iterator[str]:
     if "packet" in used:
         choices |= {"Link", "PacketId"}
     enums = {member.partition(".")[0] for member in members}
-    yield "from tidings.core import MessageId"
-    yield "from tidings.simulator import recorded, replay"
-    yield _import("tidings.simulator.choices", sorted(choices))
-    yield "from tidings.simulator.play import world_of"
-    yield _import("tidings.spec", [*sorted({*enums, "Place", "Violation"}), "broken", "judge"])
-    yield "from tidings.trace import SCHEMA_VERSION, Manifest, Run"
-
-
-def _import(module: str, names: Sequence[str]) -> str:
-    line = f"from {module} import {', '.join(names)}"
-    if len(line) <= _WIDTH:
-        return line
-    lines = "".join(f"    {name},\n" for name in names)
-    return f"from {module} import (\n{lines})"
+    imported = {
+        "core": ["MessageId"],
+        "simulator": ["recorded", "replay"],
+        "simulator.choices": sorted(choices),
+        "simulator.play": ["world_of"],
+        "spec": [*sorted({*enums, "Place", "Violation"}), "broken", "judge"],
+        "trace": ["SCHEMA_VERSION", "Manifest", "Run"],
+    }
+    for module, names in imported.items():
+        line = f"from tidings.{module} import {', '.join(names)}"
+        lines = "".join(f"    {name},\n" for name in names)
+        yield line if len(line) <= _WIDTH else f"from tidings.{module} import (\n{lines})"
