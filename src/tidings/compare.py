@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tidings.core import Packet, quorum
+from tidings.core import quorum
 from tidings.guests import factory
 from tidings.report.charts import Axis, LineChart, Point, document, lines_of
 from tidings.report.words import with_options
@@ -97,61 +97,42 @@ def measure(
         budget=budget,
     )
     run = walk(plan, seed=1)
-    return _cost(contender, workload, run, _json_bytes(plan))
-
-
-def _json_bytes(plan: Plan) -> int:
-    """The same run again, weighed as JSON."""
-    return sum(_sizes(walk(plan, seed=1, weigh=_as_json)))
-
-
-def _as_json(packet: Packet) -> int:
-    return len(msgspec.json.encode(packet))
-
-
-def _sizes(run: Run) -> Iterator[int]:
-    return (row.bytes for row in run.rows if row.kind == "send" and isinstance(row.bytes, int))
-
-
-def _cost(contender: Contender, workload: Workload, run: Run, json_bytes: int) -> Cost:
-    sizes = list(_sizes(run))
-    broadcasts = {row.message: row.time_ns for row in run.rows if row.kind == "broadcast"}
-    last = {row.message: row.time_ns for row in run.rows if row.kind == "deliver"}
-    for row in run.rows:
-        if row.kind == "deliver":
-            last[row.message] = max(last[row.message], row.time_ns)
-    waits = sorted((last[one] - broadcasts[one]) / _MS for one in last)
-    count = max(1, len(broadcasts))
-    processes = len(run.manifest.members)
-    kept = _kept(run)
+    as_json = walk(plan, seed=1, weigh=lambda packet: len(msgspec.json.encode(packet)))
+    rows = sorted(run.rows, key=lambda row: row.time_ns)
+    sent = [row for row in rows if row.kind == "send"]
+    begun = {row.message: row.time_ns for row in rows if row.kind == "broadcast"}
+    last = {row.message: row.time_ns for row in rows if row.kind == "deliver"}
+    waits = sorted((last[one] - begun[one]) / _MS for one in last)
+    safe_ns = max(last.values(), default=0)
+    count = max(1, len(begun))
     return Cost(
         contender=str(contender),
         workload=workload,
         processes=processes,
-        packets=len(sizes) / count,
-        packets_until_safe=_sent_before(run, max(last.values(), default=0)) / count,
-        bytes=sum(sizes) / count,
-        json_bytes=json_bytes / count,
+        packets=len(sent) / count,
+        packets_until_safe=sum(row.time_ns < safe_ns for row in sent) / count,
+        bytes=_bytes_sent(run) / count,
+        json_bytes=_bytes_sent(as_json) / count,
         delays=waits[len(waits) // 2] if waits else 0.0,
-        kept_bytes=kept["bytes"] / processes,
-        kept_ids=kept["ids"] / processes,
-        kept_ranges=kept["ranges"] / processes,
-        cut=not any(row.kind == "settle" for row in run.rows),
+        kept_bytes=_kept(run, "bytes") / processes,
+        kept_ids=_kept(run, "ids") / processes,
+        kept_ranges=_kept(run, "ranges") / processes,
+        cut=not any(row.kind == "settle" for row in rows),
     )
 
 
-def _sent_before(run: Run, time_ns: int) -> int:
-    return sum(row.kind == "send" and row.time_ns < time_ns for row in run.rows)
+def _bytes_sent(run: Run) -> int:
+    return sum(int(row.bytes or 0) for row in run.rows if row.kind == "send")
 
 
-def _kept(run: Run) -> dict[str, int]:
-    """The last sample of every process, added up."""
-    total = dict.fromkeys(("ids", "ranges", "texts", "bytes"), 0)
-    for history in run.histories.values():
-        for row in history:
-            if row.kind == "state" and row.index >= history[-1].index - len(total):
-                total[str(row.name)] += int(row.value or 0)
-    return total
+def _kept(run: Run, name: str) -> int:
+    """The last sample of every process, added up; it is four rows long."""
+    return sum(
+        int(row.value or 0)
+        for history in run.histories.values()
+        for row in history
+        if row.kind == "state" and row.name == name and row.index >= history[-1].index - 4
+    )
 
 
 Bound = Callable[[int, int], int]
@@ -204,9 +185,11 @@ def bounds(sizes: Sequence[int]) -> list[dict[str, str]]:
 
 def named_bounds() -> dict[str, Bound]:
     """All bounds, with what they count up to."""
-    until_safe = {f"until safe: {name}": bound for name, bound in BOUNDS.items()}
-    until_stable = {f"until stable: {name}": bound for name, bound in BOUNDS_UNTIL_STABLE.items()}
-    return until_safe | until_stable
+    return {
+        f"until {what}: {name}": bound
+        for what, bounds in (("safe", BOUNDS), ("stable", BOUNDS_UNTIL_STABLE))
+        for name, bound in bounds.items()
+    }
 
 
 def contender_of(words: str) -> Contender:
@@ -228,13 +211,11 @@ METRICS = {
 def matrix(costs: Sequence[Cost], metric: str) -> list[dict[str, str]]:
     """One row per contender, one column per size; what was cut, or spared, has a ">"."""
     sizes = sorted({cost.processes for cost in costs})
-    of_contender: dict[str, dict[int, Cost]] = {}
-    for cost in costs:
-        of_contender.setdefault(cost.contender, {})[cost.processes] = cost
+    known = {(cost.contender, cost.processes): cost for cost in costs}
     return [
         {METRICS[metric]: name}
-        | {f"n={size}": _figure(of_size.get(size), metric) for size in sizes}
-        for name, of_size in of_contender.items()
+        | {f"n={size}": _figure(known.get((name, size)), metric) for size in sizes}
+        for name in dict.fromkeys(cost.contender for cost in costs)
     ]
 
 

@@ -68,11 +68,9 @@ class Death(msgspec.Struct, frozen=True):
     @property
     def readers(self) -> Members:
         """Who delivered it, and how that can be."""
-        from_disk = f"{self.process} (from its disk, when it was back)"
-        is_back = self.came_from_disk
-        return tuple(
-            from_disk if is_back and name == self.process else name for name in self.delivered_by
-        )
+        from_disk = {self.process: f"{self.process} (from its disk, when it was back)"}
+        known = from_disk if self.came_from_disk else {}
+        return tuple(known.get(name, name) for name in self.delivered_by)
 
 
 class Comeback(msgspec.Struct, frozen=True):
@@ -99,8 +97,8 @@ def perform(
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Performance:
     """Run it in this folder under this name; ``meanwhile`` is called when all members are up."""
-    path = _group_file(folder, name, play)
-    with Fleet(path, proxied=True, seed=seed, injector=play.injector) as fleet:
+    group = _group_file(folder, name, play)
+    with Fleet(group, proxied=True, seed=seed, injector=play.injector) as fleet:
         durable = "durable" if play.durable else "in memory"
         tell(f"start  {', '.join(NAMES)}: {play.protocol}, {durable}, each a process of its own")
         meanwhile()
@@ -116,8 +114,7 @@ def perform(
         comebacks = [_come_back(fleet, victims[-1], play, tell)] if play.durable else []
         fleet.settle(timeout_s=play.settle_s)
     (run,) = read_runs(fleet.config.trace_folder)
-    deaths = tuple(_death(run, victim.name) for victim in victims)
-    return Performance(run, deaths, tuple(comebacks))
+    return Performance(run, tuple(_death(run, one.name) for one in victims), tuple(comebacks))
 
 
 def _group_file(folder: Path, name: str, play: DemoPlay) -> Path:
@@ -174,17 +171,14 @@ def _kill_in_mid_broadcast(fleet: Fleet, victim: Member, play: DemoPlay) -> None
 
 
 def _come_back(fleet: Fleet, victim: Member, play: DemoPlay, tell: Tell) -> Comeback:
-    witness = next(member for member in fleet.up)
-    missed = _total(witness) - _total(victim)
+    witness = next(iter(fleet.up))
+    theirs, its_own = (sum(one.report.delivered.values()) for one in (witness, victim))
+    missed = theirs - its_own
     tell(f"start  {victim.name} again, {missed:,} messages behind")
     victim.start()
     victim.publish(play.per_s)
     _wait_for_more(fleet, play.opening)
     return Comeback(victim.name, missed)
-
-
-def _total(member: Member) -> int:
-    return sum(member.report.delivered.values())
 
 
 def _death(run: Run, process: str) -> Death:
@@ -206,6 +200,10 @@ def _death(run: Run, process: str) -> Death:
         for row in run.rows
         if row.kind == "deliver" and row.message == last.message
     }
-    delivered_by = tuple(name for name in run.histories if name in delivered)
-    is_back = delivered.get(process, 0) > 0
-    return Death(process, last.message, len(arrived), delivered_by, is_back)
+    return Death(
+        process=process,
+        message=last.message,
+        copies=len(arrived),
+        delivered_by=tuple(name for name in run.histories if name in delivered),
+        came_from_disk=delivered.get(process, 0) > 0,
+    )

@@ -40,10 +40,8 @@ def demo_run(seed: int, broken: Break | None = None) -> Run:
 def last_words(run: Run) -> Iterator[tuple[str, MessageId, int]]:
     """For each process that crashed: itself, its last message, and how many copies had left."""
     for process, history in run.histories.items():
-        if history[-1].kind != "crash":
-            continue
         spoken = [row for row in history if row.kind == "broadcast"]
-        if spoken:
+        if spoken and history[-1].kind == "crash":
             last = spoken[-1]
             copies = sum(
                 row.kind == "send" and row.origin is not UNSET and row.message == last.message
