@@ -363,13 +363,13 @@ def test_what_is_ignored_now_may_matter_later(explored: Explore) -> None:
 
 def test_what_one_assumes_all_are_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
     answer: list[int] = []
-    share = crew.Together._share_expectations
+    share = crew.Crew._share_expectations
 
-    def counted(self: crew.Together, expectations: list[list[Any]]) -> None:
+    def counted(self: crew.Crew, expectations: list[list[Any]]) -> None:
         answer.append(sum(map(len, expectations)))
         share(self, expectations)
 
-    monkeypatch.setattr(crew.Together, "_share_expectations", counted)
+    monkeypatch.setattr(crew.Crew, "_share_expectations", counted)
     monkeypatch.setattr(search, "ENOUGH_FOR_SEVERAL", 2)
     monkeypatch.setattr(crew, "TICK_SECONDS", 0.001)
     scope = Scope(processes=3, broadcasts=2)

@@ -11,9 +11,10 @@ each crash is told with the packets that did not arrive after it.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from typing import Any, NamedTuple, Self
 
-from tidings.core import Event, Members, MessageId, Packet, Receive, UsageError, take_first
+from tidings.core import Event, Members, MessageId, Receive, UsageError, take_first
 from tidings.explore.reactions import Reactions
 from tidings.explore.scope import Scope
 from tidings.explore.signatures import Signatures
@@ -60,10 +61,6 @@ MOST_TORN = 32
 _MS = 1_000_000
 
 
-def _weightless(packet: Packet) -> int:
-    return 0
-
-
 def _draw_nothing(label: str, weights: Sequence[int]) -> int:
     raise UsageError(f"it draws {label!r} in its constructor; to be explored, draw at its Start")
 
@@ -91,14 +88,12 @@ class Branch(World):
         self.broken: tuple[Property, ...] = ()
         self.everybody = scope.everybody
         self.spoken = dict.fromkeys(scope.everybody, 0)
-        self.crashes = 0
+        self.crashes = self.duplicates = self.restarts = self.rollbacks = 0
+        """How often each has been chosen."""
         self.deaths = 0
         """All crashes, also those that nobody chose: a process may halt by itself."""
         self.legacy: dict[PacketId, int] = {}
         """Packets that were in flight when their sender died, and whose death it was."""
-        self.duplicates = 0
-        self.restarts = 0
-        self.rollbacks = 0
         self.judged = 0
         """The sum of the numbers of all that the judge knows."""
         self.delivered = dict.fromkeys(scope.everybody, 0)
@@ -113,7 +108,7 @@ class Branch(World):
         """Deliveries in this move of what nobody had broadcast before: who, what, its digest."""
         self.disk_numbers: dict[str, int] = {}
         untouched = {*vars(self), "schedule", "cut", "_rows", "_draws", "_indexes"}
-        super().__init__("explored", scope.members, factory, weigh=_weightless)
+        super().__init__("explored", scope.members, factory, weigh=lambda packet: 0)
         self._copied = tuple(
             name
             for name, value in vars(self).items()
@@ -141,28 +136,21 @@ class Branch(World):
 
     def schedule_so_far(self, *, with_inert: bool = True) -> Schedule:
         """The way as a schedule that any World can play, one millisecond for each step."""
-        steps: Schedule = []
-
-        def step(choice: Choice, draws: tuple[int, ...] = ()) -> None:
-            opening = () if steps else self.opening_draws
-            steps.append(Step((len(steps) + 1) * _MS, choice, opening + draws))
-
+        made: list[tuple[Choice, tuple[int, ...]]] = []
         deaths = 0
         for move in self.way().moves:
             if move.inert and not with_inert:
                 continue
             died, deaths = move.deaths > deaths, move.deaths
-            lost = self._lost_in(deaths) if died else ()
+            lost = [one for one in self.in_flight if died and self.legacy.get(one) == deaths]
             if isinstance(move.choice, choices.Crash):
-                step(choices.Crash(move.choice.process, lost), move.draws)
+                made.append((choices.Crash(move.choice.process, tuple(lost)), move.draws))
             else:
-                step(move.choice, move.draws)
-                for packet in lost:
-                    step(choices.Drop(packet))
-        return steps
-
-    def _lost_in(self, death: int) -> tuple[PacketId, ...]:
-        return tuple(packet for packet in self.in_flight if self.legacy.get(packet) == death)
+                made += [(move.choice, move.draws), *((choices.Drop(one), ()) for one in lost)]
+        return [
+            Step(number * _MS, choice, draws if number > 1 else self.opening_draws + draws)
+            for number, (choice, draws) in enumerate(made, start=1)
+        ]
 
     def way(self) -> Way:
         moves: list[Move] = []
@@ -170,8 +158,7 @@ class Branch(World):
         while path is not None:
             path, move = path
             moves.append(move)
-        moves.reverse()
-        return Way(self.opening, moves)
+        return Way(self.opening, moves[::-1])
 
     def retrace(self, moves: Sequence[Move]) -> None:
         """Go a way that somebody else has found."""
@@ -185,8 +172,7 @@ class Branch(World):
         self._make(choice)
         if type(choice) is not choices.PacketArrival:
             self._spend(choice)
-        move = Move(choice, tuple(self._draws), self.script, self.deaths, inert)
-        self.path = (self.path, move)
+        self.path = (self.path, Move(choice, tuple(self._draws), self.script, self.deaths, inert))
         self.length += 1
         self._draws.clear()
         self._judge_move()
@@ -208,9 +194,8 @@ class Branch(World):
         """The states to which the choice may lead: one, unless a process draws."""
         scripts: list[tuple[int, ...]] = [()]
         while scripts:
-            script = scripts.pop()
             twin = self.fork()
-            twin.script = script
+            twin.script = scripts.pop()
             try:
                 twin.go(choice)
             except ProcessFault as fault:
@@ -271,15 +256,13 @@ class Branch(World):
 
     def news(self) -> Iterator[Choice]:
         """Everything but arrivals: timers, users, newcomers, and those who crash or come back."""
-        for timer in self.timers:
-            yield choices.TimerExpiry(*timer)
+        yield from starmap(choices.TimerExpiry, self.timers)
         if sum(self.spoken.values()) < self.scope.broadcasts:
             for process in self.up:
                 yield choices.UserBroadcast(process, self.scope.text(self.spoken[process]))
         if len(self.processes) < len(self.everybody):
             newcomer = self.everybody[len(self.processes)]
-            for contact in self.up:
-                yield choices.Join(newcomer, contact)
+            yield from (choices.Join(newcomer, contact) for contact in self.up)
         if self.crashes < self.scope.crashes:
             yield from map(choices.Crash, self.up)
         if self.restarts < self.scope.restarts:
@@ -354,8 +337,8 @@ class Branch(World):
     def _crash(self, process: str, lost: Sequence[PacketId]) -> None:
         super()._crash(process, lost)
         self.deaths += 1
-        left = [packet for packet in self.in_flight if packet.link.sender == process]
-        self.legacy = dict.fromkeys(left, self.deaths) | self.legacy
+        left = {one: self.deaths for one in self.in_flight if one.link.sender == process}
+        self.legacy = left | self.legacy
 
     def _write(self, process: str, records: tuple[Any, ...]) -> None:
         """A disk matters to one who may come back; the fewer words on it, the fewer states."""
@@ -381,8 +364,7 @@ class Branch(World):
         if kind == "deliver":
             self._judge_delivery(process, MessageId(origin, seq), columns["digest"])
         elif kind == "broadcast":
-            message = MessageId(origin, seq)
-            self._judge_broadcast(process, message, columns["digest"], columns["view"])
+            self._judge_broadcast(process, MessageId(origin, seq), columns)
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
@@ -418,13 +400,11 @@ class Branch(World):
         self.met = self.met | {process: self.met[process] | bit}
         self.judged += self.signatures.of_fact("delivered", process, message)
 
-    def _judge_broadcast(
-        self, process: str, message: MessageId, digest: str, view_number: int
-    ) -> None:
+    def _judge_broadcast(self, process: str, message: MessageId, columns: Any) -> None:
         if message in self.digests:
             self.broken += (Guarantee.NO_CREATION,)
             return
-        view = self.views[view_number]
+        digest, view = columns["digest"], self.views[columns["view"]]
         bit, past = 1 << len(self.bits), self.met[process]
         causes = frozenset(cause for cause, its_bit in self.bits.items() if its_bit & past)
         if any(not set(self.lists[cause]) <= set(view) for cause in causes):

@@ -9,109 +9,185 @@ worker assumes about its processes is told to all others (reactions.py).
 import multiprocessing
 import resource
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from tidings.explore.branch import Property, Way
+import msgspec
+
+from tidings.explore.branch import Branch, Property, Way
+from tidings.explore.expand import Explorer, RestlessError
 from tidings.explore.reactions import Expectation
-from tidings.explore.worker import Worker
+from tidings.explore.seen import Seen
 
 TICK_SECONDS = 0.2
 UNEVEN = 1.3
 """States are handed over when somebody has this many times the mean."""
 
 
-class Count(NamedTuple):
+class Count(msgspec.Struct):
     """How far a worker is."""
 
     states: int = 0
     transitions: int = 0
     settled: int = 0
+    pruned: bool = False
+    """Whether states were not expanded because something was broken in them."""
+    restless: bool = False
+    """Whether there are states of which nobody can say that they come to rest."""
     left: int = 0
     """States of this level still to be expanded."""
     next: int = 0
     memory_mb: int = 0
-    pruned: bool = False
-    restless: bool = False
     expectations: tuple[Expectation, ...] = ()
 
 
-class Crew(Protocol):
-    """What the search needs of those who do it."""
+class Worker:
+    """One of those who search: it expands the states of a level and keeps those it saw first."""
 
-    def expand(self, room: int) -> Iterator[Sequence[Count]]:
-        """Work until the level is done or the table full; tell now and then how far it is."""
+    def __init__(self, explorer: Explorer, seen: Seen) -> None:
+        self.explorer = explorer
+        self.seen = seen
+        self.level: list[Branch] = []
+        self.next: list[Branch] = []
+        self.fresh: set[int] = set()
+        """The numbers of the states of the next level, as far as they were first seen here."""
+        self.found: dict[Property, Branch] = {}
+        self.count = Count()
+        for branch in explorer.first():
+            self._take_in(branch, self.level)
+
+    def expand(self, room: int, slots: int) -> Iterator[tuple[bool, Count]]:
+        """Work until the level is done, or ``room`` states are added; tell now and then how far it
+        is, and whether that is all. The table has ``slots`` places by now.
+        """
+        self.seen.slots = slots
+        most = self.count.states + room
+        done = False
+        while not done:
+            until = time.monotonic() + TICK_SECONDS
+            while not done and time.monotonic() <= until:
+                if self.level:
+                    self._expand(self.level.pop())
+                done = not self.level or self.count.states >= most
+            yield done, self._counted()
+
+    def _counted(self) -> Count:
+        return msgspec.structs.replace(
+            self.count,
+            left=len(self.level),
+            next=len(self.next),
+            memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            expectations=tuple(self.expectations()),
+        )
+
+    def _expand(self, branch: Branch) -> None:
+        is_settled = self.explorer.is_settled(branch)
+        if is_settled:
+            self._settle(branch)
+        leads_back = False
+        for child in self.explorer.following(branch):
+            self.count.transitions += 1
+            leads_back |= not self._take_in(child, self.next)
+        if leads_back and not is_settled:
+            self._look_for_a_circle(branch)
+
+    def _settle(self, branch: Branch) -> None:
+        self.count.settled += 1
+        for what in self.explorer.broken_at_the_end(branch):
+            self._find(what, branch)
+
+    def _look_for_a_circle(self, branch: Branch) -> None:
+        """Every circle of states has one that leads back to this level, or an earlier one."""
+        try:
+            circle = self.explorer.circle_after(branch)
+        except RestlessError:
+            self.count.restless = True
+        else:
+            if circle is not None:
+                self._settle(circle)
+
+    def _take_in(self, branch: Branch, where: list[Branch]) -> bool:
+        """Whether the state is new, or at least of the next level; or broken, and so an end."""
+        if branch.broken:
+            self.count.pruned = True
+            for what in branch.broken:
+                self._find(what, branch)
+            return True
+        number = self.explorer.signatures.number(branch.total())
+        if self.seen.add(number):
+            self.count.states += 1
+            self.fresh.add(number)
+            where.append(branch)
+        return number in self.fresh
+
+    def _find(self, what: Property, branch: Branch) -> None:
+        """Of several ways to break something, keep one of the shortest, the same every time."""
+        self.found[what] = min(self.found.get(what, branch), branch, key=_rank)
 
     def turn(self) -> None:
-        """Begin the next level."""
+        """The next level becomes the level; what was met first is expanded first."""
+        self.level, self.next = self.next[::-1], []
+        self.fresh.clear()
 
-    def grown(self, slots: int) -> None:
-        """The table has this many places now."""
-
-    def found(self) -> dict[Property, Way]:
+    def ways(self) -> dict[Property, Way]:
         """One of the shortest ways to break each thing that was broken."""
+        return {what: branch.way() for what, branch in self.found.items()}
 
-    def close(self) -> None: ...
+    # --- sharing the work with others
+
+    def become_one_of(self, workers: int, place: int) -> None:
+        """Of what was done so far the first of them keeps account; the level is parted."""
+        self.level = self.level[place::workers]
+        if place > 0:
+            self.found, self.count = {}, Count()
+
+    def give(self, count: int) -> list[Way]:
+        """The ways to some states of the next level, which are somebody else's from now on."""
+        self.count.states -= count
+        return [self.next.pop().way() for _ in range(count)]
+
+    def take(self, ways: Sequence[Way]) -> None:
+        self.count.states += len(ways)
+        self.next += map(self.explorer.at_the_end_of, ways)
+
+    def expectations(self) -> list[Expectation]:
+        """What has been assumed since this was last asked."""
+        expected, self.explorer.reactions.expectations = self.explorer.reactions.expectations, []
+        return expected
+
+    def learn(self, expectations: Sequence[Expectation]) -> list[Expectation]:
+        """What the others assume; what has to be assumed here for it."""
+        self.explorer.reactions.learn(expectations)
+        return self.expectations()
 
 
-class Alone:
-    """One worker, here."""
+def _rank(branch: Branch) -> tuple[int, bytes]:
+    return branch.length, msgspec.json.encode(branch.schedule_so_far())
+
+
+class Crew:
+    """The worker here, or several, each in a process of its own and asked through a pipe."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        worker.begin()
-
-    def joined_by_others(self, workers: int) -> "Together":
-        """The same search from here on with several workers, between two levels."""
-        self._worker.expectations()  # those who are copied now know all of them
-        return Together(self._worker, workers)
-
-    def expand(self, room: int) -> Iterator[Sequence[Count]]:
-        most = self._worker.states + room
-        done = False
-        while not done and self._worker.states < most:
-            done = self._worker.expand(TICK_SECONDS, most - self._worker.states)
-            yield [_count(self._worker)]
-
-    def turn(self) -> None:
-        self._worker.turn()
-
-    def grown(self, slots: int) -> None:
-        pass
-
-    def found(self) -> dict[Property, Way]:
-        return {what: branch.way() for what, branch in self._worker.found.items()}
-
-    def close(self) -> None:
-        pass
-
-
-def _count(worker: Worker) -> Count:
-    return Count(
-        worker.states,
-        worker.transitions,
-        worker.settled,
-        len(worker.level),
-        len(worker.next),
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        worker.pruned,
-        worker.restless,
-        tuple(worker.expectations()),
-    )
-
-
-class Together:
-    """Several workers, each in a process of its own."""
-
-    def __init__(self, worker: Worker, workers: int) -> None:
-        context = multiprocessing.get_context("fork")
         self._ends: list[Connection[Any, Any]] = []
-        self._people = []
+        self._people: list[multiprocessing.context.ForkProcess] = []
+
+    @property
+    def is_alone(self) -> bool:
+        return not self._ends
+
+    def split(self, workers: int) -> None:
+        """Go on with several workers, between two levels."""
+        self._worker.expectations()  # those who are copied now know all of them
+        context = multiprocessing.get_context("fork")
         for place in range(workers):
             here, there = context.Pipe()
             person = context.Process(
-                target=_serve, args=(there, worker, place, workers), daemon=True
+                target=_serve, args=(there, self._worker, place, workers), daemon=True
             )
             person.start()
             there.close()
@@ -119,9 +195,13 @@ class Together:
             self._people.append(person)
 
     def expand(self, room: int) -> Iterator[Sequence[Count]]:
-        share = max(1, room // len(self._ends))
+        """Work until the level is done or the table full; tell now and then how far it is."""
+        slots = self._worker.seen.slots
+        if self.is_alone:
+            yield from ([count] for _, count in self._worker.expand(room, slots))
+            return
         for end in self._ends:
-            end.send(("expand", share))
+            end.send((Worker.expand, max(1, room // len(self._ends)), slots))
         counts = [Count()] * len(self._ends)
         news: list[list[Expectation]] = [[] for _ in self._ends]
         busy = set(self._ends)
@@ -145,18 +225,23 @@ class Together:
             raise answer
         return answer
 
-    def _ask(self, end: Connection, *question: Any) -> Any:
-        end.send(question)
+    def _ask(self, end: Connection, question: Callable[..., Any], *words: Any) -> Any:
+        end.send((question, *words))
         return self._answer(end)
+
+    def _ask_all(self, question: Callable[[Worker], Any]) -> list[Any]:
+        if self.is_alone:
+            return [question(self._worker)]
+        return [self._ask(end, question) for end in self._ends]
 
     def _share_expectations(self, news: list[list[Expectation]]) -> None:
         """Tell everybody what the others assume, until nobody learns anything new from it."""
         while any(news):
-            answers = []
-            for place, end in enumerate(self._ends):
-                others = [one for other, its in enumerate(news) if other != place for one in its]
-                answers.append(self._ask(end, "learn", others))
-            news = answers
+            others = [[*chain(*news[:place], *news[place + 1 :])] for place in range(len(news))]
+            news = [
+                self._ask(end, Worker.learn, its)
+                for end, its in zip(self._ends, others, strict=True)
+            ]
 
     def _share_work(self, sizes: list[int]) -> None:
         mean = sum(sizes) / len(sizes)
@@ -165,29 +250,23 @@ class Together:
         spare: list[Way] = []
         for end, size in zip(self._ends, sizes, strict=True):
             if size > mean:
-                spare += self._ask(end, "give", int(size - mean))
+                spare += self._ask(end, Worker.give, int(size - mean))
         for end, size in zip(self._ends, sizes, strict=True):
             lacking = max(0, round(mean - size))
-            if lacking:
-                self._ask(end, "take", spare[:lacking])
-                spare = spare[lacking:]
-        if spare:
-            self._ask(self._ends[0], "take", spare)
+            self._ask(end, Worker.take, spare[:lacking])
+            spare = spare[lacking:]
+        self._ask(self._ends[0], Worker.take, spare)
 
     def turn(self) -> None:
-        for end in self._ends:
-            self._ask(end, "turn")
-
-    def grown(self, slots: int) -> None:
-        for end in self._ends:
-            self._ask(end, "grown", slots)
+        """Begin the next level."""
+        self._ask_all(Worker.turn)
 
     def found(self) -> dict[Property, Way]:
+        """One of the shortest ways to break each thing that was broken."""
         best: dict[Property, Way] = {}
-        for end in self._ends:
-            for what, way in self._ask(end, "found").items():
-                if what not in best or len(way.moves) < len(best[what].moves):
-                    best[what] = way
+        for ways in self._ask_all(Worker.ways):
+            for what, way in ways.items():
+                best[what] = min(best.get(what, way), way, key=lambda way: len(way.moves))
         return best
 
     def close(self) -> None:
@@ -204,56 +283,11 @@ def _serve(end: Connection, worker: Worker, place: int, workers: int) -> None:
     worker.become_one_of(workers, place)
     try:
         while True:
-            verb, *words = end.recv()
-            _ANSWERS[verb](end, worker, *words)
+            question, *words = end.recv()
+            answers = question(worker, *words)
+            for answer in answers if question is Worker.expand else [answers]:
+                end.send(answer)
     except (EOFError, BrokenPipeError):
         return
     except Exception as fault:
         end.send(fault)
-
-
-def _expand(end: Connection, worker: Worker, room: int) -> None:
-    most = worker.states + room
-    done = False
-    while not done:
-        done = worker.expand(TICK_SECONDS, most - worker.states) or worker.states >= most
-        end.send((done, _count(worker)))
-
-
-def _learn(end: Connection, worker: Worker, expectations: list[Expectation]) -> None:
-    worker.explorer.reactions.learn(expectations)
-    end.send(worker.expectations())
-
-
-def _turn(end: Connection, worker: Worker) -> None:
-    worker.turn()
-    end.send(None)
-
-
-def _grown(end: Connection, worker: Worker, slots: int) -> None:
-    worker.seen.slots = slots
-    end.send(None)
-
-
-def _give(end: Connection, worker: Worker, count: int) -> None:
-    end.send(worker.give(count))
-
-
-def _take(end: Connection, worker: Worker, ways: list[Way]) -> None:
-    worker.take(ways)
-    end.send(None)
-
-
-def _found(end: Connection, worker: Worker) -> None:
-    end.send({what: branch.way() for what, branch in worker.found.items()})
-
-
-_ANSWERS: dict[str, Callable[..., None]] = {
-    "expand": _expand,
-    "learn": _learn,
-    "turn": _turn,
-    "grown": _grown,
-    "give": _give,
-    "take": _take,
-    "found": _found,
-}

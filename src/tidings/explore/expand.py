@@ -91,13 +91,7 @@ class Explorer:
 
     def following(self, branch: Branch) -> Iterator[Branch]:
         """Every state that one choice leads to from here, or stands for those that it leads to."""
-        arrivals = branch.arrivals()
-        speaker = self._speaker(branch, arrivals)
-        if speaker is not None:
-            moves: Iterable[Choice] = map(choices.PacketArrival, arrivals[speaker].values())
-        else:
-            moves = self._everything(branch, arrivals)
-        for choice in moves:
+        for choice in self._worth_trying(branch):
             for child in self._after(branch, choice):
                 if Reduction.INERT in self.reductions and not child.broken:
                     self._ignore_what_is_ignored(child, branch)
@@ -109,13 +103,16 @@ class Explorer:
             for process in _touched(choice, branch):
                 yield from branch.torn(choice, process)
 
-    def _everything(self, branch: Branch, arrivals: Arrivals) -> Iterator[Choice]:
-        for packets in arrivals.values():
-            yield from map(choices.PacketArrival, packets.values())
-        if branch.duplicates < self.scope.duplicates:
-            for packets in arrivals.values():
-                yield from map(choices.Duplicate, packets.values())
-        yield from branch.news()
+    def _worth_trying(self, branch: Branch) -> Iterator[Choice]:
+        arrivals = branch.arrivals()
+        speaker = self._speaker(branch, arrivals)
+        heard = [speaker] if speaker is not None else arrivals
+        packets = [packet for process in heard for packet in arrivals[process].values()]
+        yield from map(choices.PacketArrival, packets)
+        if speaker is None:
+            if branch.duplicates < self.scope.duplicates:
+                yield from map(choices.Duplicate, packets)
+            yield from branch.news()
 
     def _ignore_what_is_ignored(self, child: Branch, parent: Branch) -> None:
         """Receive every packet that will never make a difference; the parent has done so."""
@@ -138,9 +135,8 @@ class Explorer:
         is under way in any order without sending anything, then what happens to them commutes
         with what happens to that one, and may come after it.
         """
-        if Reduction.ORDER not in self.reductions or not arrivals:
-            return None
-        if branch.timers or branch.budget_left():
+        is_tried = Reduction.ORDER in self.reductions and arrivals
+        if not is_tried or branch.timers or branch.budget_left():
             return None
         heard: dict[str, list[Receive]] = {}
         for packet in branch.in_flight:
@@ -157,12 +153,12 @@ class Explorer:
         ):
             return None
         # What a crashed process left behind may never arrive, so it cannot be waited for.
-        bound_to_hear = [
+        bound_to_hear = (
             process
             for process in speakers or sorted(arrivals)
             if any(map(branch.must_arrive, arrivals[process].values()))
-        ]
-        return bound_to_hear[0] if bound_to_hear else None
+        )
+        return next(bound_to_hear, None)
 
     # --- what is wrong
 
@@ -221,9 +217,10 @@ class Explorer:
         key = (branch.judged, frozenset(branch.crashed))
         known = self._ends.get(key)
         if known is None:
-            verdicts = judge(self._run_of(branch, Completion.SETTLE))
             known = self._ends[key] = tuple(
-                verdict.guarantee for verdict in verdicts if verdict.value is Value.VIOLATED
+                verdict.guarantee
+                for verdict in judge(self._run_of(branch, Completion.SETTLE))
+                if verdict.value is Value.VIOLATED
             )
         return known
 

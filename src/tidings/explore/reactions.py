@@ -114,8 +114,7 @@ class Reactions:
     def _try_all(self, process: Process, event: Event) -> Iterator[Reaction]:
         scripts: list[tuple[int, ...]] = [()]
         while scripts:
-            script = scripts.pop()
-            dice = _Scripted(script)
+            dice = _Scripted(scripts.pop())
             twin = process.fork(dice)
             try:
                 effects = tuple(map(self._interned_effect, answer(twin, event)))
@@ -124,14 +123,14 @@ class Reactions:
                 raise
             twin.choose = take_first
             yield Reaction(tuple(dice.drawn), self.interned(twin), effects)
-            for position in range(len(script), len(dice.drawn)):
-                for other in dice.others[position]:
-                    scripts.append((*dice.drawn[:position], other))
+            scripts += dice.others
 
     def _interned_effect(self, effect: Effect) -> Effect:
-        if isinstance(effect, Send):
-            return Send(effect.to, self.interned_packet(effect.packet))
-        return effect
+        return (
+            Send(effect.to, self.interned_packet(effect.packet))
+            if isinstance(effect, Send)
+            else effect
+        )
 
     # --- packets that make no difference
 
@@ -145,10 +144,9 @@ class Reactions:
         key = (id(process), sender, id(packet))
         known = self._is_ignored.get(key)
         if known is None:
-            receive = Receive(sender, packet)
-            known = self._is_ignored[key] = self._does_nothing(process, receive)
+            known = self._is_ignored[key] = self._does_nothing(process, Receive(sender, packet))
             if known:
-                self._expect_ignorance(process, receive)
+                self._expect_ignorance(process, Receive(sender, packet))
         return known
 
     def _does_nothing(self, process: Process, receive: Receive) -> bool:
@@ -185,8 +183,7 @@ class Reactions:
             image = Receive(sender, self.interned_packet(packet))
             self._ignores.setdefault(lane, {})[sender, id(image.packet)] = image
             if (known := self._by_hash.get(lane)) is not None:
-                for successor in self._became.get(id(known), ()):
-                    yield successor, image
+                yield from ((successor, image) for successor in self._became.get(id(known), ()))
 
     def learn(self, expectations: Iterable[Expectation]) -> None:
         """Hold the processes met here to what those who search elsewhere expect of them."""
@@ -199,37 +196,27 @@ class Reactions:
     def _expect_the_same_of(self, process: Process, outcomes: Outcomes) -> None:
         """What a process is held to, it is held to whatever becomes of it."""
         lane = self._signatures.lanes(self.process_numbers[id(process)])[0]
-        for outcome in outcomes:
-            if outcome.process is process:
-                continue
-            self._became.setdefault(id(process), []).append(outcome.process)
+        for became in [one.process for one in outcomes if one.process is not process]:
+            self._became.setdefault(id(process), []).append(became)
             for receive in list(self._ignores.get(lane, {}).values()):
-                self._expect_ignorance(outcome.process, receive)
+                self._expect_ignorance(became, receive)
 
     # --- processes that cannot make themselves heard
 
-    def is_mute(self, process: Process, arriving: Sequence[Receive]) -> bool:
+    def is_mute(self, process: Process, arriving: list[Receive]) -> bool:
         """Whether, receiving these packets in any order, the process never sends anything."""
         key = (id(process), tuple(sorted((one.sender, id(one.packet)) for one in arriving)))
-        known = self._mute.get(key)
-        if known is None:
-            known = self._mute[key] = self._find_out_if_mute(process, arriving)
-        return known
-
-    def _find_out_if_mute(self, process: Process, arriving: Sequence[Receive]) -> bool:
-        try:
-            return all(
-                self._says_nothing(outcome)
-                and self.is_mute(outcome.process, [*arriving[:position], *arriving[position + 1 :]])
-                for position, receive in enumerate(arriving)
-                for outcome in self.of(process, receive)
-            )
-        except ProcessFault:
-            return False
-
-    @staticmethod
-    def _says_nothing(outcome: Reaction) -> bool:
-        return not any(isinstance(effect, Send | SetTimer | Halt) for effect in outcome.effects)
+        if key not in self._mute:
+            try:
+                self._mute[key] = all(
+                    not any(isinstance(one, Send | SetTimer | Halt) for one in outcome.effects)
+                    and self.is_mute(outcome.process, arriving[:place] + arriving[place + 1 :])
+                    for place, receive in enumerate(arriving)
+                    for outcome in self.of(process, receive)
+                )
+            except ProcessFault:
+                self._mute[key] = False
+        return self._mute[key]
 
     def speaks_to_itself(self, process: Process, arriving: Iterable[Receive]) -> bool:
         """Whether one of these packets makes the process send something to itself."""
@@ -245,14 +232,16 @@ class _Scripted:
     """Dice that fall as written, then on the first possible side; they note the other sides."""
 
     def __init__(self, script: Sequence[int]) -> None:
-        self._script = script
+        self._script = list(script)
         self.drawn: list[int] = []
-        self.others: list[list[int]] = []
+        self.others: list[tuple[int, ...]] = []
+        """The scripts by which they fall otherwise somewhere behind what is written."""
 
     def __call__(self, label: str, weights: Sequence[int]) -> int:
-        possible = [position for position, weight in enumerate(weights) if weight > 0]
-        position = len(self.drawn)
-        drawn = self._script[position] if position < len(self._script) else possible[0]
-        self.drawn.append(drawn)
-        self.others.append([other for other in possible if other != drawn])
-        return drawn
+        if self._script:
+            self.drawn.append(self._script.pop(0))
+        else:
+            possible = [side for side, weight in enumerate(weights) if weight > 0]
+            self.others += [(*self.drawn, other) for other in possible[1:]]
+            self.drawn.append(possible[0])
+        return self.drawn[-1]

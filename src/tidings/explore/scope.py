@@ -66,9 +66,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def text(self, number: int) -> bytes:
         """What a process says in its n-th broadcast, counted from 0."""
-        if self.texts:
-            return self.texts[number % len(self.texts)]
-        return b"%d" % (number + 1)
+        return self.texts[number % len(self.texts)] if self.texts else b"%d" % (number + 1)
 
     def check(self) -> None:
         most = quorum(self.processes) - 1
@@ -112,10 +110,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def reductions_without(names: Iterable[str]) -> frozenset[Reduction]:
     """All reductions but the named ones; ``all`` names every one of them."""
-    left_out = set(names)
+    left_out = list(names)
     for name in left_out:
         if name not in (*ALL, "all"):
             raise UsageError(f"there is no reduction {name!r}; there are: {', '.join(ALL)}, all")
-    if "all" in left_out:
-        return frozenset()
-    return frozenset(ALL) - {Reduction(name) for name in left_out}
+    return frozenset(one for one in ALL if not {one, "all"}.intersection(left_out))

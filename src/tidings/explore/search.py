@@ -10,12 +10,11 @@ import msgspec
 
 from tidings.core import UsageError
 from tidings.explore.branch import Property, Way
-from tidings.explore.crew import Alone, Crew
+from tidings.explore.crew import Crew, Worker
 from tidings.explore.expand import Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.explore.scope import ALL, Reduction, Scope
 from tidings.explore.seen import Seen
-from tidings.explore.worker import Worker
 from tidings.guests.diagnosis import ProcessFault
 from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run
@@ -137,7 +136,7 @@ class _Search:
         """How to break what can be broken, as far as the levels that are done show it."""
         self.seen = Seen()
         self.workers = workers
-        self.crew: Crew = Alone(Worker(explorer, self.seen))
+        self.crew = Crew(Worker(explorer, self.seen))
 
     def close(self) -> None:
         self.crew.close()
@@ -148,9 +147,8 @@ class _Search:
             cut = self._search()
         except KeyboardInterrupt:
             cut = "interrupted"
-        scope = self.explorer.scope
         return Explored(
-            scope=scope,
+            scope=self.explorer.scope,
             pace=self.pace,
             found={
                 what: self.explorer.run_that_breaks(what, way) for what, way in self.ways.items()
@@ -174,32 +172,25 @@ class _Search:
             if not self.pace.frontier:
                 return ""
             self.crew.turn()
-            if (
-                isinstance(self.crew, Alone)
-                and self.workers > 1
-                and self.pace.frontier >= ENOUGH_FOR_SEVERAL
-            ):
-                self.crew = self.crew.joined_by_others(self.workers)
+            is_enough = self.workers > 1 and self.pace.frontier >= ENOUGH_FOR_SEVERAL
+            if is_enough and self.crew.is_alone:
+                self.crew.split(self.workers)
             self.pace = msgspec.structs.replace(self.pace, depth=self.pace.depth + 1)
 
     def _expand_level(self) -> bool:
         """Whether there was room for all that the level leads to."""
         left = 1
         while left:
-            room = self.seen.room() - self.pace.states
-            if room <= 0:
-                if not self.seen.can_grow():
+            while (room := self.seen.room() - self.pace.states) <= 0:
+                if not self.seen.grow():
                     return False
-                self.seen.grow()
-                self.crew.grown(self.seen.slots)
-                continue
             for counts in self.crew.expand(room):
                 left = sum(count.left for count in counts)
-                self.pace = msgspec.structs.replace(
-                    self.pace,
+                self.pace = SearchProgress(
                     states=sum(count.states for count in counts),
                     transitions=sum(count.transitions for count in counts),
                     settled=sum(count.settled for count in counts),
+                    depth=self.pace.depth,
                     frontier=left + sum(count.next for count in counts),
                     memory_mb=sum(count.memory_mb for count in counts),
                     seconds=time.monotonic() - self.started,

@@ -34,16 +34,16 @@ class Seen:
         """How many numbers may be in it before it becomes slow."""
         return int(self.slots * FULLEST)
 
-    def can_grow(self) -> bool:
-        return self.slots < MOST_SLOTS
-
-    def grow(self) -> None:
-        """Four times the places, while nobody else adds anything."""
+    def grow(self) -> bool:
+        """Four times the places, while nobody else adds anything; False if there can be no more."""
+        if self.slots == MOST_SLOTS:
+            return False
         kept = [word for word in self._words[: self.slots] if word]
         self._words[: self.slots] = memoryview(bytes(8 * self.slots)).cast("Q")
         self.slots = min(4 * self.slots, MOST_SLOTS)
         for word in kept:
             self.add(word)
+        return True
 
     def close(self) -> None:
         self._words.release()
