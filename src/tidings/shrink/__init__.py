@@ -2,7 +2,7 @@
 
 From any run with a stored schedule: leave something out, play the rest, judge it, go on from
 there if it still breaks the same guarantee (reduce.py); then look into smaller scopes by chance
-(chance.py); then tell what is left as simply as possible (tidy.py).
+(chance.py); then tell what is left as simply as possible (reduce.py again).
 """
 
 import msgspec
@@ -11,9 +11,8 @@ from tidings.core import UsageError
 from tidings.protocols import Factory
 from tidings.shrink.chance import smallest_by_chance
 from tidings.shrink.play import Play, Size, Stage
-from tidings.shrink.reduce import reduced
+from tidings.shrink.reduce import reduced, tidied
 from tidings.shrink.sketch import sketch_of
-from tidings.shrink.tidy import tidied
 from tidings.shrink.trials import (
     Charge,
     Property,
@@ -82,8 +81,7 @@ def _smallest(world: World, charge: Charge, progress: Watch) -> Play:
         trials = Trials(stage, charge, progress)
         source = trials.source(sketch)
         if source is not None:
-            smallest = smallest_by_chance(reduced(source, trials), source, trials)
-            return tidied(smallest, trials)
+            return tidied(smallest_by_chance(reduced(source, trials), source, trials), trials)
     raise UsageError(f"the run does not break {charge.what} when it is played to its end")
 
 

@@ -1,9 +1,10 @@
 """Playing a sketch: each move is made if it is possible, and passed over if it is not."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidings.core import MessageId, Packet
+from tidings.core import MessageId
 from tidings.protocols import Factory
 from tidings.shrink.sketch import Alarm, Sketch, SketchedChoice, SketchedPacket
 from tidings.simulator import World, choices, until_quiet
@@ -46,11 +47,6 @@ class Size(NamedTuple):
     """Steps that would not happen by themselves in the end."""
 
 
-def weightless(packet: Packet) -> int:
-    """Nobody asks how many bytes the packets of an attempt have."""
-    return 0
-
-
 class Play:
     """A sketch, played: the run that came of it, and the sketch in the terms of this run."""
 
@@ -65,10 +61,10 @@ class Play:
         self._draws: list[int] = []
         self._parcels: dict[PacketId, SketchedPacket] = {}
         self._sent: dict[tuple[int, Link, int], PacketId] = {}
-        self._sent_here: dict[Link, int] = {}
         self._alarms: dict[tuple[str, str], Alarm] = {}
         self._timers: dict[Alarm, str] = {}
-        self._timers_here: dict[str, int] = {}
+        self._so_far: Counter[Link | str] = Counter()
+        """How many packets the move has sent on a link, and how many timers set at a process."""
         self._spoken: dict[MessageId, int] = {}
         self._ids: dict[int, MessageId] = {}
         self._delivered: set[tuple[str, MessageId]] = set()
@@ -81,7 +77,7 @@ class Play:
             links=stage.links,
             draw=self._draw,
             on_timer=self._note_timer,
-            weigh=weightless,
+            weigh=lambda packet: 0,  # nobody asks how many bytes the packets of an attempt have
         )
         for move in sketch.moves:
             choice = self._read(move)
@@ -132,7 +128,7 @@ class Play:
     def _make(self, move: int, choice: Choice, draws: Sequence[int]) -> None:
         self._here = move
         self._draws = list(draws)
-        self._sent_here, self._timers_here = {}, {}
+        self._so_far.clear()
         rows = self.world.apply(choice, self.world.now_ns + MS)
         for row in rows:
             if row.kind == "broadcast":
@@ -171,9 +167,11 @@ class Play:
         """The choice that the move means here, or None if it is not possible."""
         world = self.world
         match move.choice:
-            case choices.PacketArrival() | choices.Duplicate() | choices.Drop():
-                found = self._find(move)
-                return type(move.choice)(found) if found is not None else None
+            case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+                found = packet if move.parcels is None else self._packet(*move.parcels)
+                if found is None or found not in world.in_flight or found.link in world.cut:
+                    return None
+                return type(move.choice)(found)
             case choices.TimerExpiry(process, name):
                 name = self._timers.get(move.alarm, name) if move.alarm else name
                 is_set = (process, name) in world.timers
@@ -200,24 +198,14 @@ class Play:
             case choices.UserBroadcast(process) | choices.Doom(process):
                 return move.choice if process in world.up else None
 
-    def _find(self, move: SketchedChoice) -> PacketId | None:
-        assert isinstance(move.choice, choices.PacketArrival | choices.Duplicate | choices.Drop)
-        found: PacketId | None = move.choice.packet
-        if move.parcels is not None:
-            found = self._packet(*move.parcels)
-        if found is None or found not in self.world.in_flight or found.link in self.world.cut:
-            return None
-        return found
-
     def _packet(self, parcel: SketchedPacket) -> PacketId | None:
         """The very packet, or the oldest that looks like it."""
         found = self._sent.get(parcel[:3])
         if found is not None and found in self.world.in_flight:
             return found
-        for packet in self.world.in_flight:
-            if packet.link == parcel.link and self._parcels[packet][3:] == parcel[3:]:
-                return packet
-        return None
+        on_link = (packet for packet in self.world.in_flight if packet.link == parcel.link)
+        alike = (packet for packet in on_link if self._parcels[packet][3:] == parcel[3:])
+        return next(alike, None)
 
     def _read_crash(self, move: SketchedChoice, process: str) -> Choice:
         if move.parcels is None:
@@ -267,13 +255,11 @@ class Play:
         assert isinstance(row.peer, str)
         assert isinstance(row.packet, int)
         link = Link(row.process, row.peer)
-        position = self._sent_here[link] = self._sent_here.get(link, 0) + 1
+        self._so_far[link] += 1
         about = self._spoken.get(row.message) if row.origin else None
-        packet = PacketId(link, row.packet)
-        self._parcels[packet] = SketchedPacket(
-            self._here, link, position, str(row.packet_kind), about
-        )
-        self._sent[self._here, link, position] = packet
+        parcel = SketchedPacket(self._here, link, self._so_far[link], str(row.packet_kind), about)
+        packet = self._sent[parcel[:3]] = PacketId(link, row.packet)
+        self._parcels[packet] = parcel
 
     def _note_stroke(self, process: str) -> None:
         dooms = [move for move in self.moves if isinstance(move.choice, choices.Doom)]
@@ -286,7 +272,6 @@ class Play:
         )
 
     def _note_timer(self, process: str, name: str, delay_ms: float) -> None:
-        position = self._timers_here[process] = self._timers_here.get(process, 0) + 1
-        alarm = Alarm(self._here, process, position)
-        self._alarms[process, name] = alarm
+        self._so_far[process] += 1
+        alarm = self._alarms[process, name] = Alarm(self._here, process, self._so_far[process])
         self._timers[alarm] = name
