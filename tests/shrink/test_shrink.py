@@ -14,9 +14,8 @@ from flaw_scenes import SCENARIOS, played
 from tidings.core import DataError, UsageError, quorum
 from tidings.protocols import factory
 from tidings.shrink import Charge, charge_against, shrink
-from tidings.shrink.play import Play, Stage
+from tidings.shrink.play import Play, Sketch, Stage, sketch_of
 from tidings.shrink.reduce import _plain_crashes, reduced
-from tidings.shrink.sketch import Sketch, sketch_of
 from tidings.shrink.trials import Trials
 from tidings.simulator import Plan, RunReplay, choices, schedule_of, walk
 from tidings.simulator.choices import Link, PacketId

@@ -1,18 +1,16 @@
 """The smallest run that still fails: fewer processes, messages, faults and steps.
 
 From any run with a stored schedule: leave something out, play the rest, judge it, go on from
-there if it still breaks the same guarantee (reduce.py); then look into smaller scopes by chance
-(chance.py); then tell what is left as simply as possible (reduce.py again).
+there if it still breaks the same guarantee; then look into smaller scopes by chance; then tell what
+is left as simply as possible (reduce.py).
 """
 
 import msgspec
 
 from tidings.core import UsageError
 from tidings.protocols import Factory
-from tidings.shrink.chance import smallest_by_chance
-from tidings.shrink.play import Play, Size, Stage
-from tidings.shrink.reduce import reduced, tidied
-from tidings.shrink.sketch import sketch_of
+from tidings.shrink.play import Play, Size, Stage, sketch_of
+from tidings.shrink.reduce import reduced, smallest_by_chance, tidied
 from tidings.shrink.trials import (
     Charge,
     Property,
@@ -79,8 +77,7 @@ def _smallest(world: World, charge: Charge, progress: Watch) -> Play:
         # What shows before the end needs none.
         stage = Stage(world.factory, world.links, settles, 2 * len(world.schedule) + 100)
         trials = Trials(stage, charge, progress)
-        source = trials.source(sketch)
-        if source is not None:
+        if (source := trials.source(sketch)) is not None:
             return tidied(smallest_by_chance(reduced(source, trials), source, trials), trials)
     raise UsageError(f"the run does not break {charge.what} when it is played to its end")
 

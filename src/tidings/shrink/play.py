@@ -1,14 +1,20 @@
-"""Playing a sketch: each move is made if it is possible, and passed over if it is not."""
+"""A schedule read loosely, and played: each move is made if it is possible, and passed over if not.
+
+In a schedule a packet is named by its link and its number, and numbers shift as soon as anything
+before is left out. In a sketch a packet is the one that a certain move sent, or else the oldest
+that looks like it; timers likewise. So a sketch still means something when parts of it are gone.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from tidings.core import MessageId
+import msgspec
+
+from tidings.core import Members, MessageId, ordered
 from tidings.protocols import Factory
-from tidings.shrink.sketch import Alarm, Sketch, SketchedChoice, SketchedPacket
 from tidings.simulator import World, choices, until_quiet
-from tidings.simulator.choices import Choice, Link, PacketId
+from tidings.simulator.choices import Choice, Link, PacketId, Schedule
 from tidings.simulator.world import Links, draw_first
 from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run
 
@@ -24,6 +30,136 @@ FAULTS = (
     choices.Drop,
 )
 """What need not happen: faults, and newcomers."""
+
+
+# --- the sketch
+
+
+class SketchedPacket(NamedTuple):
+    """A packet by where it comes from, and by what it looks like."""
+
+    move: int
+    link: Link
+    position: int
+    """Which one it is of those that the move sent on this link."""
+    kind: str
+    about: int | None
+    """The move that broadcast the message of which it speaks."""
+
+
+class Alarm(NamedTuple):
+    """A timer by where it comes from."""
+
+    move: int
+    process: str
+    position: int
+
+
+class SketchedChoice(NamedTuple):
+    """A choice of a sketch; ``id`` stays the same, whatever is left out around it."""
+
+    id: int
+    choice: Choice
+    draws: tuple[int, ...] = ()
+    parcels: tuple[SketchedPacket, ...] | None = None
+    """What arrives or is dropped, or what a crash loses; None: as the choice says."""
+    kept: tuple[SketchedPacket, ...] = ()
+    """What a crash does not lose."""
+    loses_others: bool = False
+    """Whether a crash loses what is in neither list."""
+    alarm: Alarm | None = None
+    messages: tuple[int, ...] = ()
+    """The moves that broadcast what a user takes to heart."""
+
+    @property
+    def actor(self) -> str:
+        """To whom it happens, or nobody."""
+        match self.choice:
+            case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+                return packet.link.receiver
+            case choices.Cut() | choices.Heal() | choices.Sample() | choices.Settle():
+                return ""
+            case _:
+                return self.choice.process
+
+    def concerns(self, process: str) -> bool:
+        """Whether it has no meaning without the process."""
+        match self.choice:
+            case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+                return process in packet.link
+        return self.actor == process
+
+
+class Sketch(NamedTuple):
+    members: Members
+    moves: tuple[SketchedChoice, ...]
+
+    def without(self, moves: Collection[int]) -> "Sketch":
+        return Sketch(self.members, tuple(move for move in self.moves if move.id not in moves))
+
+    def among(self, processes: Collection[str]) -> "Sketch":
+        """Only what concerns nobody but these processes."""
+        joined = {move.actor for move in self.moves if isinstance(move.choice, choices.Join)}
+        gone = {*self.members, *joined}.difference(processes)
+        return Sketch(
+            tuple(member for member in self.members if member not in gone),
+            tuple(move for move in self.moves if not any(map(move.concerns, gone))),
+        )
+
+    def with_moves(self, *moves: SketchedChoice) -> "Sketch":
+        return Sketch(self.members, moves)
+
+    def renamed(self, names: Mapping[str, str]) -> "Sketch":
+        """The same under other names; two names may become one."""
+        return Sketch(
+            ordered(names[member] for member in self.members),
+            tuple(_renamed(move, names) for move in self.moves),
+        )
+
+
+def sketch_of(members: Members, schedule: Schedule) -> Sketch:
+    """A schedule as it stands; but a settling follows from itself, and is left out."""
+    return Sketch(
+        members,
+        tuple(
+            SketchedChoice(number, step.choice, step.draws)
+            for number, step in enumerate(schedule, start=1)
+            if not isinstance(step.choice, choices.Settle)
+        ),
+    )
+
+
+def _renamed(move: SketchedChoice, names: Mapping[str, str]) -> SketchedChoice:
+    def link(one: Link) -> Link:
+        return Link(names[one.sender], names[one.receiver])
+
+    def parcels(some: tuple[SketchedPacket, ...]) -> tuple[SketchedPacket, ...]:
+        return tuple(parcel._replace(link=link(parcel.link)) for parcel in some)
+
+    choice = move.choice
+    match choice:
+        case choices.PacketArrival(packet) | choices.Duplicate(packet) | choices.Drop(packet):
+            choice = type(choice)(packet._replace(link=link(packet.link)))
+        case choices.Crash(process):
+            choice = choices.Crash(names[process])
+        case choices.Join(process, contact):
+            choice = choices.Join(names[process], names[contact])
+        case choices.Cut(links):
+            apart = map(link, links)
+            choice = choices.Cut(tuple(one for one in apart if one.sender != one.receiver))
+        case choices.Heal() | choices.Sample() | choices.Settle():
+            pass
+        case _:
+            choice = msgspec.structs.replace(choice, process=names[choice.process])
+    return move._replace(
+        choice=choice,
+        parcels=parcels(move.parcels or ()),
+        kept=parcels(move.kept),
+        alarm=move.alarm and move.alarm._replace(process=names[move.alarm.process]),
+    )
+
+
+# --- playing it
 
 
 class Stage(NamedTuple):
@@ -204,8 +340,7 @@ class Play:
         if found is not None and found in self.world.in_flight:
             return found
         on_link = (packet for packet in self.world.in_flight if packet.link == parcel.link)
-        alike = (packet for packet in on_link if self._parcels[packet][3:] == parcel[3:])
-        return next(alike, None)
+        return next((one for one in on_link if self._parcels[one][3:] == parcel[3:]), None)
 
     def _read_crash(self, move: SketchedChoice, process: str) -> Choice:
         if move.parcels is None:
@@ -264,12 +399,11 @@ class Play:
     def _note_stroke(self, process: str) -> None:
         dooms = [move for move in self.moves if isinstance(move.choice, choices.Doom)]
         doom = next((move for move in reversed(dooms) if move.actor == process), None)
-        if doom is None:
-            return  # it halted of its own accord
-        kept = tuple(self._parcels[packet] for packet in self._in_flight_from(process))
-        self.struck[self._here] = SketchedChoice(
-            doom.id, choices.Crash(process), parcels=(), kept=kept, loses_others=True
-        )
+        if doom is not None:  # or it halted of its own accord
+            kept = tuple(self._parcels[packet] for packet in self._in_flight_from(process))
+            self.struck[self._here] = SketchedChoice(
+                doom.id, choices.Crash(process), parcels=(), kept=kept, loses_others=True
+            )
 
     def _note_timer(self, process: str, name: str, delay_ms: float) -> None:
         self._so_far[process] += 1

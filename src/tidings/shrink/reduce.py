@@ -1,26 +1,36 @@
 """Leaving out: delta debugging (Zeller and Hildebrandt) on a schedule that is read loosely.
 
 Whole processes first, then broadcasts, faults and single moves, in large chunks and then one by
-one, until nothing more can go. What is left is then told as simply as possible: short texts, plain
-names, a settled order.
+one, until nothing more can go. Where leaving out leads no further, a smaller group may still fail:
+few processes with few messages have few runs, and a few hundred at random see most of them. What
+fails there is reduced like the rest. What is left in the end is told as simply as possible: short
+texts, plain names, a settled order.
 """
 
+import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
+from typing import NamedTuple
 
 import msgspec
 
+from tidings.core import TidingsError, quorum
 from tidings.core.group import natural
-from tidings.shrink.play import FAULTS, Play
-from tidings.shrink.sketch import Sketch, SketchedChoice
+from tidings.shrink.play import FAULTS, Play, Sketch, SketchedChoice, Stage, sketch_of
 from tidings.shrink.trials import Trials
-from tidings.simulator import choices
+from tidings.simulator import World, choices
+from tidings.simulator.choices import Choice
 
 MOST_PARTS = 8
 """Up to how many processes every part of the group is tried; beyond, only some."""
 MOST_RENAMED = 5
 """Up to how many members exchange their names, to see which naming is simplest."""
+TRIES = 400
+"""How many runs by chance in each scope."""
+FAILURES = 20
+"""How many of those that fail are reduced: they tend to end alike."""
 
 
 def reduced(play: Play, trials: Trials) -> Play:
@@ -58,8 +68,8 @@ def _first_smaller(sketches: Iterable[Sketch], than: Play, trials: Trials) -> Pl
 
 
 def _fewer_processes(play: Play, trials: Trials) -> Play:
-    parts = _parts(tuple(play.world.processes))
-    smaller = _first_smaller(map(play.sketch.among, parts), play, trials)
+    parts = map(play.sketch.among, _parts(tuple(play.world.processes)))
+    smaller = _first_smaller(parts, play, trials)
     return play if smaller is play else _fewer_processes(smaller, trials)
 
 
@@ -96,8 +106,7 @@ def _fewer_moves(play: Play, trials: Trials, kinds: tuple[type, ...]) -> Play:
     while size:
         position = 0
         while position < len(ids):
-            chunk = ids[position : position + size]
-            smaller = trials.smaller(play.sketch.without(chunk), play)
+            smaller = trials.smaller(play.sketch.without(ids[position : position + size]), play)
             if smaller is None:
                 position += size
             else:
@@ -147,11 +156,129 @@ def _variations(crash: SketchedChoice) -> Iterator[SketchedChoice]:
     yield crash._replace(parcels=(), kept=(), loses_others=False)
     yield crash
     for one in lost:
-        rest = tuple(parcel for parcel in lost if parcel != one)
-        yield crash._replace(parcels=rest, kept=(*crash.kept, one))
+        yield crash._replace(
+            parcels=tuple(each for each in lost if each != one), kept=(*crash.kept, one)
+        )
     for one in crash.kept:
-        rest = tuple(parcel for parcel in crash.kept if parcel != one)
-        yield crash._replace(parcels=(*lost, one), kept=rest)
+        yield crash._replace(
+            parcels=(*lost, one), kept=tuple(each for each in crash.kept if each != one)
+        )
+
+
+# --- small runs by chance
+
+
+class ChanceScope(NamedTuple):
+    """How large a group, how much load, and how many faults of each kind at most."""
+
+    members: int
+    texts: tuple[bytes, ...]
+    most: Counter[type[Choice]]
+    """Of broadcasts, newcomers and faults."""
+    disks_lost: bool
+    """Whether those who come back may have lost their disks."""
+    most_steps: int
+
+    @property
+    def processes(self) -> int:
+        return self.members + self.most[choices.Join]
+
+
+def smallest_by_chance(best: Play, source: Play, trials: Trials) -> Play:
+    """The smallest scope in which chance finds a failure, and the smallest failure there."""
+    dice = random.Random(0)
+
+    def order(scope: ChanceScope) -> tuple[int, int]:
+        return trials.order(scope.processes, len(scope.texts))
+
+    for scope in sorted(_scopes_up_to(best, source), key=order):
+        if order(scope) > trials.order(best.size.processes, best.size.broadcasts):
+            break
+        tries = (_by_chance(scope, trials, dice) for _ in range(TRIES))
+        for play in islice(filter(None, tries), FAILURES):
+            best = min(best, reduced(play, trials), key=trials.rank)
+    return best
+
+
+def _by_chance(scope: ChanceScope, trials: Trials, dice: random.Random) -> Play | None:
+    try:
+        return trials.failing(_walked(scope, trials.stage, dice))
+    except TidingsError:
+        return None
+
+
+def _scopes_up_to(play: Play, source: Play) -> Iterator[ChanceScope]:
+    """Every scope not larger than a play, with no more faults than its source had."""
+    schedule = source.world.schedule
+    made = Counter(type(step.choice) for step in schedule)
+    texts = [
+        move.choice.text for move in play.moves if isinstance(move.choice, choices.UserBroadcast)
+    ]
+    for processes in range(1, play.size.processes + 1):
+        for joiners in range(min(made[choices.Join], processes - 1) + 1):
+            members = processes - joiners
+            crashes = min(made[choices.Crash] + made[choices.Doom], quorum(members) - 1)
+            for broadcasts in range(1, len(texts) + 1):
+                most: dict[type[Choice], int] = {
+                    choices.UserBroadcast: broadcasts,
+                    choices.Join: joiners,
+                    choices.Crash: crashes,
+                    choices.Recover: min(made[choices.Recover], 2),
+                    choices.Duplicate: min(made[choices.Duplicate], 1),
+                    choices.Drop: min(made[choices.Drop], 2),
+                }
+                yield ChanceScope(
+                    members=members,
+                    texts=tuple(texts[:broadcasts]),
+                    most=Counter(most),
+                    disks_lost=any(getattr(step.choice, "disk_lost", False) for step in schedule),
+                    most_steps=20 + 2 * play.size.steps,
+                )
+
+
+def _walked(scope: ChanceScope, stage: Stage, dice: random.Random) -> Sketch:
+    """A run in a scope in which everything that may happen is equally likely to come next."""
+    world = World(
+        "chance",
+        tuple(f"p{number}" for number in range(1, scope.members + 1)),
+        stage.factory,
+        links=stage.links,
+        draw=lambda process, label, weights: dice.choices(range(len(weights)), weights)[0],
+        weigh=lambda packet: 0,
+    )
+    left = scope.most.copy()
+    while len(world.schedule) < scope.most_steps and (
+        options := list(_options(world, scope, left, dice))
+    ):
+        choice = dice.choice(options)
+        left[type(choice)] -= 1
+        world.apply(choice)
+    return sketch_of(world.views[0], world.schedule)
+
+
+def _options(
+    world: World, scope: ChanceScope, left: Counter[type[Choice]], dice: random.Random
+) -> Iterator[Choice]:
+    arriving = [one for one in world.choices() if isinstance(one, choices.PacketArrival)]
+    is_over = not (arriving or left[choices.UserBroadcast] or left[choices.Join])
+    if is_over or not world.up:
+        return
+    yield from world.choices()
+    somebody = dice.choice(world.up)
+    if left[choices.UserBroadcast]:
+        yield choices.UserBroadcast(somebody, scope.texts[-left[choices.UserBroadcast]])
+    if left[choices.Join]:
+        yield choices.Join(f"p{scope.processes - left[choices.Join] + 1}", somebody)
+    if left[choices.Crash]:
+        share = dice.random()
+        sent = [packet for packet in world.in_flight if packet.link.sender == somebody]
+        yield choices.Crash(somebody, tuple(one for one in sent if dice.random() < share))
+    if left[choices.Recover]:
+        for process in [name for name in world.processes if name in world.crashed]:
+            yield choices.Recover(process, scope.disks_lost and dice.random() < 0.5)
+    for fault in (choices.Duplicate, choices.Drop):
+        if left[fault] and arriving:
+            yield fault(dice.choice(arriving).packet)
 
 
 # --- telling what is left
@@ -204,8 +331,7 @@ def _in_order(play: Play, trials: Trials) -> Play:
             play.moves[position + 2 :],
         )
         if natural(other.actor) < natural(one.actor):
-            swapped = play.sketch.with_moves(*before, other, one, *after)
-            play = _simpler(swapped, play, trials)
+            play = _simpler(play.sketch.with_moves(*before, other, one, *after), play, trials)
     return play
 
 

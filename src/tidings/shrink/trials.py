@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidings.core import TidingsError, quorum
-from tidings.shrink.play import Play, Size, Stage
-from tidings.shrink.sketch import Sketch
+from tidings.shrink.play import Play, Size, Sketch, Stage
 from tidings.spec import GUARANTEES, Extra, Guarantee, Violation, cost, reach
 from tidings.spec.evidence import Evidence
 from tidings.trace import Manifest, Run
@@ -79,7 +78,14 @@ class Trials:
         if not violations:
             return None
         if not self.stage.settles:
-            steps = _until(violations, play)
+            # After how many steps the first of the violations is complete.
+            rows = {(row.process, row.index): number for number, row in enumerate(play.rows)}
+            steps = play.step_of(
+                min(
+                    max(rows[place.process, place.index] for place in violation.witness)
+                    for violation in violations
+                )
+            )
             if steps < len(play.moves):
                 return self.failing(play.sketch.with_moves(*play.moves[:steps]))
         if self._smallest is None or self.rank(play) < self.rank(self._smallest):
@@ -121,14 +127,3 @@ class Trials:
 
 def _keeps_majority(play: Play) -> bool:
     return len(play.world.crashed) < quorum(len(play.world.views[0]))
-
-
-def _until(violations: tuple[Violation, ...], play: Play) -> int:
-    """After how many steps the first of the violations is complete."""
-    rows = {(row.process, row.index): number for number, row in enumerate(play.rows)}
-    return play.step_of(
-        min(
-            max(rows[place.process, place.index] for place in violation.witness)
-            for violation in violations
-        )
-    )
