@@ -4,6 +4,13 @@ Our own protocols are trusted and go fast. A process of somebody else is watched
 how long it takes, whether what it returns are effects, and whether a copy of it does the same. A
 fault is told with the lines of its own file, and carries the schedule that led to it, so that the
 run can be stored and replayed. What such a process prints goes to standard error.
+
+Replay, shrinking and the explorer rely on it that a process in the same state does the same. One
+that keeps something outside of its attributes, on its class or in its module, does not, and what
+they would say of it is not true. So a copy is asked too, with the same draws, and the answers are
+compared. The process itself goes on with a copy of its state, too: two copies of a set are iterated
+in the same order, a set and its copy need not be. Only sets of objects that hash by their address
+still differ, so the order of effects is not compared.
 """
 
 import os
@@ -12,11 +19,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TextIO, get_args
 
 import msgspec
 
@@ -50,7 +58,7 @@ from tidings.core import (
 )
 from tidings.core.state import copied, fingerprint
 from tidings.guests.anysystem.foreign import Foreign
-from tidings.guests.twice import NOT_THE_SAME, Twin
+from tidings.guests.loading import described
 from tidings.protocols import PROTOCOLS
 from tidings.trace import Row
 
@@ -71,6 +79,11 @@ MOST_CALLS = 6
 MOST_AT_ONCE = 10_000
 """How many effects, and how many packets, one step may have."""
 _ENOUGH = f"{MOST_AT_ONCE:,} are the most"
+NOT_THE_SAME = (
+    "it does not do the same twice: a copy of it, in the same state, {} (does it keep something on "
+    "its class or in its module, iterate over a set of objects, draw otherwise than with "
+    "self.choose, or read a file or a clock?)"
+)
 
 
 class ProcessFault(DataError):  # noqa: N818 - reads as what happened
@@ -102,8 +115,9 @@ def _when(event: Event) -> str:
         case Start():
             return "at its start"
         case Broadcast(texts):
-            spoken = b" ".join(texts).decode("utf-8", "backslashreplace")
-            return f"when its user broadcasts {spoken!r}"
+            return (
+                f"when its user broadcasts {b' '.join(texts).decode(errors='backslashreplace')!r}"
+            )
         case Receive(sender, packet):
             about = f" {packet.about}" if packet.about else ""
             return f"when it receives {packet.kind}{about} from {sender}"
@@ -131,8 +145,7 @@ def answer(process: Process, event: Event) -> list[Effect]:
     except TidingsError:
         raise
     except (Exception, SystemExit, _TooLong) as error:
-        described = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        reason = str(error) if isinstance(error, _TooLong) else _shortened(described, 200)
+        reason = str(error) if isinstance(error, _TooLong) else _shortened(described(error), 200)
         raise _with_lines(ProcessFault(process.me, event, reason), process, error) from error
 
 
@@ -158,9 +171,8 @@ def _state_in_view(process: Process, event: Event) -> Iterator[None]:
         yield
     except DataError as error:
         fault = ProcessFault(process.me, event, f"{_culprit(process)}: {error}")
-        kind = _kind_of(process)
-        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-        fault.add_note(f"in {kind.__name__}" + (f" of {Path(file).name}" if file else ""))
+        file = _file_of(process)
+        fault.add_note(f"in {_kind_of(process).__name__}" + (f" of {file.name}" if file else ""))
         raise fault from None
 
 
@@ -174,6 +186,81 @@ def _culprit(process: Process) -> str:
     return "its state"
 
 
+# --- whether a copy does the same
+
+
+class Twin:
+    """A copy of a process, taken before it acts."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._drawn: list[tuple[str, list[int], int]] = []
+        self._copy = process.fork(self._draw_again)
+        process.renew()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take down what the process draws."""
+        choose = self._process.choose
+
+        def noted(label: str, weights: Sequence[int]) -> int:
+            drawn = choose(label, weights)
+            self._drawn.append((label, list(weights), drawn))
+            return drawn
+
+        self._process.choose = noted
+        try:
+            yield
+        finally:
+            self._process.choose = choose
+
+    def _draw_again(self, label: str, weights: Sequence[int]) -> int:
+        if not self._drawn or self._drawn[0][:2] != (label, list(weights)):
+            raise _DrawsOtherwise
+        return self._drawn.pop(0)[2]
+
+    def difference(self, event: Event, effects: Sequence[Effect]) -> str | None:
+        """What the copy does otherwise, if anything, in the words that NOT_THE_SAME wants."""
+        try:
+            with redirect_stdout(_nowhere()), redirect_stderr(_nowhere()):
+                again = _gist(self._copy.step(event))
+        except _DrawsOtherwise:
+            return "draws something else"
+        except (Exception, SystemExit) as error:
+            return f"raises {type(error).__name__}"
+        if self._drawn:
+            return "draws something else"
+        if again != _gist(effects):
+            return "has other effects"
+        self._copy.choose = self._process.choose  # which a state that knows its process includes
+        if self._copy.fingerprint() != self._process.fingerprint():
+            return "comes into another state"
+        return None
+
+
+class _DrawsOtherwise(BaseException):
+    """Not an Exception, so that the process does not catch it."""
+
+
+def _gist(effects: Sequence[Effect]) -> list[bytes]:
+    """What is to be done, in no order."""
+    return sorted(fingerprint(part) for effect in effects for part in _parts(effect))
+
+
+def _parts(effect: Effect) -> list[Any]:
+    match effect:
+        case Send(to, packet):
+            return [["send", receiver, packet] for receiver in to]
+        case Deliver(messages):
+            return [["deliver", message] for message in messages]
+    return [effect]
+
+
+@cache
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
 # --- where it happened
 
 
@@ -184,7 +271,8 @@ def _with_lines(fault: ProcessFault, process: Process, error: BaseException) -> 
         for frame in traceback.extract_tb(error.__traceback__)
         if not Path(frame.filename).is_relative_to(_PACKAGE)
     ]
-    home = _folder_of(process)
+    file = _file_of(process)
+    home = file and file.resolve().parent
     theirs = [one for one in frames if Path(one.filename).resolve().parent == home] or frames
     if len(theirs) > MOST_CALLS:
         fault.add_note(f"{len(theirs) - MOST_CALLS:,} calls, and in them:")
@@ -199,9 +287,9 @@ def _kind_of(process: Process) -> type:
     return type(process.process if isinstance(process, Foreign) else process)
 
 
-def _folder_of(process: Process) -> Path | None:
+def _file_of(process: Process) -> Path | None:
     file = getattr(sys.modules.get(_kind_of(process).__module__), "__file__", None)
-    return Path(file).resolve().parent if file else None
+    return Path(file) if file else None
 
 
 # --- how long it may take
@@ -228,8 +316,8 @@ def _limited(seconds: float) -> Iterator[None]:
 
     Only the main thread can be interrupted, and only between two instructions of Python.
     """
-    possible = hasattr(signal, "setitimer")
-    if not seconds or not possible or threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not seconds or not is_main or not hasattr(signal, "setitimer"):
         yield
         return
 
@@ -252,15 +340,18 @@ def _limited(seconds: float) -> Iterator[None]:
 
 def checked(process: Process, event: Event, effects: Any) -> list[Effect]:
     """The effects, if that is what they are; a ProcessFault otherwise."""
-    complaint = _complaint_about_list(effects) or next(
-        filter(None, (_complaint(process, event, effect) for effect in effects)), None
-    )
-    complaint = complaint or _complaint_about_packets(effects)
-    if complaint is None and isinstance(event, Broadcast):
-        complaint = _complaint_about_answer(event, effects)
-    if complaint is not None:
+    for complaint in filter(None, _complaints(process, event, effects)):
         raise ProcessFault(process.me, event, complaint)
     return effects  # type: ignore[no-any-return]
+
+
+def _complaints(process: Process, event: Event, effects: Any) -> Iterator[str | None]:
+    yield _complaint_about_list(effects)
+    yield from (_complaint(process, event, effect) for effect in effects)
+    packets = sum(len(effect.to) for effect in effects if isinstance(effect, Send))
+    yield f"{packets:,} packets at once; {_ENOUGH}" if packets > MOST_AT_ONCE else None
+    if isinstance(event, Broadcast):
+        yield _complaint_about_answer(event, effects)
 
 
 def _complaint_about_list(effects: Any) -> str | None:
@@ -272,11 +363,6 @@ def _complaint_about_list(effects: Any) -> str | None:
     if isinstance(effects, Iterator):
         return "step returns a generator; return a list of what it yields"
     return f"step returns {_short(effects)}, not a list of effects"
-
-
-def _complaint_about_packets(effects: Sequence[Effect]) -> str | None:
-    packets = sum(len(effect.to) for effect in effects if isinstance(effect, Send))
-    return f"{packets:,} packets at once; {_ENOUGH}" if packets > MOST_AT_ONCE else None
 
 
 def _complaint_about_answer(event: Broadcast, effects: Sequence[Effect]) -> str | None:
@@ -300,25 +386,17 @@ def _complaint(process: Process, event: Event, effect: Any) -> str | None:
     wrong = _CHECKS[kind](effect) if kind in _CHECKS else None
     if wrong is not None:
         return f"{kind.__name__}: {wrong}"
-    if isinstance(effect, Accept):
-        if not isinstance(event, Broadcast):
-            return "it accepts what nobody broadcast"
-        if any(name.origin != process.me for name in effect.ids):
-            return (
-                f"it accepts {effect.ids[0]}, but its messages are named {process.me}#1 and so on"
-            )
+    if isinstance(effect, Accept) and not isinstance(event, Broadcast):
+        return "it accepts what nobody broadcast"
+    if isinstance(effect, Accept) and any(name.origin != process.me for name in effect.ids):
+        return f"it accepts {effect.ids[0]}, but its messages are named {process.me}#1 and so on"
     return None
 
 
-def _in_ids(effect: Accept | Held) -> str | None:
-    return _in_tuple(effect.ids, _in_id)
-
-
 def _in_id(name: Any) -> str | None:
-    right = isinstance(name, MessageId) and isinstance(name.origin, str) and bool(name.origin)
-    if right and isinstance(name.seq, int) and 0 <= name.seq < 2**63:
-        return None
-    return f"{_short(name)} is not a MessageId, like MessageId('p1', 4)"
+    is_named = isinstance(name, MessageId) and isinstance(name.origin, str) and bool(name.origin)
+    right = is_named and isinstance(name.seq, int) and 0 <= name.seq < 2**63
+    return None if right else f"{_short(name)} is not a MessageId, like MessageId('p1', 4)"
 
 
 def _in_tuple(values: Any, wrong: Callable[[Any], str | None]) -> str | None:
@@ -329,10 +407,6 @@ def _in_tuple(values: Any, wrong: Callable[[Any], str | None]) -> str | None:
 
 def _in_name(name: Any) -> str | None:
     return None if isinstance(name, str) and name else f"{_short(name)} is not a name"
-
-
-def _in_send(effect: Send) -> str | None:
-    return _in_tuple(effect.to, _in_name) or _in_packet(effect.packet)
 
 
 def _in_packet(packet: Any) -> str | None:
@@ -373,10 +447,10 @@ def _in_mapping(values: Any) -> str | None:
 
 
 _CHECKS: dict[type, Callable[[Any], str | None]] = {
-    Accept: _in_ids,
+    Accept: lambda effect: _in_tuple(effect.ids, _in_id),
     Refuse: lambda effect: _in_name(effect.reason),
-    Send: _in_send,
-    Held: _in_ids,
+    Send: lambda effect: _in_tuple(effect.to, _in_name) or _in_packet(effect.packet),
+    Held: lambda effect: _in_tuple(effect.ids, _in_id),
     Deliver: lambda effect: _in_tuple(effect.messages, _in_delivery),
     Persist: lambda effect: _in_tuple(effect.records, lambda record: None),
     SetTimer: _in_timer,

@@ -69,26 +69,23 @@ class Own(msgspec.Struct, frozen=True):
         except Exception as fault:
             raise DataError(
                 f"{_place(fault, self.name)}: {self.kind.__name__} cannot be made for {me} of "
-                f"{', '.join(members)}: {_described(fault)}"
+                f"{', '.join(members)}: {described(fault)}"
             ) from fault
 
     def _made(self, me: str, members: Members, choose: Choose, **options: Any) -> Process:
-        if issubclass(self.kind, Process):
-            made: Process = self.kind(me, members, choose, **options)
-        else:
-            made = Foreign(me, members, choose, kind=self.kind, clock=self.clock, **options)
-        _try_out(made)
+        made: Process = (
+            self.kind(me, members, choose, **options)
+            if issubclass(self.kind, Process)
+            else Foreign(me, members, choose, kind=self.kind, clock=self.clock, **options)
+        )
+        # It is asked once what it will be asked again and again, so that it fails here if at all.
+        if not {"me", "members", "choose"} <= vars(made).keys():
+            raise DataError("its __init__ does not call super().__init__(me, members, choose)")
+        made.fork(made.choose).fingerprint()
         return made
 
 
 _OURS = ("texts", "ids")
-
-
-def _try_out(made: Process) -> None:
-    """Ask it once what it will be asked again and again, so that it fails here if at all."""
-    if not {"me", "members", "choose"} <= vars(made).keys():
-        raise DataError("its __init__ does not call super().__init__(me, members, choose)")
-    made.fork(made.choose).fingerprint()
 
 
 def load(name: str) -> Own:
@@ -132,8 +129,11 @@ def _speaks_of_time(kind: type, folder: Path) -> bool:
     """Whether the word stands in the file of the class, or in that of an ancestor beside it."""
     modules = {sys.modules[ancestor.__module__] for ancestor in kind.__mro__}
     files = {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
-    beside = [file for file in files if file.resolve().parent == folder.resolve()]
-    return any(re.search(rb"\btime\b", file.read_bytes()) for file in beside)
+    return any(
+        re.search(rb"\btime\b", file.read_bytes())
+        for file in files
+        if file.resolve().parent == folder.resolve()
+    )
 
 
 def factory(name: str, options: Mapping[str, Any] | None = None) -> Factory:
@@ -154,9 +154,8 @@ def _loaded(file: Path) -> ModuleType:
         raise UsageError(f"{file}: no such file{where}") from None
     except OSError as fault:
         raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
-    stem = re.sub(r"\W", "_", file.stem)
     identity = blake2b(str(file.resolve()).encode() + b"\0" + source, digest_size=4).hexdigest()
-    name = f"tidings_own_{stem}_{identity}"
+    name = re.sub(r"\W", "_", f"tidings_own_{file.stem}_{identity}")
     if name not in sys.modules:
         module = ModuleType(name)
         module.__file__ = str(file.resolve())
@@ -176,11 +175,12 @@ def _execute(source: bytes, file: Path, module: ModuleType) -> None:
         with redirect_stdout(sys.stderr):
             exec(compile(source, str(file), "exec"), vars(module))
     except SyntaxError as fault:
-        place = f"{fault.filename or file}:{fault.lineno or 1}"
-        raise DataError(f"{place}: syntax error: {fault.msg}") from None
+        raise DataError(
+            f"{fault.filename or file}:{fault.lineno or 1}: syntax error: {fault.msg}"
+        ) from None
     except (Exception, SystemExit) as fault:
         what = "cannot import" if isinstance(fault, ImportError) else "fails while it is loaded"
-        raise DataError(f"{_place(fault, str(file))}: {what}: {_described(fault)}") from fault
+        raise DataError(f"{_place(fault, str(file))}: {what}: {described(fault)}") from fault
 
 
 def _importer(folder: Path) -> Any:
@@ -219,7 +219,7 @@ def _beside(folder: Path) -> Iterator[None]:
 # --- words
 
 
-def _described(fault: BaseException) -> str:
+def described(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
 
 

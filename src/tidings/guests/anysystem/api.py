@@ -5,7 +5,7 @@ adapter takes what was asked (foreign.py).
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -180,16 +180,17 @@ def is_such_a_class(kind: Any) -> bool:
     )
 
 
-def _module(name: str) -> ModuleType:
+def module_with(name: str, contents: Mapping[str, Any]) -> ModuleType:
     module = ModuleType(name, f"What tidings offers in place of {name}.")
-    vars(module).update(
-        Context=Context,
-        Message=AnySystemMessage,
-        Process=AnySystemProcess,
-        StateMember=state_member,
-        JSON=Any,
-    )
+    vars(module).update(contents)
     return module
 
 
-MODULES = {name: _module(name) for name in ("anysystem", "dslabmp")}
+_CONTENTS = {
+    "Context": Context,
+    "Message": AnySystemMessage,
+    "Process": AnySystemProcess,
+    "StateMember": state_member,
+    "JSON": Any,
+}
+MODULES = {name: module_with(name, _CONTENTS) for name in ("anysystem", "dslabmp")}

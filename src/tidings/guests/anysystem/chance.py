@@ -15,10 +15,9 @@ which has ``self.choose`` and no clock) they refuse.
 import uuid
 from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-from tidings.guests.anysystem.api import checked_time
+from tidings.guests.anysystem.api import checked_time, module_with
 
 Item = TypeVar("Item")
 
@@ -119,38 +118,36 @@ class Random:
         items[:] = self.sample(items, len(items))
 
 
-def _random() -> ModuleType:
-    module = ModuleType("random")
-    dice = Random()
-    functions = {name: getattr(dice, name) for name in vars(Random) if not name.startswith("_")}
-    vars(module).update(functions, Random=Random, SystemRandom=Random)
-    return module
+_DICE = Random()
 
 
-def _time() -> ModuleType:
-    def now() -> float:
-        return checked_time(_who("a clock").time_s())
-
-    def now_ns() -> int:
-        return round(now() * 1e9)
-
-    def sleep(seconds: float) -> None:
-        raise RuntimeError("a process does not sleep: set a timer")
-
-    module = ModuleType("time")
-    vars(module).update(
-        time=now, monotonic=now, perf_counter=now, time_ns=now_ns, monotonic_ns=now_ns, sleep=sleep
-    )
-    return module
+def _now() -> float:
+    return checked_time(_who("a clock").time_s())
 
 
-def _uuid() -> ModuleType:
-    def unique(*_: Any) -> uuid.UUID:
-        return uuid.uuid5(uuid.NAMESPACE_OID, _who("a unique name").unique())
-
-    module = ModuleType("uuid")
-    vars(module).update(vars(uuid), uuid1=unique, uuid4=unique)
-    return module
+def _now_ns() -> int:
+    return round(_now() * 1e9)
 
 
-MODULES = {module.__name__: module for module in (_random(), _time(), _uuid())}
+def _sleep(seconds: float) -> None:
+    raise RuntimeError("a process does not sleep: set a timer")
+
+
+def _unique(*_: Any) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_OID, _who("a unique name").unique())
+
+
+_CONTENTS: dict[str, dict[str, Any]] = {
+    "random": {
+        **{name: getattr(_DICE, name) for name in vars(Random) if not name.startswith("_")},
+        "Random": Random,
+        "SystemRandom": Random,
+    },
+    "time": {
+        **dict.fromkeys(("time", "monotonic", "perf_counter"), _now),
+        **dict.fromkeys(("time_ns", "monotonic_ns"), _now_ns),
+        "sleep": _sleep,
+    },
+    "uuid": {**vars(uuid), "uuid1": _unique, "uuid4": _unique},
+}
+MODULES = {name: module_with(name, contents) for name, contents in _CONTENTS.items()}

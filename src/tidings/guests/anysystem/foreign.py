@@ -91,9 +91,7 @@ class Parcel(Packet, frozen=True, tag="parcel"):
 
 def _unmarked(text: str) -> Message | None:
     found = _MARKED.fullmatch(text)
-    if found is None:
-        return None
-    return Message(MessageId(found[1], int(found[2])), _bytes(found[3]))
+    return found and Message(MessageId(found[1], int(found[2])), _bytes(found[3]))
 
 
 def _bytes(text: str) -> bytes:
@@ -206,24 +204,17 @@ class Foreign(Process):
 
     def _send(self, parcel: Parcel, to: str) -> Iterator[Effect]:
         if to == self.ids[self.me]:
-            timer = self._free_timer()
+            # Numbers are used again, so that the same state has the same names.
+            timers = (f"{api.ITSELF}{number}" for number in range(1, len(self.to_itself) + 2))
+            timer = next(name for name in timers if name not in self.to_itself)
             self.to_itself[timer] = parcel
             yield SetTimer(timer, 0.0)
         else:
-            receiver = next(member for member, its_id in self.ids.items() if its_id == to)
-            yield Send((receiver,), parcel)
-
-    def _free_timer(self) -> str:
-        """Numbers are used again, so that the same state has the same names."""
-        number = next(
-            n for n in range(1, len(self.to_itself) + 2) if _itself(n) not in self.to_itself
-        )
-        return _itself(number)
+            yield Send(tuple(member for member, its_id in self.ids.items() if its_id == to), parcel)
 
     def _delivered(self, text: str) -> Message:
         if self.heard is None:
-            found = _unmarked(text)
-            return found or self._invented(text)
+            return _unmarked(text) or self._invented(text)
         names = self.heard.get(text, ())
         before = self.delivered[text] = self.delivered.get(text, 0) + 1
         return (
@@ -269,7 +260,3 @@ class Foreign(Process):
         return isinstance(other, Foreign) and self.fingerprint() == other.fingerprint()
 
     __hash__ = None
-
-
-def _itself(number: int) -> str:
-    return f"{api.ITSELF}{number}"

@@ -67,8 +67,7 @@ class Guest:
         self.on_start(ctx, host)
         kind = kinds_of(type(self.process))[msg.type]
         values = [msg[field] for field in kind.__struct_fields__]
-        packet = msgspec.convert([msg.type, *values], kind)
-        self._step(Receive(sender, packet), ctx, host)
+        self._step(Receive(sender, msgspec.convert([msg.type, *values], kind)), ctx, host)
 
     def on_timer(self, timer_name: str, ctx: Any, host: Host) -> None:
         self._step(Timeout(timer_name), ctx, host)
