@@ -60,13 +60,12 @@ class FaultyLink:
         self.bytes_per_s: float | None = None
         self.flow = Flow.OPEN
         self.bytes_to_reset: int | None = None
-        self.bytes_passed = 0
-        self.bytes_swallowed = 0
+        self.bytes_passed = self.bytes_swallowed = 0
         self.resets = 0
         """How many connections have been reset by order."""
         self.door: Door
         """Where the sender calls the receiver."""
-        self.pipes: list[Pipe] = []
+        self.pipes: dict[Pipe, None] = {}
         self.free_s = 0.0
         """When a throttled link can pass something again."""
         self._dice = random.Random(f"{seed} {self}")
@@ -106,22 +105,21 @@ class FaultyLink:
             raise UsageError(f"a link is reset after 0 bytes or more, not {after}")
         self.bytes_to_reset = after or None
         if not after:
-            for pipe in self._pipes():
+            for pipe in list(self.pipes):
                 self.resets += 1
                 pipe.connection.reset()
 
     def half_open(self) -> None:
         """The sender is told that its connections are gone; the receiver is not."""
-        for pipe in self._pipes():
+        for pipe in list(self.pipes):
             pipe.connection.lose(pipe.source)
 
     def heal(self) -> None:
         self.flow = Flow.OPEN
         self.bytes_to_reset = None
         self.door.listen()
-        for pipe in self._pipes():
-            if pipe.has_gap:
-                pipe.connection.reset()
+        for pipe in [pipe for pipe in self.pipes if pipe.has_gap]:
+            pipe.connection.reset()
         self._pump()
 
     # --- what it is like
@@ -141,12 +139,9 @@ class FaultyLink:
 
     def most_now(self) -> int:
         """How many bytes may pass in one go."""
-        most = PIECE_BYTES
-        if self.bytes_to_reset is not None:
-            most = min(most, self.bytes_to_reset)
-        if self.bytes_per_s is not None:
-            most = min(most, max(1, int(self.bytes_per_s * SLICE_S)))
-        return most
+        to_reset = PIECE_BYTES if self.bytes_to_reset is None else self.bytes_to_reset
+        slice_bytes = PIECE_BYTES if self.bytes_per_s is None else int(self.bytes_per_s * SLICE_S)
+        return min(PIECE_BYTES, to_reset, max(1, slice_bytes))
 
     def passed(self, count: int, now_s: float) -> bool:
         """So many bytes have passed; whether their connection is to be reset for it."""
@@ -157,17 +152,12 @@ class FaultyLink:
         if self.bytes_to_reset is None:
             return False
         self.bytes_to_reset = self.bytes_to_reset - count or None
-        is_due = self.bytes_to_reset is None
-        self.resets += is_due
-        return is_due
+        self.resets += self.bytes_to_reset is None
+        return self.bytes_to_reset is None
 
     def _pump(self) -> None:
-        for pipe in self._pipes():
+        for pipe in list(self.pipes):  # they may go while they are looked at
             pipe.pump()
-
-    def _pipes(self) -> list["Pipe"]:
-        """As they are now: they may go while they are looked at."""
-        return list(self.pipes)
 
 
 class Pipe:
@@ -187,11 +177,13 @@ class Pipe:
         self._waiting: deque[tuple[float, Item]] = deque()
         self._timer: TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        link.pipes.append(self)
+        link.pipes[self] = None
 
     def put(self, item: Item) -> None:
         if self.is_dead:
-            self._into_the_void(item)
+            self.link.bytes_swallowed += _size(item)
+            if isinstance(item, Sign):
+                self.connection.reset()
             return
         self._waiting.append((self._loop.time() + self.link.latency_s(), item))
         self.bytes_waiting += _size(item)
@@ -211,14 +203,19 @@ class Pipe:
                 self._swallow()
             elif not self._pass_on(item):
                 break
-        self._regulate()
+        # Who fills a pipe is no longer read from, until there is room again.
+        transport = self.source.transport
+        if transport is not None and not self.source.has_ended:
+            if self.bytes_waiting >= self._limit:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
     def close(self) -> None:
         self._stop_timer()
         self._waiting.clear()
         self.bytes_waiting = 0
-        if self in self.link.pipes:
-            self.link.pipes.remove(self)
+        self.link.pipes.pop(self, None)
 
     def _pass_on(self, item: Item) -> bool:
         """Whether it could pass: not all can be told to somebody who is not there yet."""
@@ -248,24 +245,9 @@ class Pipe:
         self.bytes_waiting -= _size(item)
         self.link.bytes_swallowed += _size(item)
 
-    def _into_the_void(self, item: Item) -> None:
-        self.link.bytes_swallowed += _size(item)
-        if isinstance(item, Sign):
-            self.connection.reset()
-
-    def _regulate(self) -> None:
-        """Who fills a pipe is no longer read from, until there is room again."""
-        transport = self.source.transport
-        if transport is not None and not self.source.has_ended:
-            if self.bytes_waiting >= self._limit:
-                transport.pause_reading()
-            else:
-                transport.resume_reading()
-
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
 
 def _size(item: Item) -> int:
@@ -291,24 +273,35 @@ class SocketEnd(asyncio.Protocol):
         self.transport = transport
         # What the kernel does not take stays in the pipe, where it counts and can be cut off.
         transport.set_write_buffer_limits(high=0)
-        self.can_take = True
         if self.connection.is_over:
             self.reset()
         else:
-            self.heard.pump()
+            self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
         self.sends.put(memoryview(data))
 
     def eof_received(self) -> bool:
+        """One side says nothing more, and the other will hear of it.
+
+        But who gives up before it got through has never called: nothing is left to be told.
+        """
         self.has_ended = True
-        self.connection.ended(self)
+        if self.connection.has_opened or self.connection.near.sends.link.flow is Flow.OPEN:
+            self.sends.put(Sign.END)
+        else:
+            self.connection.reset()
         return True
 
     def connection_lost(self, fault: Exception | None) -> None:
-        self.can_take = False
-        self.has_ended = True
-        self.connection.lost(self)
+        """One socket is gone, and the news of it travels like anything else."""
+        self.can_take, self.has_ended = False, True
+        if self.connection.is_over or self is self.connection.removed:
+            return
+        if self.connection.has_opened and self.connection.removed is None:
+            self.sends.put(Sign.RESET)
+        else:
+            self.connection.reset()
 
     def pause_writing(self) -> None:
         self.can_take = False
@@ -331,10 +324,6 @@ class SocketEnd(asyncio.Protocol):
         with suppress(OSError):  # it may be gone by now
             self.transport.write_eof()
 
-    def close(self) -> None:
-        assert self.transport is not None, "closed before it began"
-        self.transport.close()
-
     def reset(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
             with suppress(OSError):
@@ -352,53 +341,34 @@ class ProxiedConnection:
         forward, backward = Pipe(self, there, limit), Pipe(self, back, limit)
         self.near = forward.source = backward.sink = SocketEnd(self, sends=forward, heard=backward)
         self.far = backward.source = forward.sink = SocketEnd(self, sends=backward, heard=forward)
-        self._has_opened = False
+        self.has_opened = False
         self._ends_heard = 0
-        self._removed: SocketEnd | None = None
+        self.removed: SocketEnd | None = None
         self._calling: asyncio.Task[None] | None = None
 
     def heard(self, pipe: Pipe, sign: Sign) -> None:
         """A sign has come through."""
         match sign:
             case Sign.OPENING:
-                self._has_opened = True
+                self.has_opened = True
                 self._calling = self.door.tasks.create_task(self._call())
             case Sign.END:
                 pipe.sink.end()
                 self._ends_heard += 1
                 if self._ends_heard == 2:
                     self._forget()
-                    self.near.close()
-                    self.far.close()
+                    for end in (self.near, self.far):
+                        assert end.transport is not None, "closed before it began"
+                        end.transport.close()
             case Sign.RESET:
                 self.reset()
 
-    def ended(self, end: SocketEnd) -> None:
-        """One side says nothing more, and the other will hear of it.
-
-        But who gives up before it got through has never called: nothing is left to be told.
-        """
-        got_through = self._has_opened or self.near.sends.link.flow is Flow.OPEN
-        if got_through:
-            end.sends.put(Sign.END)
-        else:
-            self.reset()
-
-    def lost(self, end: SocketEnd) -> None:
-        """One socket is gone, and the news of it travels like anything else."""
-        if self.is_over or end is self._removed:
-            return
-        if self._has_opened and self._removed is None:
-            end.sends.put(Sign.RESET)
-        else:
-            self.reset()
-
     def lose(self, end: SocketEnd) -> None:
         """Take away one side, so that the other does not know."""
-        if not self._has_opened:
+        if not self.has_opened:
             self.reset()
             return
-        self._removed = end
+        self.removed = end
         for pipe in (end.sends, end.heard):
             pipe.close()
             pipe.is_dead = True
@@ -418,10 +388,9 @@ class ProxiedConnection:
             self._calling.cancel()
 
     async def _call(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             async with timeout(CALL_S):
-                await loop.create_connection(lambda: self.far, *self.door.leads_to)
+                await self.door.loop.create_connection(lambda: self.far, *self.door.leads_to)
         except OSError:
             # The call has been taken here already; that nobody is there can only be told by
             # breaking it off.
@@ -447,7 +416,7 @@ class Door:
         self.is_listening = False
         self._links = links
         self._limit = limit
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._socket = sock
         self.address = Address(*sock.getsockname())
         self.listen()
@@ -455,7 +424,7 @@ class Door:
     def listen(self) -> None:
         if not self.is_listening:
             self._socket.listen()
-            self._loop.add_reader(self._socket, self._take_call)
+            self.loop.add_reader(self._socket, self._take_call)
             self.is_listening = True
 
     def refuse(self) -> None:
@@ -466,13 +435,9 @@ class Door:
 
     def close(self) -> None:
         if self.is_listening:
-            self._loop.remove_reader(self._socket)
+            self.loop.remove_reader(self._socket)
         self._socket.close()
         self.is_listening = False
-
-    def reset_all(self) -> None:
-        for connection in list(self.connections):
-            connection.reset()
 
     def _take_call(self) -> None:
         try:
@@ -486,10 +451,7 @@ class Door:
         connection = ProxiedConnection(self, *self._links, self._limit)
         self.connections[connection] = None
         connection.near.sends.put(Sign.OPENING)
-        self.tasks.create_task(self._begin(connection, sock))
-
-    async def _begin(self, connection: ProxiedConnection, sock: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(lambda: connection.near, sock)
+        self.tasks.create_task(self.loop.connect_accepted_socket(lambda: connection.near, sock))
 
 
 def bound(port: int) -> socket.socket:

@@ -268,14 +268,11 @@ class Member:
 
     def wait_for(self, is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait for something that this member reports."""
-        deadline_s = time.monotonic() + timeout_s
         with self._changed:
-            while not is_so():
+            self._changed.wait_for(lambda: is_so() or not self.is_up, timeout_s)
+            if not is_so():
                 self.check()
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0 or not self.is_up:
-                    raise FleetFault(f"waited in vain for {self.name} {what}: {self.report}")
-                self._changed.wait(left_s)
+                raise FleetFault(f"waited in vain for {self.name} {what}: {self.report}")
 
     def check(self) -> None:
         """Raise what this member ended with, if it failed; once."""
@@ -295,9 +292,8 @@ class Member:
         decode = msgspec.json.Decoder(Report).decode
         for line in process.stdout:
             if line.endswith(b"\n"):
-                report = decode(line)
                 with self._changed:
-                    self._learn(report)
+                    self._learn(decode(line))
                     self._changed.notify_all()
         status = process.wait()
         with self._changed:
@@ -311,8 +307,8 @@ class Member:
             return
         self.report = report
         self.offered = self._offered_before + report.offered
-        for first, last in report.sent:
-            self.sent.add_range(first, last)
+        for ours in report.sent:
+            self.sent.add_range(*ours)
         for origin, ranges in report.got.items():
             got = self.got.setdefault(origin, IntervalSet())
             for first, last in ranges:
@@ -321,9 +317,8 @@ class Member:
                 if len(got) < before + last - first + 1:
                     self.repeated.append((origin, (first, last)))
         for origin, ranges in report.again.items():
-            again = self.again.setdefault(origin, IntervalSet())
             for first, last in ranges:
-                again.add_range(first, last)
+                self.again.setdefault(origin, IntervalSet()).add_range(first, last)
         self.latencies.update(report.latencies)
 
 
@@ -353,7 +348,8 @@ class Fleet:
         self._injector = injector
         self._report_ms = report_ms
         self._do: Do | None = None
-        self._stack = ExitStack()
+        self._stack: ExitStack
+        """What there is to do on leaving."""
 
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
@@ -362,30 +358,26 @@ class Fleet:
         return iter(self.members.values())
 
     def __enter__(self) -> Self:
-        try:
+        with ExitStack() as stack:
             if self.proxy is not None:
-                self._do = self._stack.enter_context(in_background(self.proxy))
-                self._write_group_files(self.proxy)
-            self._stack.callback(self.kill)
+                self._do = stack.enter_context(in_background(self.proxy))
+                # Each member has its own idea of the others' addresses.
+                text = self.path.read_text(encoding="utf-8")
+                for member in self:
+                    member.group_file = self.path.with_name(f"{self.path.stem}-{member.name}.toml")
+                    seen = self.proxy.group_file_for(member.name, text, self.path)
+                    member.group_file.write_text(seen)
+            stack.callback(self.kill)
             for member in self:
                 member.start(injector=self._injector, report_ms=self._report_ms, wait=False)
             for member in self:
                 member.wait_until_joined()
             self.wait_for(self.are_linked, "all to be linked")
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *fault: object) -> None:
         self._stack.close()
-
-    def _write_group_files(self, proxy: Proxy) -> None:
-        """Each member has its own idea of the others' addresses."""
-        text = self.path.read_text(encoding="utf-8")
-        for member in self:
-            member.group_file = self.path.with_name(f"{self.path.stem}-{member.name}.toml")
-            member.group_file.write_text(proxy.group_file_for(member.name, text, self.path))
 
     # --- driving
 
@@ -419,23 +411,23 @@ class Fleet:
 
     def comes_true(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
         """Whether it does within this time."""
-        deadline_s = time.monotonic() + timeout_s
+
+        def is_so_at_last() -> bool:
+            if is_so():
+                return True
+            for member in self:
+                member.check()
+            return False
+
         with self._changed:
-            while not is_so():
-                for member in self:
-                    member.check()
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0:
-                    return False
-                self._changed.wait(left_s)
-        return True
+            return self._changed.wait_for(is_so_at_last, timeout_s)
 
     # --- what is known
 
     def are_linked(self) -> bool:
         """Whether everybody who is up has a link to everybody else who is."""
         up = {member.name for member in self.up}
-        return all(up - {one.name} <= set(one.report.linked) for one in self.up)
+        return all(up <= {one.name, *one.report.linked} for one in self.up)
 
     def are_equal(self) -> bool:
         """Whether everybody who is up has delivered the same, and all that they have broadcast."""
@@ -482,8 +474,7 @@ class Fleet:
             before = [member.report.delivered for member in self.up]
 
             def has_changed(before: Sequence[Mapping[str, int]] = before) -> bool:
-                now = [member.report.delivered for member in self.up]
-                return now != before or not self.are_linked()
+                return before != [one.report.delivered for one in self.up] or not self.are_linked()
 
             if not self.comes_true(has_changed, grace_s):
                 return True

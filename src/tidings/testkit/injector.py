@@ -65,8 +65,6 @@ class _Lane(Generic[T]):
 
     def ripe(self) -> list[T]:
         """Those that have been overtaken often enough, in the order in which they came."""
-        if not self.held:
-            return []
         ripe = [packet for until, packet in self.held if until <= self.come]
         self.held = [(until, packet) for until, packet in self.held if until > self.come]
         return ripe
@@ -155,7 +153,8 @@ class Injector(Generic[T]):
             lane.come += 1
             # Both are drawn for every packet, so that an order for one leaves the others' luck.
             roll, overtaken = lane.dice.random(), 1 + int(lane.dice.random() * self._distance)
-            fate = self._ordered(link, packet) or self._by_chance(roll)
+            by_chance = (fate for fate, up_to in self._chances if roll < up_to)
+            fate = self._ordered(link, packet) or next(by_chance, Fate.PASSED)
             self.counts[fate] += 1
             if fate in (Fate.PASSED, Fate.DUPLICATED):
                 passing.append(packet)
@@ -187,9 +186,3 @@ class Injector(Generic[T]):
                     self._orders.remove(order)
                 return order.fate
         return None
-
-    def _by_chance(self, roll: float) -> Fate:
-        for fate, up_to in self._chances:
-            if roll < up_to:
-                return fate
-        return Fate.PASSED

@@ -115,10 +115,6 @@ class Report(msgspec.Struct, omit_defaults=True):
     latencies: dict[int, int] = {}
     """News: how many of ``sent`` took how long, by bucket."""
 
-    @property
-    def has_news(self) -> bool:
-        return bool(self.sent or self.got or self.again)
-
 
 # --- how long it takes, in buckets that grow by 5 %
 
@@ -163,10 +159,8 @@ class MemberProgram:
         self.injector = injector
         self.report_s = report_s
         self.loop = asyncio.get_running_loop()
-        self.offered = 0
-        self.assured = 0
-        self.obeyed = 0
-        self.full = 0
+        self.state = Report(joined=True)
+        """What is counted here; the rest is asked for when there is a report."""
         self.reading = asyncio.Event()
         self.reading.set()
         self.notes = {kind: _Notes() for kind in ("sent", "got", "again")}
@@ -187,8 +181,7 @@ class MemberProgram:
             for one in (self._obey(), self._read(), self._wait_for_receipts(), self._tell_on())
         ]
         try:
-            ends = (self.fault, *tasks)
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((self.fault, *tasks), return_when=asyncio.FIRST_COMPLETED)
             for one in done:
                 one.result()
         finally:
@@ -216,7 +209,7 @@ class MemberProgram:
                     self.injector.heal()
                 case Rest():
                     self.reading.clear()
-            self.obeyed += 1
+            self.state.obeyed += 1
             self.changed.set()
 
     def _talk(self, command: Command, talk: Coroutine[Any, Any, None]) -> None:
@@ -231,9 +224,8 @@ class MemberProgram:
             self.fault.set_exception(fault)
 
     async def _say(self, wanted: Say) -> None:
-        text = wanted.text.encode()
         for number in range(wanted.times):
-            await self._offer(text, self.loop.time())
+            await self._offer(wanted.text.encode(), self.loop.time())
             if number % YIELD_AFTER == 0:
                 await asyncio.sleep(0)
 
@@ -252,7 +244,7 @@ class MemberProgram:
 
     async def _offer(self, text: bytes, due_s: float) -> None:
         receipt = await self._broadcast(text)
-        self.offered += 1
+        self.state.offered += 1
         self.receipts.put_nowait((due_s, receipt))
         self.changed.set()
 
@@ -262,25 +254,23 @@ class MemberProgram:
             try:
                 return await self.group.broadcast(text)
             except LogFull:
-                self.full += 1
+                self.state.full += 1
                 await asyncio.sleep(WATCH_S)
 
     # --- noting
 
     async def _read(self) -> None:
-        got, again = self.notes["got"], self.notes["again"]
         async for message in self.group:
-            (again if isinstance(message, Replayed) else got).add(*message.id)
+            self.notes["again" if isinstance(message, Replayed) else "got"].add(*message.id)
             self.unreported[message.id.origin] = message
             self.changed.set()
             await self.reading.wait()
 
     async def _wait_for_receipts(self) -> None:
-        sent = self.notes["sent"]
         while True:
             due_s, receipt = await self.receipts.get()
-            sent.add(*await receipt.delivered())
-            self.assured += 1
+            self.notes["sent"].add(*await receipt.delivered())
+            self.state.assured += 1
             number = bucket(self.loop.time() - due_s)
             self.latencies[number] = self.latencies.get(number, 0) + 1
             self.changed.set()
@@ -299,39 +289,25 @@ class MemberProgram:
         """Say what is new, if anything is; what is reported is processed, and not before."""
         self.changed.clear()
         status = self.group.status()
-        state = Report(
-            joined=True,
+        fates = self.injector.counts if self.injector is not None else {}
+        state = msgspec.structs.replace(
+            self.state,
             linked=status.linked,
-            offered=self.offered,
             accepted=status.broadcast,
-            assured=self.assured,
             busy=len(self.talking),
             delivered=status.delivered,
             refusal=status.refusal,
-            full=self.full,
-            injected=self._injected(),
-            obeyed=self.obeyed,
+            injected={fate.value: count for fate, count in fates.items() if count},
         )
-        notes = {kind: notes.take() for kind, notes in self.notes.items()}
+        news = {kind: notes.take() for kind, notes in self.notes.items()}
         latencies, self.latencies = self.latencies, {}
-        report = msgspec.structs.replace(
-            state,
-            sent=notes["sent"].get(self.group.name, []),
-            got=notes["got"],
-            again=notes["again"],
-            latencies=latencies,
-        )
-        if report.has_news or state != self.last:
+        if any(news.values()) or state != self.last:
             self.last = state
-            say(report)
+            sent = news.pop("sent").get(self.group.name, [])
+            say(msgspec.structs.replace(state, sent=sent, latencies=latencies, **news))
         for message in self.unreported.values():
             self.group.processed(message)
         self.unreported.clear()
-
-    def _injected(self) -> dict[str, int]:
-        if self.injector is None:
-            return {}
-        return {fate.value: count for fate, count in self.injector.counts.items() if count}
 
 
 def say(report: Report) -> None:
@@ -342,9 +318,7 @@ def say(report: Report) -> None:
 
 
 async def run(asked: argparse.Namespace) -> None:
-    injector: Injector[Came] | None = None
-    if asked.injector:
-        injector = Injector.parse(asked.injector)
+    injector: Injector[Came] | None = Injector.parse(asked.injector) if asked.injector else None
     async with join(asked.name, asked.group, acknowledge="explicitly", injector=injector) as group:
         member = MemberProgram(group, injector, asked.report_ms / 1e3)
         try:

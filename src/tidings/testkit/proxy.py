@@ -78,14 +78,16 @@ class Proxy:
         used = {address.port for address in self.addresses.values()}
         for (caller, called), link in self._links.items():
             links = (link, self._links[called, caller])
-            sock = _bound_beside(used)
-            link.door = Door(sock, self.addresses[called], links, self._tasks, self._buffer_bytes)
+            link.door = Door(
+                _bound_beside(used), self.addresses[called], links, self._tasks, self._buffer_bytes
+            )
         return self
 
     async def __aexit__(self, *fault: object) -> None:
         for link in self:
             link.door.close()
-            link.door.reset_all()
+            for connection in list(link.door.connections):
+                connection.reset()
         # A fault of the body is its own: the group need not wrap it.
         await self._tasks.__aexit__(None, None, None)
         await asyncio.sleep(0)  # asyncio closes sockets a turn later
@@ -120,11 +122,10 @@ class Proxy:
     # --- links
 
     def __getitem__(self, pair: LinkName) -> FaultyLink:
-        sender, receiver = pair
-        self._check(sender)
-        self._check(receiver)
-        if sender == receiver:
-            raise UsageError(f"there is no link from {sender} to itself")
+        for name in pair:
+            self._check(name)
+        if pair not in self._links:
+            raise UsageError(f"there is no link from {pair[0]} to itself")
         return self._links[pair]
 
     def __iter__(self) -> Iterator[FaultyLink]:
