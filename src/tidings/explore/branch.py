@@ -15,9 +15,8 @@ from itertools import starmap
 from typing import Any, NamedTuple, Self
 
 from tidings.core import Event, Members, MessageId, Receive, UsageError, take_first
-from tidings.explore.reactions import Reactions
+from tidings.explore.reactions import Reactions, Signatures
 from tidings.explore.scope import Scope
-from tidings.explore.signatures import Signatures
 from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols import Factory
 from tidings.simulator import choices
@@ -170,15 +169,9 @@ class Branch(World):
     def go(self, choice: Choice, *, inert: bool = False) -> None:
         """Make the choice happen, and remember it."""
         self._make(choice)
-        if type(choice) is not choices.PacketArrival:
-            self._spend(choice)
-        self.path = (self.path, Move(choice, tuple(self._draws), self.script, self.deaths, inert))
-        self.length += 1
-        self._draws.clear()
-        self._judge_move()
-
-    def _spend(self, choice: Choice) -> None:
         match choice:
+            case choices.PacketArrival():
+                pass
             case choices.UserBroadcast(process):
                 self.spoken = self.spoken | {process: self.spoken[process] + 1}
                 self.judged += self.signatures.of_fact("spoken", process)
@@ -189,6 +182,10 @@ class Branch(World):
             case choices.Recover():
                 self.restarts += 1
                 self.rollbacks += choice.disk_old
+        self.path = (self.path, Move(choice, tuple(self._draws), self.script, self.deaths, inert))
+        self.length += 1
+        self._draws.clear()
+        self._judge_move()
 
     def after(self, choice: Choice) -> "Iterator[Branch]":
         """The states to which the choice may lead: one, unless a process draws."""
@@ -249,9 +246,8 @@ class Branch(World):
         """Of each process the packets that may arrive; of equal ones the first."""
         arriving: Arrivals = {}
         for packet, found in self.in_flight.items():
-            sender, receiver = packet.link
-            key = (sender, id(found.content), packet in self.legacy)
-            arriving.setdefault(receiver, {}).setdefault(key, packet)
+            key = (packet.link.sender, id(found.content), packet in self.legacy)
+            arriving.setdefault(packet.link.receiver, {}).setdefault(key, packet)
         return arriving
 
     def news(self) -> Iterator[Choice]:
@@ -384,21 +380,19 @@ class Branch(World):
             self.broken += (Extra.COST,)
 
     def _judge_delivery(self, process: str, message: MessageId, digest: str) -> None:
+        bit, delivered = self.bits.get(message, 0), self.delivered[process]
         if message not in self.digests:
             self.unheard += ((process, message, digest),)
-            return
-        if self.digests[message] != digest:
+        elif self.digests[message] != digest:
             self.broken += (Guarantee.NO_CREATION,)
-            return
-        bit, delivered = self.bits[message], self.delivered[process]
-        if delivered & bit:
+        elif delivered & bit:
             self.broken += (Guarantee.NO_DUPLICATION,)
-            return
-        if self.pasts[message] & self.addressed[process] & ~delivered:
-            self.broken += (Guarantee.CAUSAL_ORDER,)
-        self.delivered = self.delivered | {process: delivered | bit}
-        self.met = self.met | {process: self.met[process] | bit}
-        self.judged += self.signatures.of_fact("delivered", process, message)
+        else:
+            if self.pasts[message] & self.addressed[process] & ~delivered:
+                self.broken += (Guarantee.CAUSAL_ORDER,)
+            self.delivered = self.delivered | {process: delivered | bit}
+            self.met = self.met | {process: self.met[process] | bit}
+            self.judged += self.signatures.of_fact("delivered", process, message)
 
     def _judge_broadcast(self, process: str, message: MessageId, columns: Any) -> None:
         if message in self.digests:

@@ -6,6 +6,7 @@ much less to do than the others, states are handed over as the ways that lead to
 worker assumes about its processes is told to all others (reactions.py).
 """
 
+import mmap
 import multiprocessing
 import resource
 import signal
@@ -20,11 +21,58 @@ import msgspec
 from tidings.explore.branch import Branch, Property, Way
 from tidings.explore.expand import Explorer, RestlessError
 from tidings.explore.reactions import Expectation
-from tidings.explore.seen import Seen
 
 TICK_SECONDS = 0.2
 UNEVEN = 1.3
 """States are handed over when somebody has this many times the mean."""
+MOST_SLOTS = 2**28
+"""Two gigabytes, of which only what is used takes memory."""
+FIRST_SLOTS = 2**18
+FULLEST = 0.6
+
+
+class Seen:
+    """The numbers of all states met so far, in memory that all workers share.
+
+    An open table of 64-bit words; 0 is a free place. Nobody takes a lock. Two workers may claim the
+    same state at the same instant, or one may overwrite what the other has just written: then a
+    state is looked at twice, which costs a little time and loses nothing.
+    """
+
+    def __init__(self, slots: int = FIRST_SLOTS) -> None:
+        self._memory = mmap.mmap(-1, 8 * MOST_SLOTS)
+        self._words = memoryview(self._memory).cast("Q")
+        self.slots = slots
+
+    def add(self, number: int) -> bool:
+        """Whether the number is new; from now on it is not."""
+        words, mask = self._words, self.slots - 1
+        place = number & mask
+        while (word := words[place]) != number:
+            if word == 0:
+                words[place] = number
+                return True
+            place = (place + 1) & mask
+        return False
+
+    def room(self) -> int:
+        """How many numbers may be in it before it becomes slow."""
+        return int(self.slots * FULLEST)
+
+    def grow(self) -> bool:
+        """Four times the places, while nobody else adds anything; False if there can be no more."""
+        if self.slots == MOST_SLOTS:
+            return False
+        kept = [word for word in self._words[: self.slots] if word]
+        self._words[: self.slots] = memoryview(bytes(8 * self.slots)).cast("Q")
+        self.slots = min(4 * self.slots, MOST_SLOTS)
+        for word in kept:
+            self.add(word)
+        return True
+
+    def close(self) -> None:
+        self._words.release()
+        self._memory.close()
 
 
 class Count(msgspec.Struct):
@@ -72,16 +120,16 @@ class Worker:
                 if self.level:
                     self._expand(self.level.pop())
                 done = not self.level or self.count.states >= most
-            yield done, self._counted()
-
-    def _counted(self) -> Count:
-        return msgspec.structs.replace(
-            self.count,
-            left=len(self.level),
-            next=len(self.next),
-            memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            expectations=tuple(self.expectations()),
-        )
+            yield (
+                done,
+                msgspec.structs.replace(
+                    self.count,
+                    left=len(self.level),
+                    next=len(self.next),
+                    memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+                    expectations=tuple(self.expectations()),
+                ),
+            )
 
     def _expand(self, branch: Branch) -> None:
         is_settled = self.explorer.is_settled(branch)
@@ -92,22 +140,19 @@ class Worker:
             self.count.transitions += 1
             leads_back |= not self._take_in(child, self.next)
         if leads_back and not is_settled:
-            self._look_for_a_circle(branch)
+            # Every circle of states has one that leads back to this level, or an earlier one.
+            try:
+                circle = self.explorer.circle_after(branch)
+            except RestlessError:
+                self.count.restless = True
+            else:
+                if circle is not None:
+                    self._settle(circle)
 
     def _settle(self, branch: Branch) -> None:
         self.count.settled += 1
         for what in self.explorer.broken_at_the_end(branch):
             self._find(what, branch)
-
-    def _look_for_a_circle(self, branch: Branch) -> None:
-        """Every circle of states has one that leads back to this level, or an earlier one."""
-        try:
-            circle = self.explorer.circle_after(branch)
-        except RestlessError:
-            self.count.restless = True
-        else:
-            if circle is not None:
-                self._settle(circle)
 
     def _take_in(self, branch: Branch, where: list[Branch]) -> bool:
         """Whether the state is new, or at least of the next level; or broken, and so an end."""
@@ -237,10 +282,9 @@ class Crew:
     def _share_expectations(self, news: list[list[Expectation]]) -> None:
         """Tell everybody what the others assume, until nobody learns anything new from it."""
         while any(news):
-            others = [[*chain(*news[:place], *news[place + 1 :])] for place in range(len(news))]
             news = [
-                self._ask(end, Worker.learn, its)
-                for end, its in zip(self._ends, others, strict=True)
+                self._ask(end, Worker.learn, [*chain(*news[:place], *news[place + 1 :])])
+                for place, end in enumerate(self._ends)
             ]
 
     def _share_work(self, sizes: list[int]) -> None:

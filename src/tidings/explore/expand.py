@@ -9,9 +9,8 @@ import msgspec
 from tidings.core import Members, Receive, UsageError, take_first
 from tidings.core.renaming import Names
 from tidings.explore.branch import Arrivals, Branch, Property, Way
-from tidings.explore.reactions import Reactions
+from tidings.explore.reactions import Reactions, Signatures
 from tidings.explore.scope import Reduction, Scope
-from tidings.explore.signatures import Signatures
 from tidings.guests import factory
 from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols import Factory

@@ -10,11 +10,10 @@ import msgspec
 
 from tidings.core import UsageError
 from tidings.explore.branch import Property, Way
-from tidings.explore.crew import Crew, Worker
+from tidings.explore.crew import Crew, Seen, Worker
 from tidings.explore.expand import Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.explore.scope import ALL, Reduction, Scope
-from tidings.explore.seen import Seen
 from tidings.guests.diagnosis import ProcessFault
 from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Run
@@ -86,8 +85,7 @@ def explore(
     Ctrl-C ends the search early, with what was found so far.
     """
     scope.check()
-    if workers is None:
-        workers = os.cpu_count() or 1
+    workers = (os.cpu_count() or 1) if workers is None else workers
     if not 1 <= workers <= MOST_WORKERS:
         raise UsageError(f"--workers takes 1 to {MOST_WORKERS}")
     lively: frozenset[str] = frozenset()
