@@ -16,7 +16,7 @@ from tidings import __version__
 from tidings.campaign import counterexamples, numbers
 from tidings.campaign.baseline import compare
 from tidings.campaign.cells import TASK_COST, cells_of, mixed, tasks_of
-from tidings.campaign.folder import Folder, begun, lines, opened
+from tidings.campaign.folder import Folder, begun, opened
 from tidings.campaign.page import page_of, status_of
 from tidings.campaign.plan import (
     Budget,
@@ -253,7 +253,11 @@ def performed(folder: Path, campaign: Campaign, task_cost: float | None = None) 
     for task in tasks:
         perform(task, folder, campaign.budget)
     return [
-        one for task in tasks for one in lines(folder / "tasks" / f"{task.name}.jsonl", Outcome)
+        one
+        for task in tasks
+        for one in msgspec.json.Decoder(Outcome).decode_lines(
+            (folder / "tasks" / f"{task.name}.jsonl").read_bytes()
+        )
     ]
 
 

@@ -15,6 +15,7 @@ less than LEAST_CHANGE is not reported, however sure.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tidings.campaign import statistics
 from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
 from tidings.campaign.numbers import MEASURES, RUNS, column_of, grouped, values_of
-from tidings.campaign.tables import read_table, write_table
+from tidings.campaign.tables import Rows, read_table, write_table
 from tidings.core import UsageError
 from tidings.spec import Guarantee, Value
 
@@ -44,7 +45,6 @@ COMPARISON = {
     "p_adjusted": "float64",
     "verdict": "string",
 }
-Rows = Sequence[Mapping[str, Any]]
 
 
 class BaselineTest(NamedTuple):
@@ -75,15 +75,21 @@ class Pair(NamedTuple):
 
 def compare(ours: Folder, theirs: Folder) -> list[dict[str, Any]]:
     """All comparisons, also as a table in our folder: the same, ``better`` or ``worse``."""
-    pairs = list(_pairs(ours, theirs))
+    after, before = (
+        grouped(read_table(folder.table("runs"), RUNS), itemgetter("cell"))
+        for folder in (ours, theirs)
+    )
+    pairs = [
+        Pair(cell, after.get(cell.number, []), before.get(other.number, []))
+        for cell, other in _partners(ours.cells, theirs.cells)
+    ]
     if not pairs:
         raise UsageError(f"{theirs.shown} has no cell in common with {ours.shown}")
     changes = list(_changes(pairs))
-    adjusted = _adjusted(changes)
     rows = [
         {name: value for name, value in change._asdict().items() if name in COMPARISON}
         | {"baseline": str(theirs.shown), "p_adjusted": p, "verdict": _verdict(change, p)}
-        for change, p in zip(changes, adjusted, strict=True)
+        for change, p in zip(changes, _adjusted(changes), strict=True)
     ]
     write_table(ours.table("comparison"), rows, COMPARISON)
     return rows
@@ -96,9 +102,8 @@ def regressions(rows: Rows) -> list[Mapping[str, Any]]:
 
 def worst_first(rows: Rows) -> list[Mapping[str, Any]]:
     """What is not the same: worse before better, many cells before one, the surest first."""
-    changed = [row for row in rows if row["verdict"] != "same"]
     return sorted(
-        changed,
+        [row for row in rows if row["verdict"] != "same"],
         key=lambda row: (row["verdict"] != "worse", row["cell"] is not None, row["p_adjusted"]),
     )
 
@@ -159,34 +164,19 @@ def _partners(
     ]
 
 
-def _pairs(ours: Folder, theirs: Folder) -> Iterator[Pair]:
-    mine, others = (
-        grouped(read_table(folder.table("runs"), RUNS), "cell") for folder in (ours, theirs)
-    )
-    for cell, other in _partners(ours.cells, theirs.cells):
-        yield Pair(cell, mine.get(cell.number, []), others.get(other.number, []))
-
-
 # --- the tests
 
 
 def _changes(pairs: Sequence[Pair]) -> Iterator[BaselineTest]:
-    for algorithm, of_algorithm in _grouped(pairs, "algorithm").items():
+    for algorithm, of_algorithm in grouped(pairs, lambda pair: pair.cell.algorithm).items():
         yield from _measured(of_algorithm, f"{algorithm}, everywhere")
         yield from _counted(of_algorithm, f"{algorithm}, everywhere")
-        by_faults = _grouped(of_algorithm, "faults")
+        by_faults = grouped(of_algorithm, lambda pair: pair.cell.faults)
         for faults, under_faults in by_faults.items():
             if len(by_faults) > 1 and len(under_faults) > 1:
                 yield from _measured(under_faults, f"{algorithm}, faults: {faults}")
         for pair in of_algorithm:
             yield from _measured([pair], pair.cell.key, pair.cell.number)
-
-
-def _grouped(pairs: Sequence[Pair], by: str) -> dict[str, list[Pair]]:
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(getattr(pair.cell, by), []).append(pair)
-    return groups
 
 
 def _measured(
@@ -200,15 +190,14 @@ def _measured(
             continue
         shift = statistics.shift(values)
         means = [(fmean(new), fmean(old)) for new, old in values]
-        before, after = fmean(old for _, old in means), fmean(new for new, _ in means)
         yield BaselineTest(
             algorithm=first.algorithm,
             flawed=first.flawed,
             cell=number,
             where=where,
             measure=measure,
-            before=before,
-            after=after,
+            before=fmean(old for _, old in means),
+            after=fmean(new for new, _ in means),
             change=_relative(means),
             p=shift.p,
             direction=shift.direction,

@@ -9,6 +9,7 @@ whatever machine, finds the same tasks.
 import random
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,12 +39,8 @@ class GridCell(msgspec.Struct, frozen=True, kw_only=True):
         """Of one run, in packets or so: what it costs a process to exist is some packets, too."""
         size = self.processes + self.plan.joiners
         packets = self.plan.broadcasts * size * (size + 5)
-        return 50 + packets * (size / 2 if self.is_talkative else 1.0)
-
-    @property
-    def is_talkative(self) -> bool:
-        """Whether it tells all news to all."""
-        return "form=news" in self.algorithm or self.plan.protocol == "flawed/storm"
+        tells_all_to_all = "form=news" in self.algorithm or self.plan.protocol == "flawed/storm"
+        return 50 + packets * (size / 2 if tells_all_to_all else 1.0)
 
     @property
     def key(self) -> str:
@@ -75,32 +72,31 @@ class GridCell(msgspec.Struct, frozen=True, kw_only=True):
 def cells_of(campaign: Campaign) -> list[GridCell]:
     """All cells, in the order of the plan."""
     found: list[GridCell] = []
-    for contender, flawed in campaign.entries:
-        for size in campaign.sizes:
-            if flawed and size > LARGEST_FLAWED:
-                continue
-            for workload in campaign.workloads:
-                for name in campaign.faults:
-                    if not campaign.is_wanted(contender, size, workload, name):
-                        continue
-                    found.append(
-                        GridCell(
-                            number=len(found),
-                            algorithm=str(contender),
-                            flawed=flawed,
-                            processes=size,
-                            workload=workload,
-                            faults=name,
-                            plan=campaign.plan_for(contender, size, workload, name),
-                        )
-                    )
-                    if len(found) > MOST_CELLS:
-                        raise UsageError(f"a campaign has up to {MOST_CELLS:,} cells, and not more")
+    for (contender, flawed), size, workload, name in product(
+        campaign.entries, campaign.sizes, campaign.workloads, campaign.faults
+    ):
+        is_small = not flawed or size <= LARGEST_FLAWED
+        if is_small and campaign.is_wanted(contender, size, workload, name):
+            found.append(
+                GridCell(
+                    number=len(found),
+                    algorithm=str(contender),
+                    flawed=flawed,
+                    processes=size,
+                    workload=workload,
+                    faults=name,
+                    plan=campaign.plan_for(contender, size, workload, name),
+                )
+            )
+        if len(found) > MOST_CELLS:
+            raise UsageError(f"a campaign has up to {MOST_CELLS:,} cells, and not more")
     if not found:
         raise UsageError("no algorithm meets any size, load and faults: the plan has no cell")
     if len(found) * campaign.seeds > MOST_RUNS:
-        runs = f"{len(found):,} cells with {campaign.seeds:,} seeds each"
-        raise UsageError(f"a campaign has up to {MOST_RUNS:,} runs, and not {runs}")
+        raise UsageError(
+            f"a campaign has up to {MOST_RUNS:,} runs, and not {len(found):,} cells with "
+            f"{campaign.seeds:,} seeds each"
+        )
     return found
 
 
@@ -147,8 +143,7 @@ class Task(NamedTuple):
 def tasks_of(cells: Sequence[GridCell], seeds: int, task_cost: float | None = None) -> list[Task]:
     """All runs, in the order of the cells, cut where about enough have come together."""
     if task_cost is None:
-        total = seeds * sum(cell.expected_cost for cell in cells)
-        task_cost = min(TASK_COST, total / LEAST_TASKS)
+        task_cost = min(TASK_COST, seeds * sum(one.expected_cost for one in cells) / LEAST_TASKS)
     tasks: list[Task] = []
     batches: list[SeedBatch] = []
     cost = 0.0

@@ -62,11 +62,10 @@ def simulate(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
         with _marks(folder, progress, count) as marks:
             work = partial(_work, path=folder.path, marks=marks)
             performing(spark)(work, [task.number for task in mixed(missing)])
-    for task in missing:
-        if not runs.is_done(task, folder.path):
-            raise EnvironmentMissing(
-                f"{folder.outcomes(task)} is not here, though a worker has written it; {_SHARED}"
-            )
+    for task in [task for task in missing if not runs.is_done(task, folder.path)]:
+        raise EnvironmentMissing(
+            f"{folder.outcomes(task)} is not here, though a worker has written it; {_SHARED}"
+        )
     # Nobody has edited an algorithm meanwhile.
     refuse_other_code(folder.path)
     return Done(count, earlier)
@@ -93,21 +92,22 @@ def _work(number: int, path: Path, marks: str) -> int:
     try:
         folder = _opened(path, (path / PLAN).read_bytes())
     except OSError as fault:
-        reason = f"{fault.filename}: {fault.strerror}"
-        raise EnvironmentMissing(f"a worker does not see {path}: {reason}; {_SHARED}") from None
+        raise EnvironmentMissing(
+            f"a worker does not see {path}: {fault.filename}: {fault.strerror}; {_SHARED}"
+        ) from None
     try:
         refuse_other_code(path)
     except UsageError as fault:
-        here = socket.gethostname()
-        raise EnvironmentMissing(f"the worker on {here} says: {fault}") from None
+        raise EnvironmentMissing(f"the worker on {socket.gethostname()} says: {fault}") from None
     task = folder.tasks[number]
     try:
         return runs.perform(
             task, folder.path, folder.campaign.budget, MarkedPieces(task.runs, marks)
         )
     except OSError as fault:
-        place = fault.filename or path
-        raise EnvironmentMissing(f"a worker cannot write {place}: {fault.strerror}") from None
+        raise EnvironmentMissing(
+            f"a worker cannot write {fault.filename or path}: {fault.strerror}"
+        ) from None
 
 
 @lru_cache(maxsize=1)

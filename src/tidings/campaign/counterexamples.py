@@ -7,11 +7,14 @@ tells of the campaign needs no algorithm any more.
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidings.campaign.folder import Folder
 from tidings.campaign.numbers import column_of
+from tidings.campaign.plan import Campaign
 from tidings.campaign.runs import simulated
 from tidings.campaign.tables import read_table, write_table
 from tidings.core import EnvironmentMissing, TidingsError
@@ -48,10 +51,9 @@ class Wanted(NamedTuple):
     @property
     def name(self) -> str:
         """Of its folder: plain, and unlike any other."""
-        cell, _, _ = self.run.partition("-")
         protocol = self.algorithm.split()[0].rpartition("/")[2]
         plain = "".join(letter if letter.isalnum() else "-" for letter in protocol)
-        return "-".join([plain, cell, *self.guarantee.split()])
+        return "-".join([plain, self.run.partition("-")[0], *self.guarantee.split()])
 
 
 def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> None:
@@ -59,10 +61,10 @@ def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> N
     if folder.table("counterexamples").exists():
         return
     _store_a_good_run(folder)
-    wanted = list(wanted_of(folder))
-    if wanted:
+    if wanted := wanted_of(folder):
         progress(f"shrinking {many(len(wanted), 'counterexample')}")
-    shrunk = perform(_Shrinking(folder), wanted)
+    shrink_one = partial(_shown, path=folder.path, shown=folder.shown, campaign=folder.campaign)
+    shrunk = perform(shrink_one, wanted)
     rows = [
         one._asdict()
         | {"guarantee": one.guarantee.value, "folder": f"counterexamples/{one.name}"}
@@ -72,38 +74,32 @@ def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> N
     write_table(folder.table("counterexamples"), rows, COUNTEREXAMPLES)
 
 
-def wanted_of(folder: Folder) -> Iterator[Wanted]:
+def wanted_of(folder: Folder) -> list[Wanted]:
     """For each algorithm and guarantee the shortest run that violates it."""
     shortest: dict[tuple[str, Guarantee], dict[str, Any]] = {}
     for row in read_table(folder.table("runs")):
         for guarantee in Guarantee:
             if row[column_of(guarantee)] == Value.VIOLATED.value:
-                key = row["algorithm"], guarantee
-                if key not in shortest or row["rows"] < shortest[key]["rows"]:
-                    shortest[key] = row
-    for (algorithm, guarantee), row in shortest.items():
-        yield Wanted(algorithm, row["flawed"], guarantee, row["run"])
+                known = shortest.get((row["algorithm"], guarantee), row)
+                shortest[row["algorithm"], guarantee] = min(known, row, key=itemgetter("rows"))
+    return [
+        Wanted(algorithm, row["flawed"], guarantee, row["run"])
+        for (algorithm, guarantee), row in shortest.items()
+    ]
 
 
-class _Shrinking:
+def _shown(wanted: Wanted, path: Path, shown: Path, campaign: Campaign) -> tuple[bool, str]:
     """What a worker does for each of them; it takes the plan along."""
-
-    def __init__(self, folder: Folder) -> None:
-        self.path, self.shown = folder.path, folder.shown
-        self.campaign = folder.campaign
-
-    def __call__(self, wanted: Wanted) -> tuple[bool, str]:
-        folder = Folder(self.path, self.campaign)
-        source = _had_again(folder, wanted.run, wanted.algorithm)
-        if not Charge(wanted.guarantee).against(source):
-            raise _another(wanted.run, wanted.algorithm)
-        small, note = _shrunk(source, wanted.guarantee, SHRINK_S)
-        run = source if small is None else small
-        place = Path("counterexamples", wanted.name)
-        write_runs(folder.path / place, [run], "jsonl")
-        (violation, *_) = Charge(wanted.guarantee).against(run)
-        write_story(folder.path / place, run, violation, trace=self.shown / place)
-        return small is not None, note
+    source = _had_again(Folder(path, campaign), wanted.run, wanted.algorithm)
+    if not Charge(wanted.guarantee).against(source):
+        raise _another(wanted.run, wanted.algorithm)
+    small, note = _shrunk(source, wanted.guarantee, SHRINK_S)
+    run = source if small is None else small
+    place = Path("counterexamples", wanted.name)
+    write_runs(path / place, [run], "jsonl")
+    (violation, *_) = Charge(wanted.guarantee).against(run)
+    write_story(path / place, run, violation, trace=shown / place)
+    return small is not None, note
 
 
 def _shrunk(run: Run, guarantee: Guarantee, seconds: float) -> tuple[Run | None, str]:
@@ -152,7 +148,7 @@ def _store_a_good_run(folder: Folder) -> None:
         and Value.VIOLATED.value not in _values(row)
     ]
     crashing = [row for row in drawable if folder.cells[row["cell"]].plan.crashes]
-    chosen = max(crashing or drawable, key=lambda row: row["rows"], default=None)
+    chosen = max(crashing or drawable, key=itemgetter("rows"), default=None)
     if chosen is None:
         return
     run = _had_again(folder, chosen["run"], chosen["algorithm"])

@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -64,31 +63,16 @@ class Folder:
         """As the user calls it."""
         self.campaign = campaign
         self.cells: list[GridCell] = cells_of(campaign)
+        self.trace = self.path / "trace"
+        self.measures = self.path / "measures"
+        self.plan_file = self.path / "plan.toml"
+        """The plan as its file had it; with other numbers of seeds it is the same campaign."""
+        self.good = self.path / "good"
+        self.page = self.path / "report.html"
 
     @cached_property
     def tasks(self) -> list[Task]:
         return tasks_of(self.cells, self.campaign.seeds)
-
-    @property
-    def trace(self) -> Path:
-        return self.path / "trace"
-
-    @property
-    def measures(self) -> Path:
-        return self.path / "measures"
-
-    @property
-    def plan_file(self) -> Path:
-        """The plan as its file had it; with other numbers of seeds it is the same campaign."""
-        return self.path / "plan.toml"
-
-    @property
-    def good(self) -> Path:
-        return self.path / "good"
-
-    @property
-    def page(self) -> Path:
-        return self.path / "report.html"
 
     def table(self, name: str) -> Path:
         return self.path / f"{name}.parquet"
@@ -144,15 +128,14 @@ def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
 
     ``text`` is that of the file that the plan was read from.
     """
+    _refuse_what_is_not_ours(path)
+    folder = Folder(path, campaign)
     if is_campaign(path):
         stored = _stored(path)
         if stored.plan != campaign:
             raise UsageError(f"{path} holds a campaign with another plan; choose another folder")
         refuse_other_code(path)
-        folder = Folder(path, campaign)
     else:
-        _refuse_what_is_not_ours(path)
-        folder = Folder(path, campaign)
         stored = _Stored(
             tidings=__version__,
             plan=campaign,
@@ -162,26 +145,21 @@ def begun(path: Path, campaign: Campaign, text: str = "") -> Folder:
         )
         with whole_file(folder.path / PLAN) as draft:
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(stored)))
-    _complete(folder, stored.text)
-    return folder
-
-
-def _complete(folder: Folder, text: str) -> None:
-    """What follows from campaign.json comes after it: whoever is killed in between goes on."""
     # Late: whether a folder is that of a campaign can be asked where there is no Parquet.
     from tidings.campaign.tables import write_table
 
-    if text and not folder.plan_file.exists():
+    # What follows from campaign.json comes after it: whoever is killed in between goes on.
+    if stored.text and not folder.plan_file.exists():
         with whole_file(folder.plan_file) as draft:
-            draft.write_text(text, encoding="utf-8")
+            draft.write_text(stored.text, encoding="utf-8")
     if not folder.table("cells").with_suffix(".csv").exists():
-        write_table(folder.table("cells"), table_of(folder.cells, folder.campaign.seeds))
+        write_table(folder.table("cells"), table_of(folder.cells, campaign.seeds))
+    return folder
 
 
 def refuse_other_code(path: Path) -> None:
     """Results of two codes in one table would be those of neither."""
-    changed = other_code(path)
-    if changed:
+    if changed := other_code(path):
         raise UsageError(f"{changed}; choose another folder with --out")
 
 
@@ -222,8 +200,3 @@ def _stored(path: Path) -> _Stored:
         raise UsageError(f"{path} is no campaign: {file}: {fault.strerror}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise DataError(f"{file}: not the plan of a campaign: {fault}") from None
-
-
-def lines(path: Path, kind: type[Any]) -> list[Any]:
-    """A file with one struct for each line."""
-    return msgspec.json.Decoder(kind).decode_lines(path.read_bytes())

@@ -5,9 +5,11 @@ docs/campaign.md has every column.
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from tidings.campaign import statistics
 from tidings.campaign.cells import GridCell
@@ -71,6 +73,7 @@ COUNTS = {
 SHARES = {**CELL, **COUNTS}
 VERDICTS = {"algorithm": "string", "flawed": "bool", **COUNTS}
 
+T = TypeVar("T")
 Rows = list[dict[str, Any]]
 Verdicts = Mapping[str, Mapping[str, str]]
 """By run and guarantee."""
@@ -79,19 +82,22 @@ Verdicts = Mapping[str, Mapping[str, str]]
 def write(folder: Folder, verdicts: Verdicts) -> None:
     """All tables; that of the runs last, since it tells that the others are there."""
     found = list(_runs(folder, verdicts))
-    write_table(folder.table("statistics"), list(_statistics(folder.cells, found)), STATISTICS)
-    by_cell = grouped(found, "cell")
-    shares = [
-        _about(cell) | counts for cell in folder.cells for counts in _shares(by_cell[cell.number])
-    ]
-    write_table(folder.table("shares"), shares, SHARES)
+    of_cell = grouped(found, itemgetter("cell"))
+    by_cell = [(cell, of_cell[cell.number]) for cell in folder.cells]
     pooled = [
         {"algorithm": name, "flawed": of_name[0]["flawed"]} | counts
-        for name, of_name in grouped(found, "algorithm").items()
+        for name, of_name in grouped(found, itemgetter("algorithm")).items()
         for counts in _shares(of_name)
     ]
-    write_table(folder.table("verdicts"), pooled, VERDICTS)
-    write_table(folder.table("runs"), found, RUNS)
+    shares = [_about(cell) | counts for cell, rows in by_cell for counts in _shares(rows)]
+    tables = {
+        "statistics": (list(_statistics(by_cell)), STATISTICS),
+        "shares": (shares, SHARES),
+        "verdicts": (pooled, VERDICTS),
+        "runs": (found, RUNS),
+    }
+    for name, (rows, kinds) in tables.items():
+        write_table(folder.table(name), rows, kinds)
 
 
 def again(folder: Path, run: str) -> str:
@@ -132,10 +138,7 @@ def _measured(folder: Folder) -> Callable[[GridCell, str], dict[str, float | Non
     if not folder.measures.exists():
         return lambda cell, run: dict.fromkeys(MEASURES)
     costs = read_table(folder.measures / "run_costs")
-    waits: dict[str, list[float]] = {}
-    for row in read_table(folder.measures / "latencies", ["run", "last_ns"]):
-        if row["last_ns"] is not None:
-            waits.setdefault(row["run"], []).append(row["last_ns"] / _MS)
+    waits = waits_ms(folder)
     kept = read_table(folder.measures / "states_by_run", only={"name": ["bytes"]})
     plain = {
         "packets": {row["run"]: row["packets_per_broadcast"] for row in costs},
@@ -153,20 +156,22 @@ def _measured(folder: Folder) -> Callable[[GridCell, str], dict[str, float | Non
     return of_run
 
 
+def waits_ms(folder: Folder) -> dict[str, list[float]]:
+    """Of each run how long its messages took, from the broadcast to the last delivery."""
+    rows = read_table(folder.measures / "latencies", ["run", "last_ns"])
+    waits = grouped((row for row in rows if row["last_ns"] is not None), itemgetter("run"))
+    return {run: [row["last_ns"] / _MS for row in of_run] for run, of_run in waits.items()}
+
+
 # --- cells
 
 
-def _statistics(cells: Sequence[GridCell], found: Rows) -> Iterator[dict[str, Any]]:
-    by_cell = grouped(found, "cell")
-    for cell in cells:
-        for measure in MEASURES:
-            values = values_of(by_cell[cell.number], measure)
-            if not values:
-                continue
-            summed_up = statistics.summary(values)
-            row = {**_about(cell), "measure": measure, "runs": summed_up.runs}
-            for what in ("mean", "p50", "p99"):
-                value, low, high = getattr(summed_up, what)
+def _statistics(by_cell: Sequence[tuple[GridCell, Rows]]) -> Iterator[dict[str, Any]]:
+    for (cell, found), measure in product(by_cell, MEASURES):
+        if values := values_of(found, measure):
+            runs, *figures = statistics.summary(values)
+            row = {**_about(cell), "measure": measure, "runs": runs}
+            for what, (value, low, high) in zip(("mean", "p50", "p99"), figures, strict=True):
                 row |= {what: value, f"{what}_low": low, f"{what}_high": high}
             yield row
 
@@ -199,15 +204,15 @@ def not_ended(found: Iterable[dict[str, Any]]) -> dict[tuple[str, str], Rows]:
     """Runs that did not end by themselves, by outcome and algorithm."""
     return {
         (outcome, algorithm): rows
-        for outcome, of_outcome in grouped(found, "outcome").items()
+        for outcome, of_outcome in grouped(found, itemgetter("outcome")).items()
         if outcome != "ran"
-        for algorithm, rows in grouped(of_outcome, "algorithm").items()
+        for algorithm, rows in grouped(of_outcome, itemgetter("algorithm")).items()
     }
 
 
-def grouped(found: Iterable[dict[str, Any]], column: str) -> dict[Any, Rows]:
-    """Rows by the value that they have in a column, such as ``cell``."""
-    groups: dict[Any, Rows] = {}
-    for row in found:
-        groups.setdefault(row[column], []).append(row)
+def grouped(found: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """What has the same key, such as the same column of a table, together."""
+    groups: dict[Any, list[T]] = {}
+    for one in found:
+        groups.setdefault(key(one), []).append(one)
     return groups

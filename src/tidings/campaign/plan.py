@@ -21,6 +21,7 @@ The first load and the first fault plan are those whose costs are drawn.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -93,16 +94,23 @@ class Budget(TomlTable, frozen=True):
     """More than its worker has already; only where Linux counts it."""
 
 
-class Campaign(TomlTable, frozen=True):
-    """A plan that has been checked."""
+class _Given(TomlTable, frozen=True):
+    """A plan as it stands in the file: its tables are read one by one."""
 
     seeds: int
     sizes: tuple[int, ...]
     algorithms: tuple[str, ...]
-    workloads: dict[str, Load]
-    faults: dict[str, Faults]
+    workloads: dict[str, Any]
+    faults: dict[str, Any]
     flawed: tuple[str, ...] = ()
     budget: Budget = Budget()
+
+
+class Campaign(_Given, frozen=True):
+    """A plan that has been checked."""
+
+    workloads: dict[str, Load]
+    faults: dict[str, Faults]
     source: str = ""
     """The file of the plan, if it names files of one's own from there."""
 
@@ -112,17 +120,14 @@ class Campaign(TomlTable, frozen=True):
 
         They are called as in the plan: the same plan elsewhere has the same cells.
         """
-        for words in self.algorithms:
-            yield Contender(*protocol_of(words)), False
-        for words in self.flawed:
-            yield Contender(*protocol_of(words)), True
+        for names, is_flawed in ((self.algorithms, False), (self.flawed, True)):
+            yield from ((Contender(*protocol_of(words)), is_flawed) for words in names)
 
     @property
     def own_files(self) -> list[str]:
         """Where the algorithms are that do not come with the package."""
         names = [self.located(one.protocol) for one, _ in self.entries if is_file(one.protocol)]
-        files = (name if name.endswith(".py") else name.rpartition(":")[0] for name in names)
-        return sorted(set(files))
+        return sorted({name if name.endswith(".py") else name.rpartition(":")[0] for name in names})
 
     def located(self, words: str) -> str:
         """A file of one's own under its whole path, which workers need; others as they are."""
@@ -154,18 +159,6 @@ class Campaign(TomlTable, frozen=True):
         )
 
 
-class _Given(TomlTable, frozen=True):
-    """A plan as it stands in the file: its tables are read one by one."""
-
-    seeds: int
-    sizes: tuple[int, ...]
-    algorithms: tuple[str, ...]
-    workloads: dict[str, dict[str, Any]]
-    faults: dict[str, dict[str, Any]]
-    flawed: tuple[str, ...] = ()
-    budget: Budget = Budget()
-
-
 def is_relative(words: str) -> bool:
     """Whether it is a file of one's own, with options or not, named from where the plan is."""
     try:
@@ -183,19 +176,14 @@ def default_plan() -> Path:
 def read_plan(path: Path, seeds: int | None = None) -> Campaign:
     """The plan in a file, or DataError for the first mistake; ``seeds`` counts more than it."""
     file = TomlFile(path)
-    given = file.as_a(_Given)
-    campaign = Campaign(
-        seeds=given.seeds,
-        sizes=given.sizes,
-        algorithms=given.algorithms,
-        flawed=given.flawed,
-        workloads=_tables(file, "workloads", given.workloads, Load),
-        faults=_tables(file, "faults", given.faults, Faults),
-        budget=given.budget,
-    )
-    if any(map(is_relative, (*campaign.algorithms, *campaign.flawed))):
-        campaign = msgspec.structs.replace(campaign, source=str(path.resolve()))
-    campaign = with_seeds(campaign, seeds)
+    given = msgspec.structs.asdict(file.as_a(_Given))
+    names_files = any(map(is_relative, (*given["algorithms"], *given["flawed"])))
+    read = {
+        "workloads": _tables(file, "workloads", given["workloads"], Load),
+        "faults": _tables(file, "faults", given["faults"], Faults),
+        "source": str(path.resolve()) if names_files else "",
+    }
+    campaign = with_seeds(Campaign(**given | read), seeds)
     for keys, item, fault in _mistakes(campaign):
         raise _error(file, keys, item, fault)
     return campaign
@@ -219,11 +207,10 @@ def _tables(
 def _error(file: TomlFile, keys: Sequence[str], item: str, fault: str) -> DataError:
     """A mistake in an item of a list is on the line of that item."""
     line = line_of(file.text, keys)
-    lines = file.text.splitlines()
     if item:
+        following = enumerate(file.text.splitlines()[line - 1 :], start=line)
         quoted = (f'"{item}"', f"'{item}'")
-        following = range(line, len(lines) + 1)
-        line = next((n for n in following if any(q in lines[n - 1] for q in quoted)), line)
+        line = next((n for n, words in following if any(q in words for q in quoted)), line)
     return DataError(f"{file.path}:{line}: {'.'.join(keys)}: {fault}")
 
 
@@ -234,14 +221,12 @@ Mistake = tuple[Sequence[str], str, str]
 def _mistakes(campaign: Campaign) -> Iterator[Mistake]:
     if not 1 <= campaign.seeds <= MOST_SEEDS:
         yield ["seeds"], "", f"1 to {MOST_SEEDS:,} seeds"
-    for what in ("sizes", "algorithms", "workloads", "faults"):
-        if not getattr(campaign, what):
-            yield [what], "", "at least one"
+    needed = ("sizes", "algorithms", "workloads", "faults")
+    yield from (([what], "", "at least one") for what in needed if not getattr(campaign, what))
     if len(campaign.sizes) * len(campaign.workloads) * len(campaign.faults) > MOST_CELLS:
         yield ["sizes"], "", f"with all loads and faults these are more than {MOST_CELLS:,} cells"
-    for size, count in Counter(campaign.sizes).items():
-        if count > 1:
-            yield ["sizes"], str(size), f"{size} is there twice"
+    for size in [size for size, count in Counter(campaign.sizes).items() if count > 1]:
+        yield ["sizes"], str(size), f"{size} is there twice"
     budget = campaign.budget
     if budget.packets < 1 or budget.seconds <= 0 or budget.memory_mb < 1:
         yield ["budget"], "", "a run needs some packets, some seconds and some memory"
@@ -258,8 +243,7 @@ def _immense(campaign: Campaign) -> Iterator[Mistake]:
         (["budget"], campaign.budget),
     ]
     for keys, table in tables:
-        for field in table.__struct_fields__:
-            value = getattr(table, field)
+        for field, value in msgspec.structs.asdict(table).items():
             if isinstance(value, float) and not abs(value) <= MOST:
                 yield [*keys, field], "", f"{value:g} is no number that can be used"
 
@@ -286,47 +270,36 @@ def _mistakes_in_algorithms(campaign: Campaign) -> Iterator[Mistake]:
 
 def _mistakes_in_loads_and_faults(campaign: Campaign) -> Iterator[Mistake]:
     for name, load in campaign.workloads.items():
-        for size in load.sizes:
-            if size not in campaign.sizes:
-                yield ["workloads", name, "sizes"], "", f"{size} is none of the plan's sizes"
-        for wrong in load.faults:
-            if wrong not in campaign.faults:
-                yield ["workloads", name, "faults"], wrong, f"there are no faults {wrong!r}"
+        for size in [size for size in load.sizes if size not in campaign.sizes]:
+            yield ["workloads", name, "sizes"], "", f"{size} is none of the plan's sizes"
+        for wrong in [wrong for wrong in load.faults if wrong not in campaign.faults]:
+            yield ["workloads", name, "faults"], wrong, f"there are no faults {wrong!r}"
     protocols = {contender.protocol for contender, _ in campaign.entries}
     for name, faults in campaign.faults.items():
-        for protocol in faults.only:
-            if protocol not in PROTOCOLS and protocol not in protocols:
-                yield ["faults", name, "only"], protocol, f"there is no protocol {protocol!r}"
-        for protocol in sorted(protocols):
-            if (faults.only and protocol not in faults.only) or protocol not in PROTOCOLS:
-                continue
+        for protocol in [one for one in faults.only if one not in {*PROTOCOLS, *protocols}]:
+            yield ["faults", name, "only"], protocol, f"there is no protocol {protocol!r}"
+        for protocol in sorted(protocols.intersection(PROTOCOLS, faults.only or protocols)):
             kind = PROTOCOLS[protocol].kind
             if (faults.restarts or faults.links == "lossy") and not kind.recovers:
                 key = "restarts" if faults.restarts else "links"
                 yield ["faults", name, key], "", f"{protocol} cannot bear that; see 'only'"
             if faults.joiners and not kind.grows:
                 yield ["faults", name, "joiners"], "", f"{protocol} has a fixed group; see 'only'"
-    some = Contender("majority-relay")
-    for size in campaign.sizes:
-        for kind_of_load in campaign.workloads:
-            for wrong in campaign.faults:
-                try:
-                    campaign.plan_for(some, size, kind_of_load, wrong).check()
-                except UsageError as fault:
-                    yield _guilty(campaign, some, size, kind_of_load, wrong), "", str(fault)
+    for size, steady, wrong in product(campaign.sizes, campaign.workloads, campaign.faults):
+        plan = campaign.plan_for(Contender("majority-relay"), size, steady, wrong)
+        try:
+            plan.check()
+        except UsageError as fault:
+            yield _guilty(plan, steady, wrong), "", str(fault)
 
 
-def _guilty(
-    campaign: Campaign, contender: Contender, size: int, load: str, faults: str
-) -> Sequence[str]:
+def _guilty(plan: Plan, load: str, faults: str) -> Sequence[str]:
     """Whether the size, the load or the faults are to blame for a plan that cannot be."""
-    plan = campaign.plan_for(contender, size, load, faults)
-    usual = Plan()
 
     def is_sound(*names: str) -> bool:
         changes = {name: getattr(plan, name) for name in names if hasattr(plan, name)}
         try:
-            msgspec.structs.replace(usual, **changes).check()
+            msgspec.structs.replace(Plan(), **changes).check()
         except UsageError:
             return False
         return True

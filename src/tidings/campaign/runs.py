@@ -14,7 +14,6 @@ from typing import Any, Literal
 import msgspec
 
 from tidings.campaign.cells import GridCell, Task
-from tidings.campaign.folder import lines
 from tidings.campaign.plan import Budget
 from tidings.core import DataError
 from tidings.disk.files import whole_file
@@ -51,39 +50,33 @@ def world_named(run: str, budget: Budget | None = None) -> type[World]:
 
     By itself a run is named by a hash of its plan, which in a large campaign two might share.
     """
-    patience = None if budget is None else _Patience(budget)
+    begin_s, begin_bytes = time.monotonic(), resident_bytes()
 
     class Named(World):
+        look_at_s = 0.0
+
         def __init__(self, **about: Any) -> None:
             super().__init__(**about | {"run": run})
 
         def apply(self, choice: Choice, time_ns: int | None = None) -> list[Row]:
-            if patience is not None:
-                patience.check()
+            if budget is not None:
+                self.check(budget)
             return super().apply(choice, time_ns)
 
+        def check(self, budget: Budget) -> None:
+            """A run that has taken too much is noticed before its next choice, not in the middle.
+
+            (A limit of the system would be stricter, but what is written in C may not survive it.)
+            """
+            now_s = time.monotonic()
+            if now_s > begin_s + budget.seconds:
+                raise OverTimeError
+            if now_s > self.look_at_s:
+                self.look_at_s = now_s + LOOK_EVERY_S
+                if resident_bytes() > begin_bytes + budget.memory_mb * 1_000_000:
+                    raise OverMemoryError
+
     return Named
-
-
-class _Patience:
-    """A run that has taken too much is noticed before its next choice, not in the middle of one.
-
-    (A limit of the system would be stricter, but what is written in C may not survive it.)
-    """
-
-    def __init__(self, budget: Budget) -> None:
-        self._end = time.monotonic() + budget.seconds
-        self._most = resident_bytes() + budget.memory_mb * 1_000_000
-        self._look_at = 0.0
-
-    def check(self) -> None:
-        now = time.monotonic()
-        if now > self._end:
-            raise OverTimeError
-        if now > self._look_at:
-            self._look_at = now + LOOK_EVERY_S
-            if resident_bytes() > self._most:
-                raise OverMemoryError
 
 
 LOOK_EVERY_S = 0.05
@@ -133,11 +126,11 @@ def outcomes_of(task: Task, folder: Path) -> list[Outcome]:
     file = folder / "tasks" / f"{task.name}.jsonl"
     way_out = "delete it, and its task is done again"
     try:
-        outcomes: list[Outcome] = lines(file, Outcome)
+        outcomes = msgspec.json.Decoder(Outcome).decode_lines(file.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise DataError(f"{file}: {fault}; {way_out}") from None
-    found = [(outcome.cell, outcome.seed) for outcome in outcomes]
-    if found != [(cell.number, seed) for cell, seed in task.runs]:
+    expected = [(cell.number, seed) for cell, seed in task.runs]
+    if [(outcome.cell, outcome.seed) for outcome in outcomes] != expected:
         raise DataError(f"{file}: not the outcomes of its task; {way_out}")
     kept = [outcome.rows for outcome in outcomes if outcome.rows]
     if kept and not _are_stored(folder / "trace", task.name, len(kept), sum(kept)):
@@ -162,29 +155,26 @@ def is_done(task: Task, folder: Path) -> bool:
 
 
 def _tried(cell: GridCell, seed: int, budget: Budget) -> tuple[Outcome, Run | None]:
-    outcome: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
+    about: dict[str, Any] = {"cell": cell.number, "seed": seed, "run": cell.run_name(seed)}
+
+    def cut(limit: str, rows: int = 0) -> Outcome:
+        reason = f"it had not come to rest {limit}"
+        return Outcome(**about, outcome="cut", reason=reason, rows=rows)
+
     try:
         run = simulated(cell, seed, budget)
     except OverTimeError:
-        reason = f"it had not come to rest after {budget.seconds:g} seconds"
-        return Outcome(**outcome, outcome="cut", reason=reason), None
+        return cut(f"after {budget.seconds:g} seconds"), None
     except (OverMemoryError, MemoryError):
-        reason = f"it had not come to rest with {budget.memory_mb:,} MB of memory"
-        return Outcome(**outcome, outcome="cut", reason=reason), None
+        return cut(f"with {budget.memory_mb:,} MB of memory"), None
     except Exception as fault:
         reason = " ".join(f"{type(fault).__name__}: {fault}".split())[:LONGEST_REASON]
-        return Outcome(**outcome, outcome="failed", reason=reason), None
+        return Outcome(**about, outcome="failed", reason=reason), None
     rows = sum(map(len, run.histories.values()))
     # At rest, or with nobody left who could be.
-    is_over = any(row.kind == "settle" for row in run.rows) or not _up(run)
-    if is_over:
-        return Outcome(**outcome, outcome="ran", rows=rows), run
-    reason = f"it had not come to rest after {cell.plan.budget:,} packets or choices"
-    return Outcome(**outcome, outcome="cut", reason=reason, rows=rows), run
-
-
-def _up(run: Run) -> bool:
-    return "up" in run.manifest.fates.values()
+    if any(row.kind == "settle" for row in run.rows) or "up" not in run.manifest.fates.values():
+        return Outcome(**about, outcome="ran", rows=rows), run
+    return cut(f"after {cell.plan.budget:,} packets or choices", rows), run
 
 
 def _write(folder: Path, name: str, runs: list[Run]) -> None:

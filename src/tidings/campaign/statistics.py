@@ -152,10 +152,8 @@ def shares_differ(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
 
 def holm(chances: Sequence[float]) -> list[float]:
     """The same p-values, made larger by Holm's method, so that all together may be believed."""
-    order = sorted(range(len(chances)), key=chances.__getitem__)
-    adjusted = [1.0] * len(chances)
-    least = 0.0
-    for place, number in enumerate(order):
-        least = max(least, min(1.0, (len(chances) - place) * chances[number]))
-        adjusted[number] = least
-    return adjusted
+    order = np.argsort(chances, kind="stable")
+    larger = np.arange(len(chances), 0, -1) * np.asarray(chances)[order]
+    adjusted = np.empty(len(chances))
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, larger))
+    return [float(chance) for chance in adjusted]

@@ -49,15 +49,12 @@ def read_table(
     """
     filters = [(column, "in", list(values)) for column, values in (only or {}).items()]
     try:
-        rows: list[dict[str, Any]] = pq.read_table(
-            path, columns=columns and list(columns), filters=filters or None
-        ).to_pylist()
-        return rows
+        table = pq.read_table(path, columns=columns and list(columns), filters=filters or None)
+        return table.to_pylist()  # type: ignore[no-any-return]
     except FileNotFoundError:
         raise DataError(f"{path}: the campaign is not complete") from None
     except (pa.ArrowInvalid, OSError) as fault:
-        missing = re.search(r"No match for FieldRef\.Name\((\w+)\)", str(fault))
-        if missing:
+        reason = str(fault).splitlines()[0]
+        if missing := re.search(r"No match for FieldRef\.Name\((\w+)\)", str(fault)):
             reason = f"no column {missing[1]}: it was written by another version of tidings"
-            raise DataError(f"{path}: {reason}") from None
-        raise DataError(f"{path}: {str(fault).splitlines()[0]}") from None
+        raise DataError(f"{path}: {reason}") from None
