@@ -46,8 +46,7 @@ from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.spec import Value
-from tidings.trace import layout
-from tidings.trace.manifests import manifests_of
+from tidings.trace import layout, read_manifests
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -149,7 +148,7 @@ def audit(spark: SparkSession, folder: Path) -> None:
 def audit_by_spark(spark: SparkSession, folder: Path) -> None:
     """The rows come by Spark's reader, sorted by run, and not from files read in the task."""
     files = layout(folder)
-    manifests = manifests_of(files.manifests)
+    manifests = read_manifests(files.manifests)
     with TemporaryDirectory() as spool:
         plan = plan_of(fill(Path(spool), files, manifests), manifests, JudgingLimits())
         judged = judge_grouped(spark, plan, Path(spool), 3)
@@ -172,7 +171,7 @@ def queries(spark: SparkSession, folder: Path) -> None:
 
 
 def one_core(spark: SparkSession, folder: Path) -> None:
-    manifests = manifests_of(layout(folder).manifests)
+    manifests = read_manifests(layout(folder).manifests)
     plan = plan_of(sorted(folder.glob("*.parquet")), manifests, JudgingLimits(slices=1))
     judged = judge_by_arrays(plan, plainly, 3)
     assert judged is not None, "the runs of a campaign are whole"
@@ -269,7 +268,7 @@ def contestants(
 def race(spark: SparkSession, track: Track, root: Path, options: argparse.Namespace) -> Result:
     folder, small = track.trace(root), track.small.trace(root)
     events = plan_of(
-        sorted(folder.glob("*.parquet")), manifests_of(layout(folder).manifests), JudgingLimits()
+        sorted(folder.glob("*.parquet")), read_manifests(layout(folder).manifests), JudgingLimits()
     ).rows
     chosen = contestants(track, options)
     best: dict[str, Cost] = {}

@@ -7,8 +7,7 @@ from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.spec import Verdict, judge
-from tidings.trace import layout, read_runs
-from tidings.trace.manifests import manifests_of
+from tidings.trace import layout, read_manifests, read_runs
 
 Verdicts = dict[str, tuple[Verdict, ...]]
 
@@ -22,7 +21,7 @@ def by_arrays(
 ) -> Verdicts | None:
     """The verdicts of the judge by arrays, in this process."""
     files = layout(folder)
-    manifests = manifests_of(files.manifests)
+    manifests = read_manifests(files.manifests)
     count = len(fill(spool, files, manifests))
     paths = [spool / f"{number:06}.parquet" for number in range(count)]
     planned = plan_of(paths, manifests, limits)

@@ -39,8 +39,7 @@ from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
 from tidings.spec.endings import Ending
 from tidings.spec.verdict import decide
-from tidings.trace import Manifest, layout
-from tidings.trace.manifests import manifests_of
+from tidings.trace import Manifest, layout, read_manifests
 
 Key = tuple[int, Guarantee]
 """A run and a guarantee."""
@@ -96,7 +95,7 @@ def _audit_by_arrays(
 ) -> Audit:
     files = layout(path)
     progress("reading the manifest and the footers")
-    manifests = manifests_of(files.manifests)
+    manifests = read_manifests(files.manifests)
     with spool_for(spark, path) as spool:
         sources = fill(spool, files, manifests)
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]

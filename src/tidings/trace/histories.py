@@ -60,8 +60,7 @@ class Histories:
 
     def _begin(self, run: str, process: str) -> int:
         manifest = self._manifests.get(run)
-        cut = manifest.cuts.get(process) if manifest is not None else None
-        return cut.index if cut is not None else 0
+        return manifest.begin(process) if manifest is not None else 0
 
     def _fault_in_run(self, row: Row) -> str | None:
         manifest = self._manifests.get(row.run)

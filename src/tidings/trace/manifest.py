@@ -76,15 +76,20 @@ class Manifest(
         """Everybody who was ever addressed."""
         return ordered(member for view in self.views for member in view)
 
+    def begin(self, process: str) -> int:
+        """The index at which its history begins: that of its cut, if there is one."""
+        return self.cuts[process].index if process in self.cuts else 0
+
 
 def begins_of(manifest: Manifest) -> list[int]:
     """Where the history of each process begins, in the order that a person expects."""
-    cuts = manifest.cuts
-    return [cuts[name].index if name in cuts else 0 for name in ordered(manifest.names)]
+    return [manifest.begin(name) for name in ordered(manifest.names)]
 
 
 def merge(parts: Sequence[Manifest]) -> Manifest:
     """All parts of one run as one manifest; two parts may not contradict each other."""
+    if len(parts) == 1:
+        return msgspec.structs.replace(parts[0], process=None)
     merged: dict[str, Any] = {}
     for field in Manifest.__struct_fields__:
         values = [getattr(part, field) for part in parts]
@@ -115,28 +120,27 @@ _SILENT = Manifest(schema=0, run="")
 
 def check(manifest: Manifest) -> None:
     """Refuse a merged manifest that no judge could use."""
-    if manifest.schema not in READABLE:
-        raise DataError(f"run {manifest.run}: {unreadable(manifest.schema)}")
-    if manifest.digest != DIGEST:
-        raise DataError(
-            f"run {manifest.run}: digest {manifest.digest!r}, this tidings reads {DIGEST!r}"
-        )
-    if not manifest.members:
-        raise DataError(f"run {manifest.run}: the manifest lists no members ('views' is empty)")
-    if len(set(manifest.names)) < len(manifest.names):
-        raise DataError(f"run {manifest.run}: a name stands twice in 'names'")
-    if len(manifest.names) > MOST_NAMES:
-        raise DataError(f"run {manifest.run}: more than {MOST_NAMES:,} names")
-    if any(len(set(view)) < len(view) or not view for view in manifest.views):
-        raise DataError(f"run {manifest.run}: a view is empty or lists a member twice")
-    if manifest.cuts and len(manifest.views) > 1:
+    names, views, cuts = manifest.names, manifest.views, manifest.cuts
+    cut = [name for own, one in cuts.items() for name in (own, *one.delivered, *one.digests)]
+    mentioned = {"a view": manifest.members, "'fates'": manifest.fates, "'cuts'": cut}
+    faults = [
+        (manifest.schema not in READABLE, unreadable(manifest.schema)),
+        (manifest.digest != DIGEST, f"digest {manifest.digest!r}, this tidings reads {DIGEST!r}"),
+        (not manifest.members, "the manifest lists no members ('views' is empty)"),
+        (len(set(names)) < len(names), "a name stands twice in 'names'"),
+        (len(names) > MOST_NAMES, f"more than {MOST_NAMES:,} names"),
+        (
+            any(len(set(view)) < len(view) or not view for view in views),
+            "a view is empty or lists a member twice",
+        ),
         # Nobody could say to whom the messages were addressed whose broadcasts are gone.
-        raise DataError(f"run {manifest.run}: a history is cut, and the group has changed")
-    cut = [
-        name for own, one in manifest.cuts.items() for name in (own, *one.delivered, *one.digests)
+        (bool(cuts) and len(views) > 1, "a history is cut, and the group has changed"),
+        *(
+            (name not in names, f"{name} is in {place} but not in 'names'")
+            for place, those in mentioned.items()
+            for name in those
+        ),
     ]
-    places = (("a view", manifest.members), ("'fates'", manifest.fates), ("'cuts'", cut))
-    for place, names in places:
-        unnamed = [name for name in names if name not in manifest.names]
-        if unnamed:
-            raise DataError(f"run {manifest.run}: {unnamed[0]} is in {place} but not in 'names'")
+    for is_wrong, fault in faults:
+        if is_wrong:
+            raise DataError(f"run {manifest.run}: {fault}")

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 
 from tidings.pipeline.queries.ingest import corrupt_files_named, fill
 from tidings.pipeline.spark.spool import spool_for, stored_rows
-from tidings.trace import Manifest, layout
-from tidings.trace.manifests import manifests_of
+from tidings.trace import Manifest, layout, read_manifests
 
 
 class Recording(NamedTuple):
@@ -47,7 +46,7 @@ class Recording(NamedTuple):
 def record(spark: SparkSession, path: Path | str) -> Iterator[Recording]:
     """Open the trace at ``path``; its tables live as long as the block."""
     files = layout(Path(path))
-    manifests = manifests_of(files.manifests)
+    manifests = read_manifests(files.manifests)
     with spool_for(spark, Path(path)) as spool:
         sources = fill(spool, files, manifests)
         with corrupt_files_named(sources):
