@@ -4,8 +4,7 @@
     sources     the rows of a file, a batch at a time
     meaning     the rows as events, in numbers
     sorting     all of them in order, however many there are
-    numbering   each with its place in the history of its process
-    ends        what became of each process, as far as anybody says
+    numbering   each with its place in the history of its process; what became of that process
     naming      messages known by an id get names like p1#4
     writing     Parquet, as the pipeline reads it
     ingest      all this, one after the other

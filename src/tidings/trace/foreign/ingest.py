@@ -10,11 +10,10 @@ import msgspec
 import pyarrow as pa
 
 from tidings.core import DataError, Members, UsageError
-from tidings.trace.foreign.ends import Ends
 from tidings.trace.foreign.mapping import Mapping
 from tidings.trace.foreign.meaning import Interpreter, about_messages
 from tidings.trace.foreign.naming import BY_ID, Inventor, named, with_keys
-from tidings.trace.foreign.numbering import Numbering, settled_by_mapping
+from tidings.trace.foreign.numbering import Ends, Numbering
 from tidings.trace.foreign.sorting import Sorter
 from tidings.trace.foreign.sources import batches
 from tidings.trace.foreign.writing import Dictionary, Writer
@@ -74,7 +73,7 @@ class _Ingest:
         for table in self._read():
             events.add(table)
         self.ends = Ends(self.interpreter, self.numbering.endings)
-        events.add(settled_by_mapping(self.ends.settled_by_mapping(), like=table))
+        events.add(self.ends.settled_by_mapping(like=table))
         rows = self.numbering.numbered(events.blocks())
         return self._written(rows if self.mapping.columns.id is None else self._named(rows))
 
@@ -131,8 +130,7 @@ class _Ingest:
             counts = block["kind"].value_counts().to_pylist()
             kinds.update({KINDS[one["values"]]: one["counts"] for one in counts})
         writer.close()
-        parts = map(msgspec.json.encode, manifests)
-        (trace / MANIFEST).write_bytes(b"".join(part + b"\n" for part in parts))
+        (trace / MANIFEST).write_bytes(msgspec.json.Encoder().encode_lines(manifests))
         return Ingested(
             read=self.read,
             ignored=self.interpreter.ignored,

@@ -153,10 +153,8 @@ def read_mapping(path: Path) -> Mapping:
 
 def with_end(mapping: Mapping, settled: Sequence[str], fates: dict[str, Fate]) -> Mapping:
     """The mapping with what else is known about the end; the later word counts."""
-    merged = mapping.end.fates | fates
-    end = MappedEnd(settled=mapping.end.settled, fates=merged)
-    if settled:
-        end = MappedEnd(settled=True if settled == ["all"] else tuple(settled), fates=merged)
+    latest = True if settled == ["all"] else tuple(settled)
+    end = MappedEnd(settled=latest or mapping.end.settled, fates=mapping.end.fates | fates)
     changed = msgspec.structs.replace(mapping, end=end)
     for keys, fault in _mistakes_in_end(changed):
         raise UsageError(f"{'.'.join(keys)}: {fault}")
@@ -168,49 +166,74 @@ Mistake = tuple[Sequence[str], str]
 
 def _mistakes(mapping: Mapping) -> Iterator[Mistake]:
     """What no type can tell, in the order in which a reader would like to hear it."""
-    yield from _mistakes_in_columns(mapping)
-    yield from _mistakes_in_kinds(mapping)
-    members = mapping.members
-    if members is None and mapping.group.members != FROM_THE_LOG:
-        yield ["group", "members"], f'give a list of names, or "{FROM_THE_LOG}"'
-    if members is not None and (not members or len(set(members)) < len(members)):
-        yield ["group", "members"], "a group has at least one member, and each of them once"
-    if len(mapping.csv.delimiter) != 1:
-        yield ["csv", "delimiter"], "one character separates columns"
-    yield from _mistakes_in_end(mapping)
-
-
-def _mistakes_in_columns(mapping: Mapping) -> Iterator[Mistake]:
-    columns = mapping.columns
-    special: dict[str, tuple[str, ...]] = {
-        "process": (FILE,),
-        "kind": (FILE,),
-        "run": (FILE,),
-        "order": (LINE,),
-        "text": (ID,),
-    }
-    for role, name in msgspec.structs.asdict(columns).items():
-        possible = special.get(role, ())
-        if name is not None and name.startswith("@") and name not in possible:
-            instead = f", only {possible[0]}" if possible else ""
+    for role, name in msgspec.structs.asdict(mapping.columns).items():
+        special = _SPECIAL.get(role)
+        if name is not None and name.startswith("@") and name != special:
+            instead = f", only {special}" if special else ""
             yield ["columns", role], f"{name} has no meaning here{instead}"
         if name == "":
             yield ["columns", role], "the name of a column is missing"
-    if columns.id is None and columns.seq is None:
-        yield ["columns"], "what names a message? give id, or origin and seq"
-    if columns.id is not None and columns.seq is not None:
-        yield ["columns", "seq"], "id names a message already; leave out one of them"
-    if columns.seq is not None and columns.origin is None:
-        yield ["columns", "seq"], "a number names a message only beside the column of its origin"
-    if columns.time is not None and mapping.forms.time is None:
-        yield (
+    yield from ((keys, fault) for is_broken, keys, fault in _rules(mapping) if is_broken)
+    yield from _mistakes_in_end(mapping)
+
+
+_SPECIAL = {"process": FILE, "kind": FILE, "run": FILE, "order": LINE, "text": ID}
+"""What can stand instead of the name of a column."""
+
+
+def _rules(mapping: Mapping) -> Iterator[tuple[bool, Sequence[str], str]]:
+    """Whether each rule is broken, where, and what to say then."""
+    columns, forms, members = mapping.columns, mapping.forms, mapping.members
+    has_id, has_seq = columns.id is not None, columns.seq is not None
+    has_time = columns.time is not None
+    yield from (
+        (
+            not has_id and not has_seq,
+            ["columns"],
+            "what names a message? give id, or origin and seq",
+        ),
+        (
+            has_id and has_seq,
+            ["columns", "seq"],
+            "id names a message already; leave out one of them",
+        ),
+        (
+            has_seq and columns.origin is None,
+            ["columns", "seq"],
+            "a number names a message only beside the column of its origin",
+        ),
+        (
+            has_time and forms.time is None,
             ["columns", "time"],
             'in which unit? give forms.time: "s", "ms", "us", "ns", "iso8601"',
-        )
-    if columns.time is None and mapping.forms.time is not None:
-        yield ["forms", "time"], "the unit of which column? give columns.time"
-    if mapping.run is not None and columns.run is not None:
-        yield ["run"], "columns.run tells the run already; leave out one of them"
+        ),
+        (
+            not has_time and forms.time is not None,
+            ["forms", "time"],
+            "the unit of which column? give columns.time",
+        ),
+        (
+            mapping.run is not None and columns.run is not None,
+            ["run"],
+            "columns.run tells the run already; leave out one of them",
+        ),
+        *((True, keys, fault) for keys, fault in _mistakes_in_kinds(mapping)),
+        (
+            members is None and mapping.group.members != FROM_THE_LOG,
+            ["group", "members"],
+            f'give a list of names, or "{FROM_THE_LOG}"',
+        ),
+        (
+            members is not None and (not members or len(set(members)) < len(members)),
+            ["group", "members"],
+            "a group has at least one member, and each of them once",
+        ),
+        (
+            len(mapping.csv.delimiter) != 1,
+            ["csv", "delimiter"],
+            "one character separates columns",
+        ),
+    )
 
 
 def _mistakes_in_kinds(mapping: Mapping) -> Iterator[Mistake]:

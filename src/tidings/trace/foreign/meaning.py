@@ -5,11 +5,11 @@ be sorted, spilled and compared quickly. Runs and names are numbered as they are
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from tidings.trace.foreign.mapping import (
     words,
 )
 from tidings.trace.foreign.sources import LogRows, place
-from tidings.trace.schema import KINDS
+from tidings.trace.schema import KINDS, LONGEST_WORD
 
 KIND = {kind: code for code, kind in enumerate(KINDS)}
 ABSENT = -1
@@ -40,7 +40,6 @@ _MESSAGES = [KIND[kind] for kind in MESSAGES]
 _IGNORED, _UNKNOWN = -1, -2
 _LINE_BITS = 40
 _RUN_BITS = 32
-_LONGEST_NAME = 255
 
 
 class Words:
@@ -60,9 +59,9 @@ class Words:
         encoded = values.dictionary_encode()
         found = encoded.dictionary.to_pylist()
         for word in found:
-            if len(word) > _LONGEST_NAME:
+            if len(word) > LONGEST_WORD:
                 row = pc.index(values, pa.scalar(word, values.type)).as_py()
-                batch.refuse(row, f"a name of {len(word)} characters, {_LONGEST_NAME} are allowed")
+                batch.refuse(row, f"a name of {len(word)} characters, {LONGEST_WORD} are allowed")
         numbers = np.array([self.code(word) for word in found], np.int64)
         return numbers[encoded.indices.to_numpy()]
 
@@ -250,12 +249,11 @@ class Interpreter:
     def _digests(self, messages: LogRows, columns: dict[str, Any]) -> Any:
         if self.mapping.columns.text == ID:
             return columns["seq"] if "seq" in columns else columns["id_low"]
-        texts = self._needed(messages, "text")
-        if self.mapping.forms.text != "utf-8":
-            read = _BYTES[self.mapping.forms.text]
-            texts = _each(messages, texts.to_pylist(), read)
-        else:
+        texts, form = self._needed(messages, "text"), self.mapping.forms.text
+        if form == "utf-8":
             texts = texts.cast(pa.binary()).to_pylist()
+        else:
+            texts = _each(messages, texts.to_pylist(), form)
         digests = np.fromiter(
             (xxhash.xxh64_intdigest(text, seed=42) for text in texts), np.uint64, len(texts)
         )
@@ -282,17 +280,6 @@ def _spread(values: Any, over: Any) -> Any:
     return column
 
 
-def _each(batch: LogRows, values: Iterable[Any], read: Callable[[Any], Any]) -> list[Any]:
-    """Every value read; the row of one that cannot be read is named."""
-    found = []
-    for row, value in enumerate(values):
-        try:
-            found.append(read(value))
-        except DataError as fault:
-            batch.refuse(row, str(fault))
-    return found
-
-
 # --- numbers, times and bytes as people write them
 
 
@@ -307,32 +294,27 @@ def _converted(batch: LogRows, values: Any, form: str) -> Any:
             return pc.multiply_checked(whole, _FACTORS[form]).to_numpy()
         except pa.ArrowInvalid:
             pass  # not all of them are whole numbers: one by one, then
-    return np.array(_each(batch, values.to_pylist(), _READ[form]), np.int64)
+    return np.array(_each(batch, values.to_pylist(), form), np.int64)
 
 
-def _number(text: str) -> int:
-    try:
-        return _in_range(int(text), text)
-    except ValueError:
-        raise DataError(f"{text!r} is not a whole number") from None
-
-
-def _in_range(number: int, text: str) -> int:
-    if not -(2**63) <= number < AT_THE_END:
-        raise DataError(f"{text!r} is out of range: 64 bits are kept")
-    return number
-
-
-def _ns(factor: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
+def _each(batch: LogRows, values: Iterable[Any], form: str) -> list[Any]:
+    """Every value read; the row of one that cannot be read is named."""
+    read, fault = _READ[form]
+    found: list[Any] = []
+    for row, value in enumerate(values):
         try:
-            time = Decimal(text) * factor
-            # Its size first: of 1e999999999 no whole number should be made.
-            return _in_range(int(time) if time.adjusted() < 20 else AT_THE_END, text)
-        except (ArithmeticError, ValueError):
-            raise DataError(f"{text!r} is not a time") from None
+            found.append(read(value))
+        except (ArithmeticError, TypeError, ValueError):
+            batch.refuse(row, fault.format(value))
+        if isinstance(found[-1], int) and not -(2**63) <= found[-1] < AT_THE_END:
+            batch.refuse(row, f"{value!r} is out of range: 64 bits are kept")
+    return found
 
-    return read
+
+def _ns(text: str, factor: int) -> int:
+    time = Decimal(text) * factor
+    # Its size first: of 1e999999999 no whole number should be made.
+    return int(time) if time.adjusted() < 20 else AT_THE_END
 
 
 _FRACTION = re.compile(r"[.,](\d+)")
@@ -342,36 +324,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def _iso(text: str) -> int:
     """Nanoseconds, of which datetime keeps only thousands; without a zone it is UTC."""
     fraction = _FRACTION.search(text)
-    try:
-        moment = datetime.fromisoformat(_FRACTION.sub("", text, count=1))
-    except ValueError:
-        raise DataError(f"{text!r} is not a time of ISO 8601") from None
+    moment = datetime.fromisoformat(_FRACTION.sub("", text, count=1))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     ns = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
-    return _in_range(seconds * 10**9 + ns, text)
+    return seconds * 10**9 + ns
 
 
-_READ: dict[str, Callable[[str], int]] = {
-    "number": _number,
-    **{unit: _ns(_FACTORS[unit]) for unit in ("s", "ms", "us", "ns")},
-    "iso8601": _iso,
+_READ: dict[str, tuple[Callable[[str], int | bytes], str]] = {
+    "number": (int, "{!r} is not a whole number"),
+    **{
+        unit: (partial(_ns, factor=_FACTORS[unit]), "{!r} is not a time")
+        for unit in ("s", "ms", "us", "ns")
+    },
+    "iso8601": (_iso, "{!r} is not a time of ISO 8601"),
+    "base64": (partial(base64.b64decode, validate=True), "the text is not in base64"),
+    "hex": (bytes.fromhex, "the text is not in hexadecimal digits"),
 }
-
-
-def _base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise DataError("the text is not in base64") from None
-
-
-def _hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except (ValueError, TypeError):
-        raise DataError("the text is not in hexadecimal digits") from None
-
-
-_BYTES: dict[str, Callable[[str], bytes]] = {"base64": _base64, "hex": _hex}
+"""How each form is read, and what to say of a text that is not in it."""

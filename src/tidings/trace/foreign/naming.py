@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidings.core import DataError
-from tidings.trace.foreign.ends import Ends
 from tidings.trace.foreign.meaning import ABSENT, KIND, Interpreter, run_of
+from tidings.trace.foreign.numbering import Ends
 from tidings.trace.foreign.sorting import Sorter
 
 NOBODY = "nobody"
@@ -67,32 +67,24 @@ def named(by_id: Sorter, interpreter: Interpreter, inventor: Inventor) -> Iterat
         )
         same[0] &= bool(last)
         rows["origin"], rows["seq"] = rows["origin"].copy(), rows["seq"].copy()
-        first = _Firsts(rows, same, last)
         for row in np.flatnonzero(~same & (rows["follows"] == 1)):
             run, origin = int(rows["run"][row]), int(rows["origin"][row])
             rows["origin"][row], rows["seq"][row] = inventor.name(run, origin)
+        at = np.maximum.accumulate(np.where(same, ABSENT, np.arange(len(same))))
+        first = {
+            name: np.where(at == ABSENT, last.get(name, ABSENT), values[at])
+            for name, values in rows.items()
+        }
         _refuse_two_origins(rows, same, first, interpreter)
         rows["origin"], rows["seq"] = first["origin"], first["seq"]
         last = {name: int(first[name][-1]) for name in rows}
         yield pa.table({name: rows[name] for name in rows if name not in (*ID, "follows")})
 
 
-class _Firsts:
-    """The values on the first row of each id, over all rows of that id."""
-
-    def __init__(self, rows: dict[str, Any], same: Any, last: dict[str, int]) -> None:
-        self._rows = rows
-        self._last = last
-        self._first = np.maximum.accumulate(np.where(same, ABSENT, np.arange(len(same))))
-
-    def __getitem__(self, name: str) -> Any:
-        in_this_block = self._rows[name][self._first]
-        return np.where(self._first == ABSENT, self._last.get(name, ABSENT), in_this_block)
-
-
 def _refuse_two_origins(
-    rows: dict[str, Any], same: Any, first: _Firsts, interpreter: Interpreter
+    rows: dict[str, Any], same: Any, first: dict[str, Any], interpreter: Interpreter
 ) -> None:
+    """``first`` has, over all rows of an id, the values on the first of them."""
     twice = same & (rows["follows"] == 0) & (rows["history"] != first["history"])
     for row in np.flatnonzero(twice)[:1]:
         place, other = (

@@ -1,16 +1,16 @@
-"""Events in order become histories: each row gets its place in the history of its process.
+"""Events in order become histories: each row gets its place, and each history its end.
 
 What comes in is sorted by history and by the log's own order, in blocks; what was counted in one
 block goes on in the next.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tidings.core import DataError
+from tidings.core import DataError, Members, ordered
 from tidings.trace.foreign.meaning import (
     ABSENT,
     AT_THE_END,
@@ -18,8 +18,11 @@ from tidings.trace.foreign.meaning import (
     KIND,
     Interpreter,
     file_of,
+    history_of,
     process_of,
+    run_of,
 )
+from tidings.trace.manifest import Fate
 from tidings.trace.schema import KINDS
 
 _OVER = [KIND["crash"], KIND["leave"]]
@@ -32,16 +35,6 @@ class HistoryEnding(NamedTuple):
 
     last_kind: str
     broadcasts: int
-
-
-def settled_by_mapping(histories: Iterable[int], like: Any) -> Any:
-    """The last rows of processes that had settled, as the mapping says and no line of the log."""
-    history = np.array(list(histories), np.int64)
-    row = {"order": AT_THE_END, "place": BY_MAPPING, "kind": KIND["settle"], "time_ns": 0}
-    columns = {
-        name: np.full(len(history), row.get(name, ABSENT), np.int64) for name in like.column_names
-    }
-    return pa.table(columns | {"history": history})
 
 
 class Numbering:
@@ -161,3 +154,85 @@ class _Rows:
     def lasts(self) -> Any:
         """The last row of each history, as far as this block goes."""
         return np.append(np.flatnonzero(~self.continues[1:]), len(self.continues) - 1)
+
+
+# --- what became of each process: as its rows say, or else as the mapping does
+
+
+class Ends:
+    """Who took part in each run, and how it ended for them."""
+
+    def __init__(self, interpreter: Interpreter, endings: Mapping[int, HistoryEnding]) -> None:
+        self._end = interpreter.mapping.end
+        self._names = interpreter.names
+        self._endings = endings
+        """Filled while the rows are put in order."""
+        with_rows: dict[int, list[str]] = {run: [] for run in range(len(interpreter.runs.words))}
+        for history in interpreter.histories:
+            with_rows[run_of(history)].append(interpreter.name(history))
+        self._with_rows = {run: ordered(names) for run, names in with_rows.items()}
+        members = interpreter.mapping.members
+        self._members = None if members is None else ordered(members)
+        self._refuse_strangers()
+
+    def _refuse_strangers(self) -> None:
+        """A name that is nowhere else is misspelt."""
+        known = {*(self._members or ())}.union(*self._with_rows.values())
+        for name in ordered({*self._end.fates, *self._end.listed} - known):
+            raise DataError(f"end: {name} is no member, and the log has no row of it")
+
+    def members(self, run: int) -> Members:
+        return self._with_rows[run] if self._members is None else self._members
+
+    def processes(self, run: int) -> Members:
+        """Everybody who is owed a history: the members, and whoever else left one."""
+        members, with_rows = self.members(run), self._with_rows[run]
+        return members if members == with_rows else ordered((*members, *with_rows))
+
+    def settled_by_mapping(self, like: Any) -> Any:
+        """The last rows of processes that had settled, as the mapping says and no line of the log.
+
+        That all had settled says nothing of those without any row: their logs may be lost.
+        """
+        settled = [
+            self.history(run, name)
+            for run, with_rows in self._with_rows.items()
+            for name in self.processes(run)
+            if self._end.settles(name) and (name in with_rows or name in self._end.listed)
+        ]
+        row = {"order": AT_THE_END, "place": BY_MAPPING, "kind": KIND["settle"], "time_ns": 0}
+        columns = {
+            name: np.full(len(settled), row.get(name, ABSENT), np.int64)
+            for name in like.column_names
+        }
+        return pa.table(columns | {"history": np.array(settled, np.int64)})
+
+    def history(self, run: int, name: str) -> int:
+        return int(history_of(run, self._names.code(name)))
+
+    def ending(self, run: int, name: str) -> HistoryEnding | None:
+        return self._endings.get(self.history(run, name))
+
+    def fates(self, run: int) -> dict[str, Fate]:
+        named = self._end.fates
+        return {name: named[name] for name in self.processes(run) if name in named}
+
+    def untold(self, run: int) -> Members:
+        """Those who may have done more than their rows say, in order."""
+        return tuple(
+            name
+            for name in self.processes(run)
+            if not self._is_complete(name, self.ending(run, name))
+        )
+
+    def _is_complete(self, name: str, ending: HistoryEnding | None) -> bool:
+        return ending is not None and ending.last_kind in _LAST_OF_ALL[self._end.fates.get(name)]
+
+
+_LAST_OF_ALL: dict[Fate | None, tuple[str, ...]] = {
+    "up": ("settle",),
+    "crashed": KINDS,
+    "left": KINDS,
+    None: ("settle", "crash", "leave"),
+}
+"""By the fate that the mapping tells, if any: which kind of row leaves nothing more to say."""

@@ -21,18 +21,9 @@ Key = tuple[int, ...]
 class Sorter:
     """Rows come in by ``add`` as they like, and go out sorted by some columns of numbers."""
 
-    def __init__(
-        self,
-        folder: Path,
-        keys: Sequence[str],
-        *,
-        piece: int | None = None,
-        block: int | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, keys: Sequence[str]) -> None:
         self._folder = folder
         self._keys = keys
-        self._piece = piece or ROWS_A_PIECE
-        self._block = block or ROWS_A_BLOCK
         self._waiting: list[Any] = []
         self._rows_waiting = 0
         self._stored: list[Path] = []

@@ -6,9 +6,11 @@ of any size can be read.
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import starmap
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -23,23 +25,20 @@ BYTES_A_BATCH = 1 << 25
 LONGEST_LINE = 1 << 26
 
 
-class LogRows:
+class LogRows(NamedTuple):
     """Rows of one file, column by column, each with the number of its line."""
 
-    def __init__(
-        self, path: Path, lines: Sequence[int] | Any, columns: Mapping[str, Any], read_bytes: int
-    ) -> None:
-        self.path = path
-        self.lines = np.asarray(lines, np.int64)
-        self.columns = columns
-        self.read_bytes = read_bytes
-        """How much of the file has been read by now."""
+    path: Path
+    lines: Any
+    columns: Mapping[str, Any]
+    read_bytes: int
+    """How much of the file has been read by now."""
 
     def where(self, chosen: Any) -> "LogRows":
         """The chosen rows alone."""
         mask = pa.array(chosen)
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
-        return LogRows(self.path, self.lines[chosen], columns, self.read_bytes)
+        return self._replace(lines=self.lines[chosen], columns=columns)
 
     def refuse(self, row: int, fault: str) -> NoReturn:
         raise DataError(f"{place(self.path, int(self.lines[row]))}: {fault}")
@@ -71,8 +70,8 @@ _decode = msgspec.json.Decoder(dict[str, Any], float_hook=str).decode
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[LogRows]:
     nested = [(at, name.split(".")) for at, name in enumerate(columns) if "." in name]
-    with path.open("rb") as file:
-        collected = _Collector(path, columns, file)
+
+    def rows(file: BinaryIO) -> Iterator[tuple[int, list[Any]]]:
         for number, line in _lines(path, file):
             try:
                 row = _decode(line)
@@ -82,9 +81,10 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[LogRows]:
             for at, steps in nested:
                 if values[at] is None:
                     values[at] = _within(row, steps)
-            if collected.is_full_with(number, values):
-                yield collected.batch()
-        yield collected.batch()
+            yield number, values
+
+    with path.open("rb") as file:
+        yield from _collected(path, columns, file, rows(file))
 
 
 def _within(row: Any, steps: Sequence[str]) -> Any:
@@ -95,9 +95,7 @@ def _within(row: Any, steps: Sequence[str]) -> Any:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := file.readline(LONGEST_LINE + 1):
-        number += 1
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
         if len(line) > LONGEST_LINE:
             raise DataError(
                 f"{path}:{number}: longer than {LONGEST_LINE >> 20} MiB; "
@@ -107,38 +105,31 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-class _Collector:
-    """Rows on their way into a batch."""
+def _collected(
+    path: Path, columns: Sequence[str], file: Any, rows: Iterable[tuple[int, Sequence[Any]]]
+) -> Iterator[LogRows]:
+    """Rows with their lines, in batches."""
+    waiting: list[tuple[int, Sequence[Any]]] = []
+    began_at = file.tell()
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) % 64 == 0 and (
+            len(waiting) == ROWS_A_BATCH or file.tell() - began_at >= BYTES_A_BATCH
+        ):
+            yield _batch(path, columns, waiting, file.tell())
+            waiting, began_at = [], file.tell()
+    yield _batch(path, columns, waiting, file.tell())
 
-    def __init__(self, path: Path, columns: Sequence[str], file: Any) -> None:
-        self._path = path
-        self._columns = columns
-        self._file = file
-        self._begin()
 
-    def _begin(self) -> None:
-        self._lines: list[int] = []
-        self._rows: list[Sequence[Any]] = []
-        self._began_at = self._file.tell()
-
-    def is_full_with(self, line: int, values: Sequence[Any]) -> bool:
-        """Add a row; whether it is time to make a batch of all."""
-        self._lines.append(line)
-        self._rows.append(values)
-        rows = len(self._lines)
-        return rows % 64 == 0 and (
-            rows == ROWS_A_BATCH or self._file.tell() - self._began_at >= BYTES_A_BATCH
-        )
-
-    def batch(self) -> LogRows:
-        by_column = list(zip(*self._rows, strict=True)) or [()] * len(self._columns)
-        columns = {
-            name: _strings(self._path, self._lines, values)
-            for name, values in zip(self._columns, by_column, strict=True)
-        }
-        made = LogRows(self._path, self._lines, columns, self._file.tell())
-        self._begin()
-        return made
+def _batch(
+    path: Path, columns: Sequence[str], rows: list[tuple[int, Sequence[Any]]], read_bytes: int
+) -> LogRows:
+    lines = [line for line, _ in rows]
+    by_column = list(zip(*(row for _, row in rows), strict=True)) or [()] * len(columns)
+    texts = {
+        name: _strings(path, lines, values) for name, values in zip(columns, by_column, strict=True)
+    }
+    return LogRows(path, np.array(lines, np.int64), texts, read_bytes)
 
 
 def _strings(path: Path, lines: Sequence[int], values: Sequence[Any]) -> Any:
@@ -176,13 +167,13 @@ def _csv(path: Path, columns: Sequence[str], form: Csv) -> Iterator[LogRows]:
         header = list(form.header) or next(rows, (1, []))[1]
         _check_columns(path, columns, header)
         picked = [header.index(column) for column in columns]
-        collected = _Collector(path, columns, file.buffer)
-        for number, row in rows:
+
+        def pick(line: int, row: list[str]) -> tuple[int, list[str]]:
             if len(row) != len(header):
-                raise DataError(f"{path}:{number}: {len(row)} columns where {len(header)} belong")
-            if collected.is_full_with(number, [row[position] for position in picked]):
-                yield collected.batch()
-        yield collected.batch()
+                raise DataError(f"{path}:{line}: {len(row)} columns where {len(header)} belong")
+            return line, [row[position] for position in picked]
+
+        yield from _collected(path, columns, file.buffer, starmap(pick, rows))
 
 
 def _csv_rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidings.trace.foreign.meaning import ABSENT, KIND, history_of, process_of, run_of
-from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP
+from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP, table_of, words_of
 from tidings.trace.schema import KINDS
 
 ROWS_A_FILE = ROWS_A_GROUP
@@ -101,10 +101,10 @@ class Writer:
         in_use, codes = np.unique(run, return_inverse=True)
         with_text = np.isin(kind, [KIND["broadcast"], KIND["deliver"]])
         columns = {
-            "run": _words(codes, [self._runs[one] for one in in_use]),
+            "run": words_of(codes, [self._runs[one] for one in in_use]),
             "process": pa.array(self._dictionary.positions(history), pa.int16()),
             "index": of["index"],
-            "kind": _words(kind, KINDS),
+            "kind": words_of(kind, KINDS),
             "time_ns": of["time_ns"],
             "incarnation": of["incarnation"],
             "origin": pa.array(origins, pa.int16(), mask=~about),
@@ -112,9 +112,4 @@ class Writer:
             "digest": pa.array(of["digest"], mask=~with_text),
             "view": pa.array(np.zeros(len(kind), np.int64), mask=kind != KIND["broadcast"]),
         }
-        empty = {one.name: pa.nulls(len(kind), one.type) for one in ARROW}
-        return pa.table(empty | columns, schema=ARROW)
-
-
-def _words(codes: Any, words: Sequence[str]) -> Any:
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(words, pa.string()))
+        return table_of(columns)
