@@ -29,8 +29,7 @@ def write_runs(folder: Path, runs: Sequence[Run], form: Format = "jsonl") -> int
     manifests = {run.manifest.run: run.manifest for run in runs}
     rows = [row for run in runs for row in run.rows]
     with whole_file(folder / MANIFEST) as draft:
-        parts = map(msgspec.json.encode, manifests.values())
-        draft.write_bytes(b"".join(part + b"\n" for part in parts))
+        draft.write_bytes(msgspec.json.Encoder().encode_lines(manifests.values()))
         if form == "jsonl":
             jsonl.write_rows(folder / "trace.jsonl", rows)
         else:

@@ -4,7 +4,7 @@ Names become positions in the dictionary of the run's manifest, digests become s
 numbers, and steadily growing columns are stored as differences.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,6 @@ ARROW = pa.schema(
     ],
     metadata={"tidings.schema": str(SCHEMA_VERSION)},
 )
-_READABLE = [str(version).encode() for version in READABLE]
 _DELTA = ("index", "time_ns", "seq", "packet")
 ROWS_A_GROUP = 1 << 20
 FORM = {
@@ -61,6 +60,18 @@ FORM = {
     "write_page_checksum": True,
 }
 """How the columns are stored; a page that was damaged is noticed by its checksum."""
+
+
+def words_of(codes: Any, words: Sequence[str]) -> Any:
+    """A column of words, by their places in a list; a place below 0 has none."""
+    places = pa.array(codes, pa.int32(), mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(places, pa.array(words, pa.string()))
+
+
+def table_of(columns: dict[str, Any]) -> Any:
+    """These columns of as many rows, and the others without any value."""
+    rows, others = len(columns["run"]), [one for one in ARROW if one.name not in columns]
+    return pa.table(columns | {one.name: pa.nulls(rows, one.type) for one in others}, schema=ARROW)
 
 
 def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest]) -> None:
@@ -101,24 +112,23 @@ def check_file(path: Path) -> int:
         version = (file.schema_arrow.metadata or {}).get(b"tidings.schema")
         if version is None:
             raise DataError(f"{path}: a Parquet file, but not a trace (no tidings.schema in it)")
-        if version not in _READABLE:
+        if version not in [str(one).encode() for one in READABLE]:
             raise DataError(f"{path}: {unreadable(version.decode())}")
-        for field in ARROW:
-            _check_column(path, file.schema_arrow, field)
-        for name in file.schema_arrow.names:
+        found = {field.name: _plain(field.type) for field in file.schema_arrow}
+        for name, wanted in ((field.name, _plain(field.type)) for field in ARROW):
+            if name not in found:
+                raise DataError(f"{path}: the column {name!r} is missing")
+            if found[name] != wanted:
+                raise DataError(f"{path}: column {name!r} is {found[name]}, not {wanted}")
+        for name in found:
             if name not in COLUMNS:
                 raise DataError(f"{path}: the column {name!r} is none of a trace's")
         return int(file.metadata.num_rows)
 
 
-def _check_column(path: Path, schema: Any, field: Any) -> None:
-    if field.name not in schema.names:
-        raise DataError(f"{path}: the column {field.name!r} is missing")
-    found = schema.field(field.name).type
-    plain = found.value_type if pa.types.is_dictionary(found) else found
-    wanted = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if plain != wanted:
-        raise DataError(f"{path}: column {field.name!r} is {plain}, not {wanted}")
+def _plain(kind: Any) -> Any:
+    """What the values are, whether they stand in a dictionary or not."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) -> None:

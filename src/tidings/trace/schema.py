@@ -129,8 +129,5 @@ def unreadable(version: object) -> str:
 
 def names_in(rows: Iterable[Row]) -> set[str]:
     """Every process that the rows mention, in whatever role."""
-    return {name for row in rows for name in _names_in(row) if name is not UNSET}
-
-
-def _names_in(row: Row) -> Iterable[str | UnsetType]:
-    return (row.process, row.origin, row.peer, *(row.vector or ()))
+    roles = ((row.process, row.origin, row.peer, *(row.vector or ())) for row in rows)
+    return {name for names in roles for name in names if name is not UNSET}

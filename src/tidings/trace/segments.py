@@ -323,11 +323,6 @@ class Reader:
                 "segments; try again, or read a copy"
             ) from None
 
-    def rows(self) -> Iterator[Row]:
-        for block in self.blocks():
-            assert self.owner is not None, f"{self.path}: blocks of nobody"
-            yield from expanded(self.owner, block)
-
 
 def _checked(block: Block) -> Block:
     for item in block.items:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tidings.core import DataError
 from tidings.disk.files import whole_file
 from tidings.trace.manifest import Manifest
-from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP
+from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP, table_of, words_of
 from tidings.trace.schema import KINDS
 from tidings.trace.segments import Block, Gap, Messages, Owner, Packets, Reader
 
@@ -55,11 +55,9 @@ def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -
     reader = Reader(source)
     rows, spans = 0, list[_RowsOfSpan]()
     has_passed = has_rows = False
-    begin: int | None = None
     with whole_file(path) as draft, pq.ParquetWriter(draft, ARROW, **FORM) as writer:
         for block in reader.blocks():
-            begin = _begin(reader.owner, manifests) if begin is None else begin
-            if block.end <= begin:
+            if block.end <= _begin(reader, manifests):
                 has_passed = True
                 continue
             has_rows = True
@@ -73,11 +71,11 @@ def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -
     return Unpacked(reader.owner, has_passed, has_rows)
 
 
-def _begin(owner: Owner | None, manifests: Mapping[str, Manifest]) -> int:
+def _begin(reader: Reader, manifests: Mapping[str, Manifest]) -> int:
     """Where the history begins whose segment this is."""
-    manifest = manifests.get(owner.run) if owner is not None else None
-    cut = manifest.cuts.get(owner.process) if owner is not None and manifest is not None else None
-    return cut.index if cut is not None else 0
+    assert reader.owner is not None, f"{reader.path}: blocks of nobody"
+    manifest = manifests.get(reader.owner.run)
+    return manifest.begin(reader.owner.process) if manifest is not None else 0
 
 
 def _spans(block: Block) -> Iterable[_RowsOfSpan]:
@@ -129,17 +127,17 @@ class _Columns:
         codes = {word: code for code, word in enumerate(packet_kinds)} | {None: _ABSENT}
         seq = self._numbers("seq")
         columns = {
-            "run": _words(np.zeros(self.rows, np.int32), [self.owner.run]),
+            "run": words_of(np.zeros(self.rows, np.int32), [self.owner.run]),
             "process": pa.array(np.full(self.rows, self._position(self.owner.process)), pa.int16()),
             "index": pa.array(self._numbers("begin") + self.within),
-            "kind": _words(self._repeated(self.of["kind"]), list(KINDS)),
+            "kind": words_of(self._repeated(self.of["kind"]), KINDS),
             "time_ns": pa.array(self._repeated(self.of["time_ns"])),
             "incarnation": pa.array(self._numbers("life")),
             "origin": _optional(self._places("origin"), pa.int16()),
             "seq": pa.array(seq + self.within, pa.int64(), mask=seq == _ABSENT),
             "peer": _optional(self._places("peer"), pa.int16()),
             "packet": _optional(self._numbers("packet")),
-            "packet_kind": _words(
+            "packet_kind": words_of(
                 self._repeated(codes[one] for one in self.of["packet_kind"]), packet_kinds
             ),
             "bytes": _optional(self._numbers("size")),
@@ -148,10 +146,7 @@ class _Columns:
         }
         if any(one is not None for one in self.of["value"]):
             columns["value"] = _optional(self._numbers("value"))
-        empty = {
-            one.name: pa.nulls(self.rows, one.type) for one in ARROW if one.name not in columns
-        }
-        return pa.table(columns | empty, schema=ARROW)
+        return table_of(columns)
 
     def _repeated(self, values: Iterable[Any]) -> Any:
         """One value for each stretch, over all its rows."""
@@ -177,10 +172,3 @@ class _Columns:
 
 def _optional(values: Any, kind: Any = None) -> Any:
     return pa.array(values, kind or pa.int64(), mask=values == _ABSENT)
-
-
-def _words(codes: Any, words: list[str]) -> Any:
-    """A column of words, by their places in a list."""
-    return pa.DictionaryArray.from_arrays(
-        _optional(codes, pa.int32()), pa.array(words, pa.string())
-    )
