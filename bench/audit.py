@@ -41,10 +41,9 @@ from rivals import generate
 from tidings import pipeline
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED
-from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
-from tidings.pipeline.spark.grouped import judge_grouped
-from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
+from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, judge_grouped, plan_of
+from tidings.pipeline.statement import verdicts_of
 from tidings.spec import Value
 from tidings.trace import layout, read_manifests
 

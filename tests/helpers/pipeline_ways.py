@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tidings.pipeline.arrays.perform import plainly
-from tidings.pipeline.arrays.verdicts import verdicts_of
 from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
+from tidings.pipeline.statement import verdicts_of
 from tidings.spec import Verdict, judge
 from tidings.trace import layout, read_manifests, read_runs
 

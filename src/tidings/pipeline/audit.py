@@ -15,34 +15,39 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidings.core import Members, MessageId
+from tidings.core import Members
 from tidings.disk.files import whole_file
-from tidings.pipeline.arrays.campaign import Judged, TooLongError
+from tidings.pipeline.arrays.campaign import TooLongError
+from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.arrays.verdicts import verdicts_of, violations_table
 from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
 from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
-from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.plan import (
     JudgingLimits,
     JudgingPlan,
     NotByArraysError,
     judge_by_arrays,
+    judge_grouped,
     plan_of,
 )
 from tidings.pipeline.spark.progress import Progress, Show, silent
 from tidings.pipeline.spark.session import parallelism
 from tidings.pipeline.spark.spool import spool_for, unseen
 from tidings.pipeline.spark.workers import UnseenError, performing
-from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
-from tidings.spec.endings import Ending
-from tidings.spec.verdict import decide
+from tidings.pipeline.statement import (
+    Doubts,
+    Shown,
+    doubt_about_broadcasts,
+    five,
+    verdicts_of,
+    violation_of,
+    violations_table,
+)
+from tidings.spec import Guarantee, Verdict, from_the_cut_on
+from tidings.spec.evidence import Evidence
 from tidings.trace import Manifest, layout, read_manifests
-
-Key = tuple[int, Guarantee]
-"""A run and a guarantee."""
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -153,22 +158,18 @@ def judge(
     progress("judging the five guarantees")
     progress.expect(case.rows)
     counts = {row.run: row for row in counted(case.events()).collect()}
-    shown: dict[Key, list[Violation]] = {}
+    shown: Shown = {}
     violated = [(run, one) for run, row in counts.items() for one in Guarantee if row[one].violated]
     if violated:
         progress("looking for the events that show what was violated")
         shown = _first_violations(case, violated, examples)
     return {
         ending.evidence.run.manifest.run: from_the_cut_on(
-            tuple(
-                _verdict(
-                    guarantee,
-                    counts.get(ending.run),
-                    shown.get((ending.run, guarantee), []),
-                    doubt,
-                    examples,
-                )
-                for guarantee, doubt in _doubts(case, ending, counts.get(ending.run)).items()
+            five(
+                _counts(counts.get(ending.run)),
+                _doubts(case.trace.names[ending.run], ending.evidence, counts.get(ending.run)),
+                shown.get(ending.run, {}),
+                examples,
             ),
             ending.evidence.cuts,
             examples,
@@ -220,8 +221,8 @@ def _sum(count: Column | None) -> Column:
 
 
 def _first_violations(
-    case: Case, violated: list[Key], examples: int | None
-) -> dict[Key, list[Violation]]:
+    case: Case, violated: list[tuple[int, Guarantee]], examples: int | None
+) -> Shown:
     """The first few violations of each guarantee that is violated, by process and place."""
     runs = {run for run, _ in violated}
     guarantees = {guarantee for _, guarantee in violated}
@@ -234,59 +235,31 @@ def _first_violations(
         .collect()
     )
     events.unpersist()
-    shown: dict[Key, list[Violation]] = {}
+    shown: Shown = {}
     for row in sorted(first, key=lambda row: int(row["rank"])):
-        names = case.trace.names[row.run]
-        shown.setdefault((row.run, Guarantee(row.guarantee)), []).append(_named(row, names))
+        cause = (row.cause_origin, row.cause_seq)
+        violation = violation_of(
+            Guarantee(row.guarantee),
+            case.trace.names[row.run],
+            row.process,
+            (row.origin, row.seq),
+            ((at["process"], at["index"]) for at in row.witness),
+            cause if row.cause_origin is not None else None,
+        )
+        shown.setdefault(row.run, {}).setdefault(Guarantee(row.guarantee), []).append(violation)
     return shown
 
 
-def _named(row: Any, names: Members) -> Violation:
-    is_caused = row.cause_origin is not None
-    return Violation(
-        guarantee=Guarantee(row.guarantee),
-        process=names[row.process],
-        message=MessageId(names[row.origin], row.seq),
-        witness=tuple(Place(names[at["process"]], at["index"]) for at in row.witness),
-        cause=MessageId(names[row.cause_origin], row.cause_seq) if is_caused else None,
-    )
+def _counts(row: Any) -> list[tuple[int, int, int]]:
+    """Judged, not owed, violated: of each guarantee, in a run that may have no rows."""
+    if row is None:
+        return [(0, 0, 0)] * len(Guarantee)
+    return [(row[one].judged, row[one].not_owed, row[one].violated) for one in Guarantee]
 
 
-def _doubts(case: Case, ending: Ending, counts: Any) -> dict[Guarantee, str]:
-    """Why each guarantee of a run cannot be judged to the end, if so."""
-    histories = ending.evidence.doubt_about_histories
-    broadcasts = histories or _doubt_about_broadcasts(case.trace.names[ending.run], counts)
-    the_end = ending.evidence.doubt_about_the_end
-    return {
-        Guarantee.NO_DUPLICATION: histories,
-        Guarantee.NO_CREATION: broadcasts,
-        Guarantee.VALIDITY: the_end,
-        Guarantee.UNIFORM_AGREEMENT: the_end,
-        Guarantee.CAUSAL_ORDER: broadcasts,
-    }
-
-
-def _doubt_about_broadcasts(names: Members, counts: Any) -> str:
-    if counts is None or counts.unreached is None:
-        return ""
-    message = MessageId(names[counts.unreached.origin], counts.unreached.seq)
-    return f"{message.origin}'s history does not reach {message}"
-
-
-def _verdict(
-    guarantee: Guarantee, counts: Any, shown: list[Violation], doubt: str, examples: int | None
-) -> Verdict:
-    """The specification decides from the first violations; all of them are counted."""
-    if counts is None:
-        return decide(guarantee, judged=0, doubt=doubt)
-    count = counts[guarantee]
-    verdict = decide(
-        guarantee,
-        judged=count.judged,
-        not_owed=count.not_owed,
-        violations=shown,
-        doubt=doubt,
-    )
-    return msgspec.structs.replace(
-        verdict, violated=count.violated, violations=tuple(shown[:examples])
-    )
+def _doubts(names: Members, evidence: Evidence, counts: Any) -> Doubts:
+    """Why the guarantees of a run cannot be judged to the end, if so."""
+    broadcasts = histories = evidence.doubt_about_histories
+    if not histories and counts is not None and counts.unreached is not None:
+        broadcasts = doubt_about_broadcasts(names, counts.unreached.origin, counts.unreached.seq)
+    return histories, broadcasts, evidence.doubt_about_the_end

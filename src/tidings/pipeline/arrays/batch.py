@@ -24,12 +24,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidings.pipeline.arrays.findings import NOTHING, Breaches, Findings, first_of_each_run
+from tidings.pipeline.arrays.findings import (
+    NOTHING,
+    Array,
+    Findings,
+    Found,
+    first_of_each_run,
+    joined,
+)
 from tidings.pipeline.arrays.known import KnownRuns
 from tidings.spec import BELOW_THE_CUT, Guarantee
-
-Array = Any
-"""A numpy array; what its elements are is said where it is made."""
 
 BELOW = -2
 """The position of an event that was cut off."""
@@ -52,6 +56,10 @@ class Events(NamedTuple):
     seq: Array
     digest: Array
     view: Array
+
+    def at(self, places: Array) -> "Events":
+        """Some of the events; a column that was not read stays empty."""
+        return Events(*(column[places] if len(column) else column for column in self))
 
 
 def judge(events: Events, known: KnownRuns, most: int | None = None) -> Findings:
@@ -146,8 +154,8 @@ class _Batch:
             Guarantee.CAUSAL_ORDER: self._causal_order(),
         }
         counts = np.stack([each[0] for each in found.values()], axis=1)
-        breaches = [self._breaches(one, *each[1:]) for one, each in found.items()]
-        return Findings(counts, self._unreached(), Breaches.joined(breaches))
+        breaches = {guarantee: self._found(*each[1:]) for guarantee, each in found.items()}
+        return Findings(counts, self._unreached(), breaches)
 
     def _read_all_readers(self) -> None:
         """One reader of every run after the other; what each of them shows is put together."""
@@ -227,7 +235,7 @@ class _Batch:
     # --- each guarantee: its counts, then positions for its witnesses, in the order of the spec
 
     def _no_duplication(self) -> Any:
-        first, again = _joined(self.repeats, 2)
+        first, again = joined(self.repeats, 2)
         order = np.argsort(again, kind="stable")
         first, again = first[order], again[order]
         counts = self._counts(self.events.run[self.deliveries], self.events.run[again])
@@ -301,7 +309,7 @@ class _Batch:
     def _uniform_agreement(self) -> Any:
         known = self.known
         is_delivered = known.settled[self.sent_run] & (self.seen < self.never)
-        message, process = _joined(self.forgotten, 2)
+        message, process = joined(self.forgotten, 2)
         is_owed = (is_delivered & ~self.forsaken)[message]
         message, process = message[is_owed], process[is_owed]
         order = np.lexsort((known.rank[self.sent_view[message], process], message))
@@ -311,12 +319,11 @@ class _Batch:
         return counts, process, at, (at, self.seen[message]), None, self.seen_by[message]
 
     def _causal_order(self) -> Any:
-        message, at, cause = _joined(self.early, 3)
+        message, at, cause = joined(self.early, 3)
         order = np.argsort(at, kind="stable")
         message, at, cause = message[order], at[order], cause[order]
-        counts = np.zeros((self.runs, 3), np.int64)
+        counts = self._counts(message[:0], self.sent_run[message])
         counts[:, 0] = self.ordered
-        counts[:, 2] = np.bincount(self.sent_run[message], minlength=self.runs)
         witness = (cause, self.sent[message], at)
         return counts, self.events.process[at], self.sent[message], witness, cause
 
@@ -334,39 +341,35 @@ class _Batch:
         counts[:, 1] = np.bincount(self.sent_run[is_due & self.forsaken], minlength=self.runs)
         return counts
 
-    def _breaches(
+    def _found(
         self,
-        guarantee: Guarantee,
         process: Array,
         about: Array,
         witness: tuple[Array, ...],
         cause: Array | None = None,
         whose: Array | None = None,
-    ) -> Breaches:
+    ) -> Found:
         """``about``, ``cause`` and the witness are positions of events.
 
         ``whose`` event it is if one was cut off: of the process itself, unless it is said.
         """
         events = self.events
         shown = first_of_each_run(events.run[about], self.most)
-        about = about[shown]
-        places = np.stack([one[shown] for one in witness], axis=1)
-        is_caused = cause is not None
-        owner = process if whose is None else whose
-        others = np.where(places == BELOW, owner[shown][:, None], NOTHING)
-        is_there, there = places >= 0, np.maximum(places, 0)
-        because = cause[shown] if cause is not None else np.zeros(len(about), np.int64)
-        return Breaches.of(
-            guarantee,
-            run=events.run[about],
-            process=process[shown],
-            origin=events.origin[about],
-            seq=events.seq[about],
-            cause_origin=np.where(is_caused, events.origin[because], NOTHING),
-            cause_seq=np.where(is_caused, events.seq[because], NOTHING),
-            witness_process=np.where(is_there, events.process[there], others),
-            witness_index=np.where(is_there, events.index[there], BELOW_THE_CUT),
-        )
+        about, owner = about[shown], (process if whose is None else whose)[shown]
+        places = [
+            (
+                np.where(
+                    at >= 0, events.process[at.clip(0)], np.where(at == BELOW, owner, NOTHING)
+                ),
+                np.where(at >= 0, events.index[at.clip(0)], BELOW_THE_CUT),
+            )
+            for at in (positions[shown] for positions in witness)
+        ]
+        of_cause = (NOTHING, NOTHING)
+        if cause is not None:
+            of_cause = events.origin[cause[shown]], events.seq[cause[shown]]
+        names = events.origin[about], events.seq[about]
+        return Found.of(process[shown], about, *names, places, of_cause, events.run[about])
 
 
 def numbered(group: Array, seq: Array) -> tuple[Array, int]:
@@ -408,10 +411,3 @@ def _first_places(keys: Array, places: Array, count: int, none: int) -> Array:
     # Of values assigned to one place the last one stays.
     first[keys[::-1]] = places[::-1]
     return first
-
-
-def _joined(parts: list[Any], columns: int) -> tuple[Array, ...]:
-    nothing = np.zeros(0, np.int64)
-    return tuple(
-        np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(columns)
-    )

@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidings.pipeline.arrays.batch import judge
-from tidings.pipeline.arrays.findings import TABLE, Findings
+from tidings.pipeline.arrays.findings import Array, Findings, Judged
 from tidings.pipeline.arrays.known import Endings
 from tidings.pipeline.arrays.long import Piece
 from tidings.pipeline.arrays.rows import Directory, Source, checked, in_sequence, read
-
-Array = Any
 
 BATCH_ROWS = 1 << 21
 LONGEST_ROWS = 1 << 24
@@ -39,35 +37,6 @@ class Share(NamedTuple):
     end: int
 
 
-class Judged(NamedTuple):
-    """What was found out about some runs; all arrays are by run."""
-
-    run: Array
-    counts: Array
-    """(run, guarantee, one of judged, not owed, violated)"""
-    unreached: Array
-    doubts: Sequence[tuple[str, str]]
-    breaches: Any
-    """Their violations, as a table of ``findings.TABLE``."""
-    rows: int
-
-    @classmethod
-    def joined(cls, parts: Sequence["Judged"]) -> "Judged":
-        return cls(
-            np.concatenate([part.run for part in parts]),
-            np.concatenate([part.counts for part in parts]),
-            np.concatenate([part.unreached for part in parts]),
-            [doubt for part in parts for doubt in part.doubts],
-            pa.concat_tables([TABLE.empty_table(), *(part.breaches for part in parts)]),
-            sum(part.rows for part in parts),
-        )
-
-    @property
-    def is_whole(self) -> bool:
-        """No run was met in two places."""
-        return len(np.unique(self.run)) == len(self.run)
-
-
 def judge_tables(
     tables: Sequence[tuple[int, Any]], directory: Directory, most: int | None
 ) -> Judged:
@@ -79,22 +48,10 @@ def judge_tables(
 
 def judge_stored(stored: Any, files: Array, directory: Directory, most: int | None) -> Judged:
     if not len(stored):
-        nothing = Findings.of_nothing(0)
-        here = np.zeros(0, np.int64)
-        table = nothing.breaches.table(here)
-        return Judged(here, nothing.counts, nothing.unreached, [], table, 0)
-    histories = in_sequence(checked(stored, directory), files, directory)
-    shapes = directory.shape[histories.runs]
-    known = Endings(directory.shapes).known(shapes, histories.lives)
-    findings = judge(histories.events, known, most)
-    return Judged(
-        histories.runs,
-        findings.counts,
-        findings.unreached,
-        known.doubts,
-        findings.breaches.table(histories.runs),
-        len(stored),
-    )
+        return Findings.of_nothing(0).of_runs(np.zeros(0, np.int64), [], 0)
+    runs, events, lives = in_sequence(checked(stored, directory), files, directory)
+    known = Endings(directory.shapes).known(directory.shape[runs], lives)
+    return judge(events, known, most).of_runs(runs, known.doubts, len(stored))
 
 
 def judge_whole(shares: Sequence[Share], directory: Directory, most: int | None) -> Judged:

@@ -12,10 +12,9 @@ import msgspec
 import numpy as np
 
 from tidings.core import Members, ordered
+from tidings.pipeline.arrays.findings import Array
 from tidings.spec.endings import Ending, Life, cut_off, ending_of
 from tidings.trace import KINDS, Manifest
-
-Array = Any
 
 ABSENT = -1
 """The kind of the last row of a history that has none."""

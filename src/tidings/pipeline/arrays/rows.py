@@ -20,12 +20,11 @@ import pyarrow.parquet as pq
 
 from tidings.core import Members
 from tidings.pipeline.arrays.batch import Events
+from tidings.pipeline.arrays.findings import Array
 from tidings.pipeline.arrays.known import ABSENT, Lives, Shape, shapes_of
 from tidings.trace import KINDS, NEEDED, Manifest
 from tidings.trace.manifest import begins_of
 from tidings.trace.schema import COUNTS, LONGEST_WORD, REQUIRED, WORDS
-
-Array = Any
 
 JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
 """What is always read; the other columns only where the footer does not acquit them."""
@@ -138,54 +137,44 @@ class Source(NamedTuple):
 def source_of(path: Path) -> Source:
     """A file as its footer tells it."""
     try:
-        return _source_of(path)
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+            chunks: dict[str, list[Any]] = {"digest": []}
+            for group in groups:
+                for chunk in map(group.column, range(metadata.num_columns)):
+                    chunks.setdefault(chunk.path_in_schema.split(".")[0], []).append(chunk)
+            suspects = [
+                name
+                for name in schema.names
+                if groups and name not in JUDGED
+                if not _is_innocent(name, schema.field(name), chunks[name])
+            ]
+            return Source(
+                str(path),
+                tuple(group.num_rows for group in groups),
+                (*JUDGED, *suspects),
+                bool(chunks["digest"]) and _nulls(chunks["digest"]) == 0,
+            )
     except (pa.ArrowException, OSError, KeyError) as fault:
         raise UnreadableError(str(path)) from fault
 
 
-def _source_of(path: Path) -> Source:
-    with pq.ParquetFile(path) as file:
-        metadata, schema = file.metadata, file.schema_arrow
-        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        chunks: dict[str, list[Any]] = {}
-        for group in groups:
-            for place in range(metadata.num_columns):
-                chunk = group.column(place)
-                chunks.setdefault(chunk.path_in_schema.split(".")[0], []).append(chunk)
-        suspects = [
-            name
-            for name in schema.names
-            if groups and name not in JUDGED
-            if not _is_innocent(name, schema.field(name), chunks[name])
-        ]
-        return Source(
-            str(path),
-            tuple(group.num_rows for group in groups),
-            (*JUDGED, *suspects),
-            _has_no_null(chunks.get("digest", ())),
-        )
-
-
-def _has_no_null(chunks: Sequence[Any]) -> bool:
+def _nulls(chunks: Sequence[Any]) -> int | None:
+    """How many values are missing, if the statistics tell."""
     statistics = [chunk.statistics for chunk in chunks]
-    return bool(statistics) and all(
-        one is not None and one.has_null_count and one.null_count == 0 for one in statistics
-    )
+    is_known = all(one is not None and one.has_null_count for one in statistics)
+    return sum(one.null_count for one in statistics) if is_known else None
 
 
 def _is_innocent(name: str, field: Any, chunks: Sequence[Any]) -> bool:
     """Whether the statistics rule out that anything is wrong with the column."""
-    if name == "time_ns" and not field.nullable:
-        return True
+    nulls = _nulls(chunks)
+    is_empty: bool = nulls == sum(chunk.num_values for chunk in chunks)
     if name == "time_ns":
-        return _has_no_null(chunks)
-    statistics = [chunk.statistics for chunk in chunks]
-    if not all(one is not None and one.has_null_count for one in statistics):
-        return False
-    is_empty = all(
-        one.null_count == chunk.num_values for one, chunk in zip(statistics, chunks, strict=True)
-    )
-    if name == "incarnation" and not is_empty:
+        return not field.nullable or nulls == 0
+    if name == "incarnation" and nulls is not None and not is_empty:
+        statistics = [chunk.statistics for chunk in chunks]
         return all(one.has_min_max and one.min == one.max == 0 for one in statistics)
     return is_empty
 
@@ -237,13 +226,12 @@ class _Checker:
         shape = directory.shape[run] if len(directory.shapes) > 1 else None
         counts = {column: self._count(column) for column in COUNTS}
         slots = {column: self._slots(column, shape) for column in ("process", "origin", "peer")}
-        is_broadcast = kind == BROADCAST
-        _refuse(bool((is_broadcast & (slots["origin"] != slots["process"])).any()))
+        is_another = slots["origin"] != slots["process"]
+        _refuse(bool((is_another & (kind == BROADCAST)).any()))
         known = directory.views[0] if shape is None else directory.views[shape]
         _refuse(bool((counts["view"] >= known).any()))
         self._check_words()
         self._check_vectors(shape)
-        last_index = self._last_indices(kind, counts["index"])
         return Rows(
             run,
             slots["process"],
@@ -254,7 +242,7 @@ class _Checker:
             counts["seq"],
             self.values("digest"),
             counts["view"],
-            last_index,
+            self._last_indices(kind, counts["index"]),
         )
 
     def _last_indices(self, kind: Array, index: Array) -> Array:
@@ -367,15 +355,6 @@ def joined(parts: Iterable[Rows]) -> Rows:
     return Rows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-class CheckedHistories(NamedTuple):
-    """Rows by run, process and reading order, checked against each other, and how they end."""
-
-    runs: Array
-    """The runs that have rows, by their numbers in the trace; below, their places in here."""
-    events: Events
-    lives: Lives
-
-
 class RowSequence(NamedTuple):
     """Rows, those of one history behind each other in reading order."""
 
@@ -392,7 +371,11 @@ class RowSequence(NamedTuple):
     """Whether a file is missing before the row, or the row itself is a gap."""
 
 
-def in_sequence(rows: Rows, files: Array, directory: Directory) -> CheckedHistories:
+def in_sequence(rows: Rows, files: Array, directory: Directory) -> tuple[Array, Events, Lives]:
+    """Rows checked against each other: the runs that have any, their events, how they end.
+
+    The runs by their numbers in the trace; the events by the places of the runs in there.
+    """
     width = directory.width
     line = in_line(rows, files, directory)
     last_kind = np.full(len(line.runs) * width, ABSENT)
@@ -400,7 +383,7 @@ def in_sequence(rows: Rows, files: Array, directory: Directory) -> CheckedHistor
     holed = np.zeros(len(line.runs) * width, bool)
     holed[line.history[line.is_hole]] = True
     lives = Lives(last_kind.reshape(-1, width), holed.reshape(-1, width))
-    return CheckedHistories(line.runs, _events(line.rows, line.history, width), lives)
+    return line.runs, _events(line.rows, line.history, width), lives
 
 
 def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = False) -> RowSequence:
@@ -410,25 +393,19 @@ def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = Fal
     fault; where a file begins it is a hole, left by a file that is missing. Of a piece alone
     nobody knows what comes before it.
     """
-    width = directory.width
+    begins = np.ones(len(rows.run), bool)
     if _is_one(rows.run) and _is_one(rows.process):
-        begins = np.zeros(len(rows.run), bool)
-        begins[0] = True
-        history = np.broadcast_to(rows.process[0], len(rows.run))
-        starts, ends = np.array([0]), np.array([len(history) - 1])
-        first = rows.index[0] if is_piece else directory.first_indices(rows.run[0], rows.process[0])
-        return RowSequence(
-            rows, rows.run[:1], history, starts, ends, _holes(rows, begins, files, first)
-        )
-    is_here = np.zeros(len(directory.shape), bool)
-    is_here[rows.run] = True
-    here = np.flatnonzero(is_here)
-    history = (np.cumsum(is_here) - 1)[rows.run] * width + rows.process
-    if (history[1:] < history[:-1]).any():
-        order = np.argsort(history, kind="stable")
-        history, files, rows = history[order], files[order], rows.at(order)
-    begins = np.ones(len(history), bool)
-    begins[1:] = history[1:] != history[:-1]
+        here, history = rows.run[:1], np.broadcast_to(rows.process[0], len(rows.run))
+        begins[1:] = False
+    else:
+        is_here = np.zeros(len(directory.shape), bool)
+        is_here[rows.run] = True
+        here = np.flatnonzero(is_here)
+        history = (np.cumsum(is_here) - 1)[rows.run] * directory.width + rows.process
+        if (history[1:] < history[:-1]).any():
+            order = np.argsort(history, kind="stable")
+            history, files, rows = history[order], files[order], rows.at(order)
+        begins[1:] = history[1:] != history[:-1]
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(history)) - 1
     first = (
@@ -486,17 +463,10 @@ def _events(rows: Rows, history: Array, width: int) -> Events:
     )
 
 
-def events_of(
-    table: Any,
-    directory: Directory,
-    run: int,
-    process: int | None = None,
-    first_index: int | None = None,
-) -> Events:
+def events_of(table: Any, directory: Directory, run: int, first_index: int | None = None) -> Events:
     """The events of one run in a table that was checked before; absent columns are empty.
 
-    ``process`` is whose rows these are, if they are all of one, and ``first_index`` the index of
-    the first of them, if the others follow it.
+    ``first_index`` is the index of the first row, if the others follow it.
     """
     checker = _Checker(table, directory)
     slots = directory.slots[directory.shape[run]]
@@ -504,21 +474,16 @@ def events_of(
     is_wanted = (kind == BROADCAST) | (kind == DELIVER)
     if "run" in checker.given:
         is_wanted &= checker.coded("run", directory.numbers) == run
-    unread = np.zeros(0, np.int64)
     columns = {
-        name: checker.values(name) if name in checker.given else unread
-        for name in ("index", "seq", "digest", "view")
+        name: checker.values(name) if name in checker.given else np.zeros(0, np.int64)
+        for name in ("process", "index", "seq", "digest", "view")
     }
     if first_index is not None:
         columns["index"] = np.arange(first_index, first_index + len(kind))
     columns |= {
-        "run": unread,
-        "process": unread if process is not None else slots[checker.values("process")],
+        "run": np.zeros(0, np.int64),
+        "process": slots[columns["process"]],
         "is_broadcast": kind == BROADCAST,
         "origin": slots[checker.values("origin")],
     }
-    if not is_wanted.all():
-        columns = {
-            name: column[is_wanted] if len(column) else column for name, column in columns.items()
-        }
-    return Events(**columns)
+    return Events(**columns).at(is_wanted if not is_wanted.all() else slice(None))

@@ -8,26 +8,33 @@ The footers of its files say how many rows there are, the manifests how many run
 - one run, or few, that are long: in pieces, the processes dealt out among the tasks.
 
 A campaign is judged in the belief that the rows of each run stand together, which the results
-confirm or not. If not, its rows have to be brought together first (``grouped``). Whatever cannot be
-judged by arrays is left to the ``queries``: ``NotByArraysError`` says why.
+confirm or not. If not, Spark reads them and brings each run together first (``judge_grouped``).
+Whatever cannot be judged by arrays is left to the ``queries``: ``NotByArraysError`` says why.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from tidings import __version__
 from tidings.pipeline.arrays.campaign import (
     BATCH_ROWS,
     LONGEST_ROWS,
-    Judged,
     Share,
+    TooLongError,
+    batches,
     judge_run,
     judge_share,
+    judge_stored,
     judge_whole,
 )
+from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.long import (
     Outline,
     Piece,
@@ -39,6 +46,8 @@ from tidings.pipeline.arrays.long import (
 from tidings.pipeline.arrays.perform import Perform
 from tidings.pipeline.arrays.rows import Directory, Source, source_of
 from tidings.pipeline.spark.progress import Progress
+from tidings.pipeline.spark.spool import stored_rows
+from tidings.pipeline.spark.workers import RESULT, packed, results
 from tidings.trace import Manifest
 
 FEW_LONG_RUNS = 64
@@ -208,12 +217,49 @@ def _one_long_run(
         return Judged.joined(perform(task, [(outline.pieces, label)]))
     slices = plan.limits.slices
     findings = judge_long(outline, directory, slices=slices, most=most, perform=perform)
-    here = np.array([outline.run])
-    return Judged(
-        here,
-        findings.counts,
-        findings.unreached,
-        outline.known.doubts,
-        findings.breaches.table(here),
-        outline.rows,
+    return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
+
+
+# --- a campaign whose runs lie scattered over files
+
+
+def judge_grouped(spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None) -> Judged:
+    """Judge every run of the files in the spool, all its rows in one task."""
+    task = partial(_judge_batch, directory=plan.directory, most=most)
+    batch_rows, version = plan.limits.batch_rows, __version__
+
+    def work(arriving: Iterator[Any]) -> Iterator[Any]:
+        try:
+            for table in batches(map(_table, arriving), batch_rows):
+                yield packed(0, task, table, version)
+        except TooLongError as fault:
+            yield packed(0, _fail, fault, version)
+
+    needed = {column for source in plan.sources for column in source.columns}
+    placed = stored_rows(spark, spool).select(
+        *sorted(needed),
+        F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
+        F.col("_metadata.row_index").alias("row"),
     )
+    in_order = placed.repartition(1 + plan.rows // batch_rows, "run").sortWithinPartitions(
+        "run", "file", "row"
+    )
+    return Judged.joined(results(in_order.mapInArrow(work, RESULT)))
+
+
+def _table(batch: Any) -> Any:
+    """A batch as it came; the words that stand in every row become numbers at once."""
+    table = pa.Table.from_batches([batch]).drop_columns(["row"])
+    for word in ("run", "kind"):
+        place = table.column_names.index(word)
+        table = table.set_column(place, word, table[word].dictionary_encode())
+    return table
+
+
+def _fail(fault: Exception) -> None:
+    raise fault
+
+
+def _judge_batch(table: Any, directory: Directory, most: int | None) -> Judged:
+    files = table["file"].to_numpy()
+    return judge_stored(table.drop_columns(["file"]), files, directory, most)

@@ -18,13 +18,13 @@ Nothing here is an approximation. Names in any order, duplicates, strays and alt
 judged as the specification does; what they cost is another look at the pieces concerned.
 """
 
+from collections import Counter
 from functools import partial
 
 import numpy as np
 
-from tidings.pipeline.arrays.findings import NOTHING, Breaches, Findings
+from tidings.pipeline.arrays.findings import NOTHING, Findings, Found, joined
 from tidings.pipeline.arrays.long.debts import Debts
-from tidings.pipeline.arrays.long.found import FoundViolations
 from tidings.pipeline.arrays.long.outline import Outline, Piece, SurveyedHistory, outlines, survey
 from tidings.pipeline.arrays.long.slice import SliceFindings, judge_slice
 from tidings.pipeline.arrays.perform import Perform, plainly
@@ -47,43 +47,27 @@ def judge_long(
     task = partial(judge_slice, outline=outline, directory=directory, most=most)
     parts: list[SliceFindings] = perform(task, [mine for mine in dealt if mine])
     debts = Debts(outline, directory, parts, most, perform)
-    deliveries = sum(part.deliveries for part in parts)
-    inventions = sum(part.inventions + part.renamings for part in parts)
-    invented = FoundViolations.joined([part.invented for part in parts]).first(most)
-    renamed = FoundViolations.joined([part.renamed for part in parts]).first(most)
-    found = {
-        Guarantee.NO_DUPLICATION: FoundViolations.joined([part.repeats for part in parts]).first(
-            most
-        ),
-        Guarantee.NO_CREATION: invented.followed_by(renamed).first(most),
-        Guarantee.VALIDITY: debts.validity,
-        Guarantee.UNIFORM_AGREEMENT: debts.agreement,
-        Guarantee.CAUSAL_ORDER: FoundViolations.joined([part.early for part in parts]).first(most),
-    }
-    counts = [
-        (deliveries, 0, sum(part.repeated for part in parts)),
-        (sum(part.compared for part in parts), 0, inventions),
+    counts = sum((part.counts for part in parts), Counter[str]())
+    repeated, invented, renamed, early = (
+        Found.joined([part.found[kind] for part in parts]).first(most)
+        for kind in ("repeated", "invented", "renamed", "early")
+    )
+    of_each = [
+        (counts["deliveries"], 0, counts["repeated"]),
+        (counts["compared"], 0, counts["invented"] + counts["renamed"]),
         debts.validity_counts,
         debts.agreement_counts,
-        (sum(part.ordered for part in parts), 0, sum(part.earliness for part in parts)),
+        (counts["ordered"], 0, counts["early"]),
     ]
     unreached = min((part.unreached for part in parts if part.unreached), default=None)
     return Findings(
-        np.array([counts], np.int64),
-        np.array([unreached[2:] if unreached else (NOTHING, NOTHING)]),
-        Breaches.joined([_breaches(guarantee, each) for guarantee, each in found.items()]),
-    )
-
-
-def _breaches(guarantee: Guarantee, found: FoundViolations) -> Breaches:
-    return Breaches.of(
-        guarantee,
-        run=np.zeros(len(found.position), np.int64),
-        process=found.process,
-        origin=found.origin,
-        seq=found.seq,
-        cause_origin=found.cause[:, 0],
-        cause_seq=found.cause[:, 1],
-        witness_process=found.witness[:, :, 0],
-        witness_index=found.witness[:, :, 1],
+        np.array([of_each], np.int64),
+        np.array([unreached[2:4] if unreached else (NOTHING, NOTHING)]),
+        {
+            Guarantee.NO_DUPLICATION: repeated,
+            Guarantee.NO_CREATION: Found(*joined([invented, renamed])).first(most),
+            Guarantee.VALIDITY: debts.validity,
+            Guarantee.UNIFORM_AGREEMENT: debts.agreement,
+            Guarantee.CAUSAL_ORDER: early,
+        },
     )

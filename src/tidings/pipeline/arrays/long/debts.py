@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tidings.pipeline.arrays.long.found import FoundViolations
+from tidings.pipeline.arrays.findings import Array, Found, joined
 from tidings.pipeline.arrays.long.outline import Outline, RunPiece
-from tidings.pipeline.arrays.long.reading import Names, read_events
 from tidings.pipeline.arrays.long.slice import SliceFindings
-from tidings.pipeline.arrays.long.tables import BELOW
+from tidings.pipeline.arrays.long.tables import BELOW, Names, read_events
 from tidings.pipeline.arrays.perform import Perform
 from tidings.pipeline.arrays.rows import Directory
-
-Array = Any
 
 
 class Debts:
@@ -36,7 +33,7 @@ class Debts:
         self.owing = {who: bits for part in parts for who, bits in part.owing.items()}
         self.sent = self._bits(parts[0].sent) if parts[0].sent else None
         self.validity_counts = self.agreement_counts = (0, 0, 0)
-        self.validity = self.agreement = FoundViolations.joined([])
+        self.validity = self.agreement = Found.joined([])
         if self.known.settled[0]:
             lost, owed = self._lost(), self._owed()
             look_up = partial(_look_up, outline=outline, directory=directory)
@@ -59,7 +56,7 @@ class Debts:
             due += int(sent.sum())
             lost = begin + np.flatnonzero(self._bits(self.missing[origin])[mine] & sent)
             found.append((lost, np.full(len(lost), origin)))
-        message, process = _joined(found)
+        message, process = joined(found, 2)
         self.validity_counts = self._counts(due, len(message))
         return self._shown(message, process)
 
@@ -79,7 +76,7 @@ class Debts:
                 continue
             owed = np.flatnonzero(owing & delivered)
             found.append((owed, np.full(len(owed), process)))
-        message, process_ = _joined(found)
+        message, process_ = joined(found, 2)
         self.agreement_counts = self._counts(int(delivered.sum()), len(message))
         return self._shown(message, process_)
 
@@ -102,13 +99,13 @@ class Debts:
         look_up: Callable[..., Any],
         perform: Perform,
         is_agreement: bool,
-    ) -> FoundViolations:
+    ) -> Found:
         message, process = missed
         if not len(message):
-            return FoundViolations.joined([])
+            return Found.joined([])
         wanted = np.unique(message)
         heard = perform(partial(look_up, wanted=wanted), self.outline.parts)
-        who, index, is_broadcast, about, view = _joined([one for some in heard for one in some], 5)
+        who, index, is_broadcast, about, view = joined([one for some in heard for one in some], 5)
         order = np.lexsort((index, who, ~is_broadcast.astype(bool), about))
         who, index, about, view = who[order], index[order], about[order], view[order]
         is_delivery = ~is_broadcast.astype(bool)[order]
@@ -125,7 +122,7 @@ class Debts:
             is_seen = is_delivery[seen] & (about[seen] == message)
             witness.append(self._first_of(names, is_seen, who[seen], index[seen]))
         rank = self.known.rank[view[sent], process]
-        found = FoundViolations.of(process, index[sent], *names, witness)
+        found = Found.of(process, index[sent], *names, witness)
         order = np.lexsort((rank, index[sent], names[0]))
         return found.at(order).first(self.most)
 
@@ -162,10 +159,3 @@ def _look_up(
             whose = np.full(len(places), process)
             found.append((whose, *(column[places].astype(np.int64) for column in columns_)))
     return found
-
-
-def _joined(parts: Sequence[tuple[Array, ...]], columns: int = 2) -> tuple[Array, ...]:
-    nothing = np.zeros(0, np.int64)
-    return tuple(
-        np.concatenate([nothing, *(part[column] for part in parts)]) for column in range(columns)
-    )

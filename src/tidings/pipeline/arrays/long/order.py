@@ -5,33 +5,33 @@ maximum is carried from piece to piece. What is unusual on the way is noted.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
-from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.long.found import FoundViolations
+from tidings.pipeline.arrays.findings import NOTHING, Array, Found
 from tidings.pipeline.arrays.long.tables import BELOW, Tables
-
-Array = Any
 
 
 class Strays(NamedTuple):
-    """Deliveries of one reader, in one piece, of what nobody broadcast."""
+    """Deliveries of what nobody broadcast."""
 
-    reader: int
+    reader: Array
     index: Array
     origin: Array
     seq: Array
     is_named: Array
     """Whether it has a place in the table all the same."""
 
+    def at(self, places: Array) -> "Strays":
+        return Strays(*(column[places] for column in self))
+
 
 class Texts(NamedTuple):
-    """Events of one process, in one piece, about messages whose text is in question."""
+    """Events about messages whose text is in question."""
 
-    process: int
+    process: Array
     is_broadcast: Array
     message: Array
     index: Array
@@ -39,10 +39,10 @@ class Texts(NamedTuple):
 
 
 class Early(NamedTuple):
-    """Messages of one origin that a reader delivered before one of their causes, and where."""
+    """Messages that a reader delivered before one of their causes, and where."""
 
-    reader: int
-    origin: int
+    reader: Array
+    origin: Array
     message: Array
     at: Array
 
@@ -58,7 +58,7 @@ class Order:
         self.judged = 0
         self.early: list[Early] = []
         self.strays: list[Strays] = []
-        self.renamed: list[FoundViolations] = []
+        self.renamed: list[Found] = []
         self.texts: list[Texts] = []
 
     def read(self, process: int, events: Events, message: Array, is_named: Array | None) -> None:
@@ -93,8 +93,9 @@ class Order:
             self.judged += int(is_judged.sum())
             early = np.flatnonzero(is_judged & (asked >= at))
             if len(early):
+                whose = np.full((2, len(early)), [[reader], [process]])
                 found = message[broadcasts[early]]
-                self.early.append(Early(reader, process, found, at[early].astype(np.int64)))
+                self.early.append(Early(whose[0], whose[1], found, at[early].astype(np.int64)))
 
     def _note_strays(
         self, reader: int, events: Events, message: Array, is_named: Array | None
@@ -108,8 +109,9 @@ class Order:
             is_stray |= self.tables.sent_at[message] == NOTHING
         strays = np.flatnonzero(is_stray & ~events.is_broadcast)
         if len(strays):
-            columns = (events.index, events.origin, events.seq, is_named)
-            self.strays.append(Strays(reader, *(column[strays] for column in columns)))
+            whose = np.full(len(message), reader)
+            columns = Strays(whose, events.index, events.origin, events.seq, is_named)
+            self.strays.append(columns.at(strays))
 
     def _note_renamed(self, origin: int, events: Events, message: Array, again: Array) -> None:
         assert self.tables.sent_at is not None
@@ -117,7 +119,7 @@ class Order:
             first, index = self.tables.sent_at[message[again]], events.index[again]
             witness = [(origin, first), (origin, index)]
             self.renamed.append(
-                FoundViolations.of(origin, index, events.origin[again], events.seq[again], witness)
+                Found.of(origin, index, events.origin[again], events.seq[again], witness)
             )
 
     def _note_texts(
@@ -128,5 +130,6 @@ class Order:
         if is_named is not None:
             is_suspect &= is_named
         if is_suspect.any():
-            columns = (events.is_broadcast, message, events.index, events.digest)
-            self.texts.append(Texts(process, *(column[is_suspect] for column in columns)))
+            whose = np.full(len(message), process)
+            columns = Texts(whose, events.is_broadcast, message, events.index, events.digest)
+            self.texts.append(Texts(*(column[is_suspect] for column in columns)))

@@ -5,11 +5,11 @@ sequence numbers each origin used.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.findings import NOTHING, Array
 from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, KnownRuns, Lives
 from tidings.pipeline.arrays.rows import (
     BEGINS_AGAIN,
@@ -21,8 +21,6 @@ from tidings.pipeline.arrays.rows import (
     in_line,
     read,
 )
-
-Array = Any
 
 KEPT_ROWS = 1 << 26
 """Of a run of no more rows a task keeps, from the first reading, which message each is about."""

@@ -5,40 +5,29 @@ The whole trace is read twice, one piece after the other: first to fill the tabl
 """
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
-from tidings.pipeline.arrays.findings import NOTHING
-from tidings.pipeline.arrays.long.found import FoundViolations
+from tidings.pipeline.arrays.findings import NOTHING, Array, Found, joined
 from tidings.pipeline.arrays.long.order import Early, Order, Strays, Texts
 from tidings.pipeline.arrays.long.outline import Outline
-from tidings.pipeline.arrays.long.reading import read_events, where
-from tidings.pipeline.arrays.long.tables import BELOW, Tables
+from tidings.pipeline.arrays.long.tables import BELOW, Tables, read_events
 from tidings.pipeline.arrays.rows import Directory
-
-Array = Any
 
 
 class SliceFindings(NamedTuple):
     """What one slice says of its processes."""
 
-    deliveries: int
-    compared: int
-    """How many of them are of messages whose broadcast can be known."""
-    repeats: FoundViolations
-    repeated: int
-    invented: FoundViolations
-    inventions: int
-    renamed: FoundViolations
-    renamings: int
-    early: FoundViolations
-    earliness: int
-    ordered: int
-    """How many deliveries were judged for Causal Order."""
-    unreached: tuple[int, int, int, int] | None
+    counts: Counter[str]
+    """Deliveries; those compared with a broadcast that can be known, those judged for Causal Order;
+    and how many there are of each kind of violation."""
+    found: dict[str, Found]
+    """The first violations, or all, by kind: repeated, invented, renamed, early."""
+    unreached: tuple[int, ...] | None
     """Process, index, origin and seq of the first delivery whose broadcast may still come."""
     missing: dict[int, bytes]
     """For each of its processes the messages it did not deliver, as packed bits."""
@@ -71,36 +60,35 @@ class _Slice:
         self.end = int(outline.base[end] + outline.size[end])
         """The messages of our own origins stand between these two."""
         self.has_strays = False
-        self.kept: list[_Kept] | None = [] if outline.is_read_once else None
+        self.kept: list[tuple[int, Array, Array]] | None = [] if outline.is_read_once else None
         """What the second reading needs, while there is nothing unusual to look at."""
-        self.repeats: list[FoundViolations] = []
+        self.repeats: list[Found] = []
         self.deliveries = 0
 
     def findings(self) -> SliceFindings:
-        suspects = self._listen()
-        order = self._order(suspects)
-        strays, renamed, texts = order.strays, FoundViolations.joined(order.renamed), order.texts
-        altered, alterations = self._altered(texts)
-        strange = FoundViolations.joined([*self._invented(strays)])
-        invented = FoundViolations.joined([strange, altered])
-        repeats = FoundViolations.joined([*self.repeats, *self._repeated(strays)])
-        early = order.early
+        order, tables = self._order(self._listen()), self.tables
+        strays = Strays(*joined(order.strays, len(Strays._fields)))
+        is_given = self._are_given(strays)
+        found = {
+            "repeated": Found.joined([*self.repeats, self._repeated(strays)]),
+            "invented": Found.joined(
+                [self._invented(strays, is_given), self._altered(order.texts)]
+            ),
+            "renamed": Found.joined(order.renamed),
+            "early": self._with_causes(order.early),
+        }
+        counts = Counter({kind: len(one.position) for kind, one in found.items()})
+        counts["early"] = sum(len(one.message) for one in order.early)
+        counts["deliveries"], counts["ordered"] = self.deliveries, order.judged
+        counts["compared"] = self.deliveries - int(is_given.sum())
+        owing = {reader: tables.owing(reader) for reader in self.mine}
         return SliceFindings(
-            deliveries=self.deliveries,
-            compared=self.deliveries - sum(int(self._given(one).sum()) for one in strays),
-            repeats=repeats.first(self.most),
-            repeated=len(repeats.position),
-            invented=invented.first(self.most),
-            inventions=len(strange.position) + alterations,
-            renamed=renamed.first(self.most),
-            renamings=len(renamed.position),
-            early=self._with_causes(early),
-            earliness=sum(len(one.message) for one in early),
-            ordered=order.judged,
-            unreached=self._unreached(strays),
-            missing={reader: packed(self.tables.missing(reader)) for reader in self.mine},
-            owing=self._owing(),
-            sent=b"" if self.tables.sent_at is None else packed(self.tables.sent_at != NOTHING),
+            counts=counts,
+            found={kind: one.first(self.most) for kind, one in found.items()},
+            unreached=self._unreached(strays, is_given),
+            missing={reader: packed(tables.missing(reader)) for reader in self.mine},
+            owing={reader: packed(flags) for reader, flags in owing.items() if flags is not None},
+            sent=b"" if tables.sent_at is None else packed(tables.sent_at != NOTHING),
         )
 
     # --- the first reading: who delivered what, and where; what everybody heard
@@ -114,9 +102,10 @@ class _Slice:
             if is_named is not None:
                 self.kept = None
                 self._count_strays(process, events, is_named)
-                events, message = where(events, is_named), message[is_named]
+                events, message = events.at(is_named), message[is_named]
             elif self.kept is not None:
-                self.kept.append(_Kept.of(process, message, events.is_broadcast))
+                broadcasts = np.flatnonzero(events.is_broadcast)
+                self.kept.append((process, message.astype(np.int32), broadcasts))
             self._hear(heard, message, events.digest, suspects)
             self.tables.note_broadcasts(message, events)
             if process in self.tables.delivered:
@@ -156,7 +145,7 @@ class _Slice:
         if len(again):
             witness = [(reader, first[again]), (reader, index[again])]
             names = self.names.of(message[again])
-            self.repeats.append(FoundViolations.of(reader, index[again], *names, witness))
+            self.repeats.append(Found.of(reader, index[again], *names, witness))
 
     def _count_strays(self, process: int, events: Events, is_named: Array) -> None:
         if process in self.tables.delivered:
@@ -168,8 +157,8 @@ class _Slice:
     def _order(self, suspects: Array) -> Order:
         order = Order(self.mine, self.tables, suspects)
         if self.kept is not None and not len(suspects):
-            for one in self.kept:
-                order.ask(one.process, one.message, None, one.broadcasts)
+            for process, message, broadcasts in self.kept:
+                order.ask(process, message, None, broadcasts)
             self.kept = None
             return order
         closely = ("index", "digest") if len(suspects) else ()
@@ -179,21 +168,15 @@ class _Slice:
             order.read(process, events, message, is_named)
         return order
 
-    def _with_causes(self, early: list[Early]) -> FoundViolations:
+    def _with_causes(self, early: list[Early]) -> Found:
         """Early deliveries, the first of them or all, each with its first missing cause."""
-        if not early:
-            return FoundViolations.joined([])
-        reader = np.concatenate([np.full(len(one.message), one.reader) for one in early])
-        origin = np.concatenate([np.full(len(one.message), one.origin) for one in early])
-        message = np.concatenate([one.message for one in early])
-        at = np.concatenate([one.at for one in early])
+        reader, origin, message, at = joined(early, 4)
         shown = np.lexsort((at, reader))[: self.most]
         reader, origin, message, at = reader[shown], origin[shown], message[shown], at[shown]
         sent_at = np.full(len(shown), NOTHING)
         cause = np.full((len(shown), 3), NOTHING)
         largest: dict[tuple[int, int], int] = {}
-        suspected = set(origin.tolist())
-        for process, events in self._events("index", only=suspected):
+        for process, events in self._events("index", only=set(origin.tolist())):
             names, is_named = self.names.places(events)
             mine = np.flatnonzero(origin == process)
             _note_places(sent_at, mine, message, names, events)
@@ -206,78 +189,51 @@ class _Slice:
                 at_event = np.searchsorted(so_far, at[open_ones], side="left")
                 is_found = at_event < len(so_far)
                 found, at_event = open_ones[is_found], at_event[is_found]
-                cause[found, 0] = events.index[at_event]
-                cause[found, 1] = events.origin[at_event]
-                cause[found, 2] = events.seq[at_event]
+                columns = (events.index, events.origin, events.seq)
+                cause[found] = np.stack([column[at_event] for column in columns], axis=1)
         witness = [(origin, cause[:, 0]), (origin, sent_at), (reader, at)]
-        return FoundViolations.of(
-            reader, at, *self.names.of(message), witness, (cause[:, 1], cause[:, 2])
-        )
+        return Found.of(reader, at, *self.names.of(message), witness, (cause[:, 1], cause[:, 2]))
 
     # --- what strays and suspects amount to
 
-    def _invented(self, strays: Sequence[Strays]) -> Iterator[FoundViolations]:
-        hidden = self.known.holed[0] | self._may_come()
-        for stray in strays:
-            shown = ~hidden[stray.origin] & ~self._given(stray)
-            index = stray.index[shown]
-            witness = [(stray.reader, index)]
-            yield FoundViolations.of(
-                stray.reader, index, stray.origin[shown], stray.seq[shown], witness
-            )
-
-    def _given(self, stray: Strays) -> Array:
+    def _are_given(self, strays: Strays) -> Array:
         """Which of these were broadcast below the cut of their origin."""
-        cuts = self.known.cuts
-        if cuts is None:
-            return np.zeros(len(stray.index), bool)
-        return cuts.are_given(np.zeros_like(stray.origin), stray.origin, stray.seq)
+        if self.known.cuts is None:
+            return np.zeros(len(strays.index), bool)
+        return self.known.cuts.are_given(np.zeros_like(strays.origin), strays.origin, strays.seq)
 
-    def _repeated(self, strays: Sequence[Strays]) -> Iterator[FoundViolations]:
+    def _invented(self, strays: Strays, is_given: Array) -> Found:
+        hidden = self.known.holed[0] | self._may_come()
+        reader, index, origin, seq, _ = strays.at(~hidden[strays.origin] & ~is_given)
+        return Found.of(reader, index, origin, seq, [(reader, index)])
+
+    def _repeated(self, strays: Strays) -> Found:
         """Repeated deliveries of what has no place in the table; the others are known by now."""
-        for reader in self.mine:
-            mine = [stray for stray in strays if stray.reader == reader]
-            if not mine:
-                continue
-            index, origin, seq, is_named = (
-                np.concatenate([stray[column] for stray in mine]) for column in (1, 2, 3, 4)
-            )
-            index, origin, seq = index[~is_named], origin[~is_named], seq[~is_named]
-            order = np.lexsort((index, seq, origin))
-            index, origin, seq = index[order], origin[order], seq[order]
-            is_first = np.ones(len(index), bool)
-            is_first[1:] = (origin[1:] != origin[:-1]) | (seq[1:] != seq[:-1])
-            first = index[np.maximum.accumulate(np.where(is_first, np.arange(len(index)), 0))]
-            again = ~is_first
-            if self.known.cuts is not None:
-                had = self.known.cuts.had_delivered(reader, np.zeros_like(origin), origin, seq)
-                first, again = np.where(had, BELOW, first), again | had
-            witness = [(reader, first[again]), (reader, index[again])]
-            yield FoundViolations.of(reader, index[again], origin[again], seq[again], witness)
+        strays = strays.at(~strays.is_named)
+        in_order = np.lexsort((strays.index, strays.seq, strays.origin, strays.reader))
+        reader, index, origin, seq, _ = strays.at(in_order)
+        is_first = np.ones(len(index), bool)
+        is_first[1:] = np.any([one[1:] != one[:-1] for one in (reader, origin, seq)], axis=0)
+        first = index[np.maximum.accumulate(np.where(is_first, np.arange(len(index)), 0))]
+        again = ~is_first
+        if self.known.cuts is not None:
+            had = self.known.cuts.had_delivered(reader, np.zeros_like(origin), origin, seq)
+            first, again = np.where(had, BELOW, first), again | had
+        reader, index = reader[again], index[again]
+        witness = [(reader, first[again]), (reader, index)]
+        return Found.of(reader, index, origin[again], seq[again], witness)
 
-    def _unreached(self, strays: Sequence[Strays]) -> tuple[int, int, int, int] | None:
-        may_come = self._may_come()
-        waiting = [
-            (stray.reader, int(stray.index[at]), int(stray.origin[at]), int(stray.seq[at]))
-            for stray in strays
-            for at in np.flatnonzero(may_come[stray.origin] & ~self._given(stray))[:1]
-        ]
-        return min(waiting, default=None)
+    def _unreached(self, strays: Strays, is_given: Array) -> tuple[int, ...] | None:
+        waiting = strays.at(self._may_come()[strays.origin] & ~is_given)
+        first = waiting.at(np.lexsort((waiting.index, waiting.reader))[:1])
+        return tuple(int(column[0]) for column in first) if len(first.index) else None
 
     def _may_come(self) -> Array:
         return (self.known.present & ~self.known.is_complete)[0]
 
-    def _altered(self, texts: Sequence[Texts]) -> tuple[FoundViolations, int]:
-        """Deliveries of a suspected message with a text that none of its broadcasts had.
-
-        The first few, or all, and how many there are.
-        """
-        if not texts:
-            return FoundViolations.joined([]), 0
-        process = np.concatenate([np.full(len(part.index), part.process) for part in texts])
-        is_sent, message, index, digest = (
-            np.concatenate([part[column] for part in texts]) for column in (1, 2, 3, 4)
-        )
+    def _altered(self, texts: Sequence[Texts]) -> Found:
+        """Deliveries of a suspected message with a text that none of its broadcasts had."""
+        process, is_sent, message, index, digest = joined(texts, len(Texts._fields))
         names, name = np.unique(message, return_inverse=True)
         kinds, kind = np.unique(digest, return_inverse=True)
         text = name * len(kinds) + kind
@@ -289,17 +245,9 @@ class _Slice:
         if self.tables.given is not None:
             is_bad &= ~self.tables.given[message]
         bad = np.flatnonzero(is_bad)
-        count = len(bad)
-        bad = bad[np.lexsort((index[bad], process[bad]))][: self.most]
         origin, seq = self.names.of(message[bad])
         witness = [(process[bad], index[bad]), (origin, sent_at[name[bad]])]
-        return FoundViolations.of(process[bad], index[bad], origin, seq, witness), count
-
-    # --- what was not delivered
-
-    def _owing(self) -> dict[int, bytes]:
-        owing = {reader: self.tables.owing(reader) for reader in self.mine}
-        return {reader: packed(flags) for reader, flags in owing.items() if flags is not None}
+        return Found.of(process[bad], index[bad], origin, seq, witness)
 
     # --- reading
 
@@ -320,18 +268,6 @@ class _Slice:
             if self.outline.views == 1:
                 wanted.discard("view")
             yield from read_events(part, wanted, self.outline, self.directory)
-
-
-class _Kept(NamedTuple):
-    """Events of one process: which message each is about, and which are broadcasts."""
-
-    process: int
-    message: Array
-    broadcasts: Array
-
-    @classmethod
-    def of(cls, process: int, message: Array, is_broadcast: Array) -> "_Kept":
-        return cls(process, message.astype(np.int32), np.flatnonzero(is_broadcast))
 
 
 def _note_places(

@@ -1,25 +1,73 @@
-"""What the first reading of a long run notes, and the second asks.
+"""The pieces of a long run read again, and what the first reading notes for the second to ask.
 
 Some neighbouring processes are looked at, as readers and as origins. Four bytes for each message
 and reader, eight for each message of an origin: that is the memory it takes.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
-from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.findings import NOTHING, Array
 from tidings.pipeline.arrays.known import Cuts
-from tidings.pipeline.arrays.long.outline import Outline
-from tidings.pipeline.arrays.long.reading import Names
+from tidings.pipeline.arrays.long.outline import Outline, RunPiece
+from tidings.pipeline.arrays.rows import Directory, events_of, read
 from tidings.spec import BELOW_THE_CUT
-
-Array = Any
 
 BELOW = BELOW_THE_CUT
 """Less than any index, and so asks for nothing."""
+
+
+def read_events(
+    part: RunPiece, columns: set[str], outline: Outline, directory: Directory
+) -> Iterator[tuple[int, Events]]:
+    """The events of each process that has any in a piece."""
+    piece, owners, is_alone, first_index = part
+    if is_alone and len(owners) == 1 and first_index is not None:
+        # Checked before: the rows are all of one process, and their indices follow each other.
+        table = read(piece.path, sorted(columns - {"index"}), [piece.group])
+        yield owners[0], events_of(table, directory, outline.run, first_index)
+        return
+    columns = columns | {"process"} if is_alone else columns | {"process", "run"}
+    table = read(piece.path, sorted(columns), [piece.group])
+    events = events_of(table, directory, outline.run)
+    for owner in owners:
+        yield owner, events.at(events.process == owner)
+
+
+class Names:
+    """Where messages stand in the table, and back."""
+
+    def __init__(self, outline: Outline) -> None:
+        self.base, self.size, self.low = outline.base, outline.size, outline.low
+        self.offset = self.base - self.low
+        used = self.size > 0
+        self.safe = (
+            (int(self.low[used].max()), int((self.low + self.size)[used].min()))
+            if used.any() and used.all()
+            else (1, 0)
+        )
+
+    def places(self, events: Events) -> tuple[Array, Array | None]:
+        """The place of each event's message, and which have one, unless all have."""
+        if not len(events.seq):
+            return events.seq, None
+        least, beyond = self.safe
+        if least <= events.seq.min() and events.seq.max() < beyond:
+            return events.seq + self.offset[events.origin], None
+        shifted = events.seq - self.low[events.origin]
+        is_named = (shifted >= 0) & (shifted < self.size[events.origin])
+        shifted += self.base[events.origin]
+        if is_named.all():
+            return shifted, None
+        return np.where(is_named, shifted, 0), is_named
+
+    def of(self, message: Array) -> tuple[Array, Array]:
+        """Origin and sequence number."""
+        ends = self.base + self.size
+        origin = np.searchsorted(ends, message, side="right")
+        return origin, message - self.base[origin] + self.low[origin]
 
 
 class Tables:

@@ -1,0 +1,179 @@
+"""What either judge counted and found, in the specification's own words: verdicts, and a table."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tidings.core import Members, MessageId
+from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING, Findings, Judged
+from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
+from tidings.pipeline.arrays.rows import Directory
+from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
+from tidings.spec.table import shown_by_cuts
+from tidings.spec.verdict import decide
+from tidings.trace import Manifest
+
+Verdicts = dict[str, tuple[Verdict, ...]]
+Doubts = tuple[str, str, str]
+"""Why the histories, what was broadcast, and the end of a run are in doubt, if they are."""
+Shown = dict[int, dict[Guarantee, list[Violation]]]
+"""The first violations, by run and guarantee."""
+
+_DOUBTED = dict(zip(Guarantee, (0, 1, 2, 2, 1), strict=True))
+"""Which of the doubts concerns each guarantee."""
+
+
+def five(
+    counts: Sequence[Sequence[int]],
+    doubts: Doubts,
+    shown: Mapping[Guarantee, list[Violation]],
+    examples: int | None,
+) -> tuple[Verdict, ...]:
+    """The verdicts on one run, from how much was judged, not owed and violated of each guarantee.
+
+    The specification decides from the first violations; all of them are counted.
+    """
+    return tuple(
+        decide(guarantee, judged=judged, not_owed=not_owed, doubt=doubts[_DOUBTED[guarantee]])
+        if not violated
+        else msgspec.structs.replace(
+            decide(guarantee, judged=judged, not_owed=not_owed, violations=shown[guarantee]),
+            violated=violated,
+            violations=tuple(shown[guarantee][:examples]),
+        )
+        for guarantee, (judged, not_owed, violated) in zip(Guarantee, counts, strict=True)
+    )
+
+
+def doubt_about_broadcasts(names: Members, origin: int, seq: int) -> str:
+    """If a message was delivered that its origin may still have broadcast."""
+    return f"{names[origin]}'s history does not reach {MessageId(names[origin], seq)}"
+
+
+def violation_of(
+    guarantee: Guarantee,
+    names: Members,
+    process: int,
+    message: tuple[int, int],
+    witness: Iterable[tuple[int, int]],
+    cause: tuple[int, int] | None,
+) -> Violation:
+    """A violation in numbers, with names for those of the processes."""
+    return Violation(
+        guarantee=guarantee,
+        process=names[process],
+        message=MessageId(names[message[0]], message[1]),
+        witness=tuple(Place(names[who], index) for who, index in witness),
+        cause=None if cause is None else MessageId(names[cause[0]], cause[1]),
+    )
+
+
+# --- by arrays
+
+
+def verdicts_of(
+    judged: Judged, manifests: Mapping[str, Manifest], directory: Directory, examples: int | None
+) -> Verdicts:
+    """The five verdicts on every run, in the order of the manifests."""
+    judged = _with_runs_without_rows(judged, directory)
+    shown, labels = _shown(judged, directory), list(manifests)
+    verdicts: Verdicts = dict.fromkeys(labels, ())
+    is_unreached = judged.unreached[:, 0] != NOTHING
+    for place, (run, (histories, the_end)) in enumerate(
+        zip(judged.run.tolist(), judged.doubts, strict=True)
+    ):
+        broadcasts, counts = histories, judged.counts[place]
+        if is_unreached[place] and not histories:
+            message = judged.unreached[place].tolist()
+            broadcasts = doubt_about_broadcasts(directory.names(run), *message)
+        doubts = (histories, broadcasts, the_end)
+        stated = (
+            five(counts.tolist(), doubts, shown[run], examples)
+            if run in shown
+            else _unbroken(counts.tobytes(), doubts)
+        )
+        verdicts[labels[run]] = from_the_cut_on(stated, manifests[labels[run]].cuts, examples)
+    return verdicts
+
+
+@lru_cache(maxsize=1 << 16)
+def _unbroken(counts: bytes, doubts: Doubts) -> tuple[Verdict, ...]:
+    """Without any breach. The runs of a campaign have many verdicts in common."""
+    return five(np.frombuffer(counts, np.int64).reshape(-1, 3).tolist(), doubts, {}, 0)
+
+
+def _with_runs_without_rows(judged: Judged, directory: Directory) -> Judged:
+    runs = np.setdiff1d(np.arange(len(directory.shape)), judged.run)
+    if not len(runs):
+        return judged
+    size = (len(runs), directory.width)
+    lives = Lives(np.full(size, ABSENT), np.zeros(size, bool))
+    known = Endings(directory.shapes).known(directory.shape[runs], lives)
+    return Judged.joined([judged, Findings.of_nothing(len(runs)).of_runs(runs, known.doubts, 0)])
+
+
+def _shown(judged: Judged, directory: Directory) -> Shown:
+    shown: Shown = {}
+    guarantees = list(Guarantee)
+    for row in judged.breaches.to_pylist():
+        run, guarantee = row["run"], guarantees[row["guarantee"]]
+        places = (
+            (row[f"witness_process_{place}"], row[f"witness_index_{place}"])
+            for place in range(MOST_WITNESSES)
+        )
+        cause = (row["cause_origin"], row["cause_seq"])
+        violation = violation_of(
+            guarantee,
+            directory.names(run),
+            row["process"],
+            (row["origin"], row["seq"]),
+            ((who, index) for who, index in places if who != NOTHING),
+            cause if cause[0] != NOTHING else None,
+        )
+        shown.setdefault(run, {}).setdefault(guarantee, []).append(violation)
+    return shown
+
+
+def violations_table(
+    judged: Judged, manifests: Mapping[str, Manifest], directory: Directory
+) -> Any:
+    """Every violation that was found, with names for the numbers: the columns of ``violations``."""
+    columns = {name: judged.breaches[name].to_numpy() for name in judged.breaches.column_names}
+    run = columns["run"]
+    names = np.full((len(directory.shapes), directory.width + 1), None)
+    for number, shape in enumerate(directory.shapes):
+        names[number, : len(shape.names)] = shape.names
+
+    def named(process: Any) -> Any:
+        # NOTHING is -1: the last column, which has no names.
+        return pa.array(names[directory.shape[run], process], pa.string())
+
+    who, index = (
+        np.stack([columns[f"witness_{what}_{place}"] for place in range(MOST_WITNESSES)], axis=1)
+        for what in ("process", "index")
+    )
+    is_place = who != NOTHING
+    whose = names[directory.shape[run][:, None], who][is_place]
+    ends = np.concatenate([[0], np.cumsum(is_place.sum(axis=1))])
+    witness = pa.StructArray.from_arrays(
+        [pa.array(whose, pa.string()), pa.array(index[is_place])], ["process", "index"]
+    )
+    labels = np.array(list(manifests), object)
+    guarantees = np.array([str(one) for one in Guarantee], object)
+    found = pa.table(
+        {
+            "run": pa.array(labels[run], pa.string()),
+            "guarantee": pa.array(guarantees[columns["guarantee"]], pa.string()),
+            "process": named(columns["process"]),
+            "origin": named(columns["origin"]),
+            "seq": columns["seq"],
+            "cause_origin": named(columns["cause_origin"]),
+            "cause_seq": pa.array(columns["cause_seq"], mask=columns["cause_origin"] == NOTHING),
+            "witness": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), witness),
+        }
+    )
+    return pa.concat_tables([found, shown_by_cuts(manifests.values()).cast(found.schema)])
