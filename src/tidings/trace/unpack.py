@@ -4,6 +4,7 @@ A segment may stand for ten million rows, so nothing here is done row by row: an
 becomes one stretch, and its values are repeated over the rows that it stands for.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,40 +43,32 @@ class _RowsOfSpan(NamedTuple):
     digests: bytes = b""
 
 
-class Unpacked(NamedTuple):
-    """Whose segment it was; whether anything in it lay before the cut, and anything after it."""
+def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -> Counter[Owner]:
+    """The rows of the segment ``source`` as the Parquet file ``path``.
 
-    owner: Owner | None
-    has_passed: bool
-    has_rows: bool
-
-
-def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -> Unpacked:
-    """The rows of the segment ``source`` as the Parquet file ``path``."""
-    reader = Reader(source)
+    Returns whose history it is, and how many of its blocks do not lie before the cut.
+    """
+    reader, left = Reader(source), Counter[Owner]()
     rows, spans = 0, list[_RowsOfSpan]()
-    has_passed = has_rows = False
     with whole_file(path) as draft, pq.ParquetWriter(draft, ARROW, **FORM) as writer:
         for block in reader.blocks():
-            if block.end <= _begin(reader, manifests):
-                has_passed = True
-                continue
-            has_rows = True
-            spans += _spans(block)
-            rows += block.end - block.index
+            assert reader.owner is not None, f"{source}: blocks of nobody"
+            is_left = block.end > _begin(reader.owner, manifests)
+            left[reader.owner] += is_left
+            if is_left:
+                spans += _spans(block)
+                rows += block.end - block.index
             if rows >= ROWS_A_GROUP:
-                writer.write_table(_table(reader, spans, manifests))
+                writer.write_table(_table(source, reader.owner, spans, manifests))
                 rows, spans = 0, []
-        if spans:
-            writer.write_table(_table(reader, spans, manifests))
-    return Unpacked(reader.owner, has_passed, has_rows)
+        if spans and reader.owner is not None:
+            writer.write_table(_table(source, reader.owner, spans, manifests))
+    return left
 
 
-def _begin(reader: Reader, manifests: Mapping[str, Manifest]) -> int:
+def _begin(owner: Owner, manifests: Mapping[str, Manifest]) -> int:
     """Where the history begins whose segment this is."""
-    assert reader.owner is not None, f"{reader.path}: blocks of nobody"
-    manifest = manifests.get(reader.owner.run)
-    return manifest.begin(reader.owner.process) if manifest is not None else 0
+    return manifests[owner.run].begin(owner.process) if owner.run in manifests else 0
 
 
 def _spans(block: Block) -> Iterable[_RowsOfSpan]:
@@ -98,12 +91,13 @@ def _spans(block: Block) -> Iterable[_RowsOfSpan]:
         index += item.rows
 
 
-def _table(reader: Reader, spans: list[_RowsOfSpan], manifests: Mapping[str, Manifest]) -> Any:
+def _table(
+    source: Path, owner: Owner, spans: list[_RowsOfSpan], manifests: Mapping[str, Manifest]
+) -> Any:
     try:
-        assert reader.owner is not None, f"{reader.path}: blocks of nobody"
-        return _Columns(reader.owner, spans, manifests).table()
+        return _Columns(owner, spans, manifests).table()
     except DataError as fault:
-        raise DataError(f"{reader.path}: {fault}") from None
+        raise DataError(f"{source}: {fault}") from None
 
 
 class _Columns:

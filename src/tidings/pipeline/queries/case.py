@@ -15,8 +15,7 @@ from tidings.pipeline.queries.evidence import known_events, with_messages
 from tidings.pipeline.queries.facts import Facts, endings, facts_of
 from tidings.pipeline.queries.ingest import Trace, ingest
 from tidings.pipeline.queries.owed import first_forsaken
-from tidings.pipeline.spark.progress import Show
-from tidings.pipeline.spark.progress import silent as silent
+from tidings.pipeline.spark.progress import Show, silent
 from tidings.pipeline.spark.spool import spool_for
 from tidings.spec import Guarantee
 from tidings.spec.endings import Ending

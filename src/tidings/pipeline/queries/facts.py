@@ -52,19 +52,15 @@ def endings(trace: Trace) -> list[Ending]:
 
 
 def facts_of(spark: SparkSession, ended: Sequence[Ending], forsaken: Forsaken) -> Facts:
+    cuts = [row for one in ended if one.evidence.cuts for row in _cut_rows(one)]
     return Facts(
         runs=_table(spark, _RUNS, map(_run_row, ended)),
         processes=_table(
             spark, _PROCESSES, (row for one in ended for row in _process_rows(one, forsaken))
         ),
         views=_table(spark, _VIEWS, (row for one in ended for row in _view_rows(one))),
-        cuts=cuts_of(spark, ended),
+        cuts=_table(spark, _CUTS, cuts) if cuts else None,
     )
-
-
-def cuts_of(spark: SparkSession, ended: Sequence[Ending]) -> DataFrame | None:
-    rows = [row for one in ended if one.evidence.cuts for row in _cut_rows(one)]
-    return _table(spark, _CUTS, rows) if rows else None
 
 
 _NUMBERS = pa.list_(pa.int16())

@@ -12,6 +12,7 @@ the run's dictionary, so that "the first" means the same here as in the specific
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests,
 from tidings.trace.histories import Histories, refuse_cuts_beyond
 from tidings.trace.layout import Layout
 from tidings.trace.manifest import begins_of
+from tidings.trace.segments import Owner
 
 
 class Trace(NamedTuple):
@@ -146,7 +148,7 @@ def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[
     """Put every file of the trace into the spool under its number; the sources by number."""
     sources = [*files.jsonl, *files.parquet, *files.segments]
     reader = _LineReader(manifests)
-    unpacked: list[unpack.Unpacked] = []
+    left = Counter[Owner]()
     for number, source in enumerate(sources):
         target = spool / f"{number:06}.parquet"
         if source in files.parquet:
@@ -155,23 +157,13 @@ def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[
                 raise DataError(f"{source}: empty: it has no rows")
             target.symlink_to(source.resolve())
         elif source in files.segments:
-            unpacked.append(unpack.write_segment(target, source, manifests))
+            left.update(unpack.write_segment(target, source, manifests))
         else:
             jsonl.read_rows(source, reader)
             parquet.write_rows(target, reader.here, manifests)
-    _refuse_cuts_beyond(unpacked, manifests)
+    cut_off = [(owner.run, owner.process) for owner, blocks in left.items() if not blocks]
+    refuse_cuts_beyond(cut_off, manifests)
     return sources
-
-
-def _refuse_cuts_beyond(
-    unpacked: Sequence[unpack.Unpacked], manifests: Mapping[str, Manifest]
-) -> None:
-    owners = {
-        (one.owner.run, one.owner.process): one.has_rows
-        for one in sorted(unpacked, key=lambda one: one.has_rows)
-        if one.owner is not None and (one.has_passed or one.has_rows)
-    }
-    refuse_cuts_beyond([owner for owner, has_rows in owners.items() if not has_rows], manifests)
 
 
 class _LineReader(Histories):

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,15 +198,11 @@ class MarkedPieces(tuple[Any, ...]):
         return tuple(super().__iter__()), self.folder
 
     def __iter__(self) -> Iterator[Any]:
+        mine = Path(self.folder, f"{socket.gethostname()}-{os.getpid()}")
         for piece in super().__iter__():
             yield piece
-            self._mark()
-
-    def _mark(self) -> None:
-        # Who cannot write there works none the worse for it.
-        with suppress(OSError):
-            name = f"{socket.gethostname()}-{os.getpid()}"
-            with Path(self.folder, name).open("ab") as marks:
+            # Who cannot write there works none the worse for it.
+            with suppress(OSError), mine.open("ab") as marks:
                 marks.write(b".")
 
 
@@ -220,55 +217,42 @@ def _marks_in(folder: Path) -> int:
 @contextmanager
 def _tasks_of(spark: SparkSession) -> Iterator[Tasks]:
     if not is_remote(spark):
-        yield _Tracked(spark)
+        yield partial(_tracked, spark.sparkContext.statusTracker(), {})
         return
-    handler: Any = _Noted()
+    jobs: dict[Hashable, Counts] = {}
+
+    def note(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
+        jobs[operation_id] = sum(done for done, _ in counts), sum(known for _, known in counts)
+
+    handler: Any = note
     spark.registerProgressHandler(handler)
     try:
-        yield handler.jobs.copy
+        yield jobs.copy
     finally:
         spark.removeProgressHandler(handler)
 
 
-class _Noted:
-    """The jobs of a remote session, as its server tells of them."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[Hashable, Counts] = {}
-
-    def __call__(
-        self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool
-    ) -> None:
-        stages = list(stages or ())
-        completed = sum(stage.num_completed_tasks for stage in stages)
-        self.jobs[operation_id] = completed, sum(stage.num_tasks for stage in stages)
+def _tracked(tracker: Any, over: dict[Hashable, Counts]) -> Mapping[Hashable, Counts]:
+    """The jobs of a session that is not remote; nobody asks again for one that is over."""
+    running: dict[Hashable, Counts] = {}
+    # A Spark that is being stopped has nothing to say any more.
+    with suppress(Py4JError, OSError):
+        for job in tracker.getJobIdsForGroup(None):
+            if job not in over:
+                is_over, counts = _job(tracker, job)
+                (over if is_over else running)[job] = counts
+    return over | running
 
 
-class _Tracked:
-    """The jobs of a session that is not remote."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
-        self._over: dict[Hashable, Counts] = {}
-
-    def __call__(self) -> Mapping[Hashable, Counts]:
-        running: dict[Hashable, Counts] = {}
-        # A Spark that is being stopped has nothing to say any more.
-        with suppress(Py4JError, OSError):
-            for job in self._tracker.getJobIdsForGroup(None):
-                if job not in self._over:
-                    is_over, counts = self._job(job)
-                    (self._over if is_over else running)[job] = counts
-        return self._over | running
-
-    def _job(self, job: int) -> tuple[bool, Counts]:
-        about = self._tracker.getJobInfo(job)
-        if about is None:
-            return True, (0, 0)
-        stages = [self._tracker.getStageInfo(stage) for stage in about.stageIds]
-        # What has not begun may never do so: its results may be there from an earlier job.
-        begun = [one for one in stages if one and (one.numActiveTasks or one.numCompletedTasks)]
-        done = sum(one.numCompletedTasks for one in begun)
-        if about.status != "RUNNING":
-            return True, (done, done)
-        return False, (done, sum(one.numTasks for one in begun))
+def _job(tracker: Any, job: int) -> tuple[bool, Counts]:
+    about = tracker.getJobInfo(job)
+    if about is None:
+        return True, (0, 0)
+    stages = [tracker.getStageInfo(stage) for stage in about.stageIds]
+    # What has not begun may never do so: its results may be there from an earlier job.
+    begun = [one for one in stages if one and (one.numActiveTasks or one.numCompletedTasks)]
+    done = sum(one.numCompletedTasks for one in begun)
+    if about.status != "RUNNING":
+        return True, (done, done)
+    return False, (done, sum(one.numTasks for one in begun))

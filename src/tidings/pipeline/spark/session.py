@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,7 +23,6 @@ from pyspark.sql import functions as F
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.spark.java import find_java, launcher_home
 
-_GIB = 1 << 30
 REACHED_WITHIN_S = 10
 """A cluster that does not even answer by then is not there. Spark itself asks for minutes."""
 
@@ -50,7 +48,7 @@ def session(
     if remote is not None:
         progress(f"connecting to Spark at {remote}")
         return _remote_session(remote)
-    if master is None and _is_submitted():
+    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
         progress("joining the Spark that started us")
         return _sized(_configured(_FOR_QUERIES).getOrCreate())
     master = re.sub(r"^local\[([^],]+)\]$", rf"local[\1,{ATTEMPTS}]", master or HERE)
@@ -102,15 +100,8 @@ def is_remote(spark: SparkSession) -> bool:
     return not isinstance(spark, SparkSession)
 
 
-def _is_submitted() -> bool:
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
 def _configured(options: dict[str, str]) -> SparkSession.Builder:
-    builder = SparkSession.builder.appName("tidings")
-    for option, value in options.items():
-        builder = builder.config(option, value)
-    return builder
+    return SparkSession.builder.appName("tidings").config(map=options)
 
 
 def _reason(fault: Exception) -> str:
@@ -149,7 +140,7 @@ _FOR_QUERIES = {
 
 
 def _options(master: str, memory_gib: int) -> dict[str, str]:
-    log4j = Path(str(files("tidings.pipeline.spark") / "log4j2.properties"))
+    log4j = Path(__file__).with_name("log4j2.properties")
     options = _FOR_QUERIES | {
         "spark.driver.memory": f"{memory_gib}g",
         "spark.driver.extraJavaOptions": (
@@ -204,22 +195,20 @@ def _python(master: str) -> str | None:
 
     Elsewhere, and here too if the user says so, the user knows better.
     """
-    chosen = os.environ.get("PYSPARK_PYTHON")
-    return chosen or (sys.executable if _is_local(master) else None)
+    return os.environ.get("PYSPARK_PYTHON") or (sys.executable if _is_local(master) else None)
 
 
 def _memory_gib() -> int:
     """Half of what the machine has, and never less than Spark's own default."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, physical // (2 * _GIB))
+    return max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (2 << 30))
 
 
 @contextmanager
 def _environment(**wanted: str | None) -> Iterator[None]:
     """Variables for the Java process alone: what this process had comes back afterwards."""
     before = {name: os.environ.get(name) for name in wanted}
-    _set_all(wanted)
     try:
+        _set_all(wanted)
         yield
     finally:
         _set_all(before)

@@ -116,19 +116,19 @@ def _workers_faults_named() -> Iterator[None]:
             raise EnvironmentMissing(
                 "the Python of a worker died, and did so again: it was killed, or out of memory"
             ) from fault
-        module = re.search(r"No module named '([^']+)'", words)
-        program = re.search(r'Cannot run program "([^"]+)"', words)
-        if "PYTHON_VERSION_MISMATCH" in words:
-            reason = "is another version of Python than ours"
-        elif module:
-            reason = f"has no {module[1].split('.')[0]}"
-        elif "Can't get attribute" in words or "cannot import name" in words:
-            reason = "has another version of tidings than ours"
-        elif program:
-            reason = f"cannot be started: {program[1]}"
-        else:
-            raise
-        raise EnvironmentMissing(
-            f"the Python of a worker {reason}; install the same there, and let PYSPARK_PYTHON "
-            "name it (see docs/pipeline.md)"
-        ) from fault
+        for sign, reason in _WORKERS_FAULTS.items():
+            if found := re.search(sign, words):
+                raise EnvironmentMissing(
+                    f"the Python of a worker {reason.format(*found.groups())}; install the same "
+                    "there, and let PYSPARK_PYTHON name it (see docs/pipeline.md)"
+                ) from fault
+        raise
+
+
+_WORKERS_FAULTS = {
+    "PYTHON_VERSION_MISMATCH": "is another version of Python than ours",
+    r"No module named '([^'.]+)[^']*'": "has no {}",
+    "Can't get attribute|cannot import name": "has another version of tidings than ours",
+    r'Cannot run program "([^"]+)"': "cannot be started: {}",
+}
+"""What is the matter, by the words of a stack trace."""
