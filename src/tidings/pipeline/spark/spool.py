@@ -44,9 +44,12 @@ def _temporary(trace: Path | None) -> "TemporaryDirectory[str]":
 
 def stored_rows(spark: SparkSession, spool: Path) -> DataFrame:
     """All rows of the files in a spool."""
-    # A folder that a user named may look like one of Hadoop's patterns.
-    literally = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(spool))
-    return spark.read.schema(STORED).parquet(literally)
+    return spark.read.schema(STORED).parquet(literally(spool))
+
+
+def literally(folder: Path) -> str:
+    """A folder that a user named may look like one of Hadoop's patterns."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", str(folder))
 
 
 def unseen(source: Path, reason: str) -> EnvironmentMissing:

@@ -4,13 +4,13 @@ Names stay positions in the dictionary of their run until the end of each table:
 needs no join, and a table of messages is joined once with the few rows that its runs are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidings.pipeline.queries.ingest import corrupt_files_named, fill
@@ -151,4 +151,37 @@ def _positions_of(chosen: Column) -> Column:
     """For every position of the dictionary whether it is one of the chosen."""
     return F.transform(
         "names", lambda _, position: F.array_contains(chosen, position.cast("smallint"))
+    )
+
+
+def percentiles(
+    values: DataFrame,
+    *by: str,
+    value: str = "value_ns",
+    shares: Sequence[int] = (50, 90, 99),
+) -> DataFrame:
+    """For each group: count, min, p50, p90, p99 and max of the values that are not null, by unit.
+
+    By nearest rank (``core/ranks.py``), and exact: values are sorted, on disk if they have to be.
+    ``value`` ends with its unit, and so do the columns: p50_ns, ..., max_ns.
+    """
+    unit = value.rpartition("_")[2]
+    group = Window.partitionBy(*by)
+    ranked = values.where(F.col(value).isNotNull()).select(
+        *by,
+        F.col(value).alias("value"),
+        F.row_number().over(group.orderBy(value)).alias("rank"),
+        F.count("*").over(group).alias("count"),
+    )
+    ranks = {
+        f"min_{unit}": F.lit(1),
+        **{f"p{share}_{unit}": F.ceil(F.col("count") * share / 100) for share in shares},
+        f"max_{unit}": F.col("count"),
+    }
+    return ranked.groupBy(*by).agg(
+        F.max("count").alias("count"),
+        *(
+            F.max(F.when(F.col("rank") == rank, F.col("value"))).alias(name)
+            for name, rank in ranks.items()
+        ),
     )

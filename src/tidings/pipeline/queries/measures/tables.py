@@ -1,6 +1,5 @@
 """All tables of a trace, as Parquet: a folder for each, as Spark writes them."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +9,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core import EnvironmentMissing
-from tidings.pipeline.queries.measures.costs import costs, run_costs
-from tidings.pipeline.queries.measures.hold_back import hold_back, hold_back_summary
-from tidings.pipeline.queries.measures.latencies import latencies, latency_summary
+from tidings.pipeline.queries.measures.costs import (
+    costs,
+    run_costs,
+    states,
+    states_by_process,
+    states_by_run,
+)
+from tidings.pipeline.queries.measures.latencies import (
+    hold_back,
+    hold_back_summary,
+    latencies,
+    latency_summary,
+)
 from tidings.pipeline.queries.measures.recording import Recording, record
-from tidings.pipeline.queries.measures.states import states, states_by_process, states_by_run
 from tidings.pipeline.spark.progress import Show, silent
+from tidings.pipeline.spark.spool import literally
 from tidings.trace.layout import refuse_to_overwrite
 
 _MEASURED: dict[str, Callable[[Recording], DataFrame]] = {
@@ -53,7 +62,9 @@ def write_tables(
             _write(measured(recording), folder / name)
         for name, (source, summed_up) in _SUMMED_UP.items():
             progress(f"summing up: {name.replace('_', ' ')}")
-            _write(summed_up(recording, _read(spark, folder / source)), folder / name)
+            _write(
+                summed_up(recording, spark.read.parquet(literally(folder / source))), folder / name
+            )
 
 
 @contextmanager
@@ -68,8 +79,3 @@ def _full_disk_in_one_line(folder: Path) -> Iterator[None]:
 
 def _write(table: DataFrame, folder: Path) -> None:
     table.write.option("compression", "zstd").parquet(str(folder))
-
-
-def _read(spark: SparkSession, folder: Path) -> DataFrame:
-    # A folder that a user named may look like one of Hadoop's patterns.
-    return spark.read.parquet(re.sub(r"([\\{}\[\]*?])", r"\\\1", str(folder)))
