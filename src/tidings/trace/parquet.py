@@ -86,9 +86,8 @@ def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest
         for column in COLUMNS:
             value = getattr(row, column)
             columns[column].append(None if value is UNSET else _packed(column, value, position))
-    table = pa.table(columns, schema=ARROW)
     with whole_file(path) as draft:
-        pq.write_table(table, draft, row_group_size=ROWS_A_GROUP, **FORM)
+        pq.write_table(pa.table(columns, schema=ARROW), draft, row_group_size=ROWS_A_GROUP, **FORM)
 
 
 def _packed(column: str, value: Any, position: Mapping[str, int]) -> Any:

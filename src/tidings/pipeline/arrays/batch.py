@@ -196,8 +196,7 @@ class _Batch:
         self.seen_by[is_unseen] = reader
         is_missing = at == self.never
         self.is_lost |= is_missing & (self.sent_by == reader)
-        owing = is_missing & known.survivors[self.sent_view, reader]
-        messages = np.flatnonzero(owing)
+        messages = np.flatnonzero(is_missing & known.survivors[self.sent_view, reader])
         self.forgotten.append((messages, np.full(len(messages), reader)))
 
         if len(mine):
@@ -268,8 +267,7 @@ class _Batch:
         is_stray = self.message[self.deliveries] >= len(self.sent)
         strays, others = self._untold(), self.deliveries[~is_stray]
         hidden = (self.known.holed | self._may_come())[events.run[strays], events.origin[strays]]
-        texts = events.digest[self.sent]
-        other_text = others[events.digest[others] != texts[self.message[others]]]
+        other_text = others[events.digest[others] != events.digest[self.sent][self.message[others]]]
         if len(other_text) and len(self.again):
             # A name that was used twice: the text of any of its broadcasts will do.
             spoken = set(zip(self.message[self.again], events.digest[self.again], strict=True))

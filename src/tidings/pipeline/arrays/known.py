@@ -33,8 +33,7 @@ class Shape(NamedTuple):
     def of(cls, manifest: Manifest) -> "Shape":
         names = ordered(manifest.names)
         places = {name: place for place, name in enumerate(names)}
-        numbers = np.array([places[name] for name in manifest.names], np.int64)
-        return cls(manifest, names, numbers)
+        return cls(manifest, names, np.array([places[name] for name in manifest.names], np.int64))
 
 
 def shapes_of(manifests: Iterable[Manifest]) -> tuple[list[Shape], Array]:

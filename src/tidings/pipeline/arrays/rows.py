@@ -226,8 +226,7 @@ class _Checker:
         shape = directory.shape[run] if len(directory.shapes) > 1 else None
         counts = {column: self._count(column) for column in COUNTS}
         slots = {column: self._slots(column, shape) for column in ("process", "origin", "peer")}
-        is_another = slots["origin"] != slots["process"]
-        _refuse(bool((is_another & (kind == BROADCAST)).any()))
+        _refuse(bool(((slots["origin"] != slots["process"]) & (kind == BROADCAST)).any()))
         known = directory.views[0] if shape is None else directory.views[shape]
         _refuse(bool((counts["view"] >= known).any()))
         self._check_words()
@@ -282,8 +281,7 @@ class _Checker:
                 continue
             _refuse(column not in self.given)
             if self.table[column].null_count:
-                is_missing = self.table[column].is_null().to_numpy()
-                _refuse(bool((in_need[kind] & is_missing).any()))
+                _refuse(bool((in_need[kind] & self.table[column].is_null().to_numpy()).any()))
 
     def values(self, column: str, absent: int = 0) -> Array:
         if column not in self.given:
@@ -433,8 +431,7 @@ def _holes(rows: Rows, begins: Array, files: Array, first: Array | int) -> Array
     is_over = OVER[rows.kind[:-1]]
     if is_over.any():
         _refuse(bool((is_over & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]).any()))
-    falls = (rows.incarnation[1:] < rows.incarnation[:-1]) & ~begins[1:]
-    _refuse(bool(falls.any()))
+    _refuse(bool(((rows.incarnation[1:] < rows.incarnation[:-1]) & ~begins[1:]).any()))
     if not follows.all():
         is_first = begins.copy()
         is_first[1:] |= files[1:] != files[:-1]
@@ -450,9 +447,8 @@ def _events(rows: Rows, history: Array, width: int) -> Events:
     is_event = (rows.kind == BROADCAST) | (rows.kind == DELIVER)
     if not is_event.all():
         rows, history = rows.at(is_event), history[is_event]
-    run = history // width
     return Events(
-        run,
+        history // width,
         rows.process,
         rows.index,
         rows.kind == BROADCAST,

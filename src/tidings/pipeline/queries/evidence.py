@@ -62,8 +62,7 @@ def with_messages(rows: DataFrame, width: int, cuts: DataFrame | None) -> DataFr
 def with_cuts(events: DataFrame, cuts: DataFrame | None) -> DataFrame:
     """What was cut off: ``given``, and ``had``, of the origin the last that each process had."""
     if cuts is None:
-        nothing = F.lit(None).cast("array<bigint>")
-        return events.withColumns({"given": F.lit(False), "had": nothing})
+        return events.withColumns({"given": F.lit(False), "had": F.lit(None).cast("array<bigint>")})
     return events.join(F.broadcast(cuts), ["run", "origin"], "left").withColumn(
         "given", F.coalesce(_is_within(F.col("broadcast")), F.lit(False))
     )

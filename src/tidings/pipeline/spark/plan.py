@@ -147,8 +147,7 @@ def _in_batches(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged
         most=most,
         batch_rows=plan.limits.batch_rows,
     )
-    parts = [part for part in perform(task, _shares(plan)) if part is not None]
-    judged = Judged.joined(parts)
+    judged = Judged.joined([part for part in perform(task, _shares(plan)) if part is not None])
     return judged if judged.is_whole else None
 
 
@@ -176,8 +175,7 @@ def _in_pieces(
     some = max(1, len(pieces) // (SURVEYS_A_SLICE * plan.limits.slices))
     bundles = [pieces[begin : begin + some] for begin in range(0, len(pieces), some)]
     bundled = perform(partial(_survey_all, directory=plan.directory), bundles)
-    surveys = [one for bundle in bundled for one in bundle]
-    runs = outlines(pieces, surveys, plan.directory)
+    runs = outlines(pieces, [one for bundle in bundled for one in bundle], plan.directory)
     labels = list(plan.directory.numbers)
     if len(runs) > FEW_LONG_RUNS:
         if max(outline.rows for outline in runs.values()) > LONGEST_ROWS:
@@ -215,8 +213,7 @@ def _one_long_run(
             raise NotByArraysError(outline.obstacle)
         task = partial(judge_run, directory=directory, most=most)
         return Judged.joined(perform(task, [(outline.pieces, label)]))
-    slices = plan.limits.slices
-    findings = judge_long(outline, directory, slices=slices, most=most, perform=perform)
+    findings = judge_long(outline, directory, slices=plan.limits.slices, most=most, perform=perform)
     return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
 
 
@@ -261,5 +258,4 @@ def _fail(fault: Exception) -> None:
 
 
 def _judge_batch(table: Any, directory: Directory, most: int | None) -> Judged:
-    files = table["file"].to_numpy()
-    return judge_stored(table.drop_columns(["file"]), files, directory, most)
+    return judge_stored(table.drop_columns(["file"]), table["file"].to_numpy(), directory, most)

@@ -79,8 +79,7 @@ def session(
 
 def parallelism(spark: SparkSession) -> int:
     """How many tasks run at the same time, as far as Spark lets anybody know."""
-    spread = spark.range(1 << 12).select(F.spark_partition_id().alias("task"))
-    return int(spread.distinct().count())
+    return int(spark.range(1 << 12).select(F.spark_partition_id().alias("task")).distinct().count())
 
 
 def _sized(spark: SparkSession) -> SparkSession:

@@ -53,8 +53,7 @@ def performing(spark: SparkSession) -> Perform:
                 for number in batch.column("id").to_pylist():
                     yield packed(number, task, items[number], version)
 
-        numbers = spark.range(0, len(items), 1, len(items))
-        return results(numbers.mapInArrow(work, RESULT))
+        return results(spark.range(0, len(items), 1, len(items)).mapInArrow(work, RESULT))
 
     return perform
 

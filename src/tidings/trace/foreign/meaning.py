@@ -62,8 +62,7 @@ class Words:
             if len(word) > LONGEST_WORD:
                 row = pc.index(values, pa.scalar(word, values.type)).as_py()
                 batch.refuse(row, f"a name of {len(word)} characters, {LONGEST_WORD} are allowed")
-        numbers = np.array([self.code(word) for word in found], np.int64)
-        return numbers[encoded.indices.to_numpy()]
+        return np.array([self.code(word) for word in found], np.int64)[encoded.indices.to_numpy()]
 
 
 def history_of(run: Any, process: Any) -> Any:
@@ -290,8 +289,7 @@ def _converted(batch: LogRows, values: Any, form: str) -> Any:
     """Numbers as they are, times in nanoseconds."""
     if form in _FACTORS:
         try:
-            whole = pc.cast(values, pa.int64())
-            return pc.multiply_checked(whole, _FACTORS[form]).to_numpy()
+            return pc.multiply_checked(pc.cast(values, pa.int64()), _FACTORS[form]).to_numpy()
         except pa.ArrowInvalid:
             pass  # not all of them are whole numbers: one by one, then
     return np.array(_each(batch, values.to_pylist(), form), np.int64)

@@ -47,8 +47,7 @@ class Sorter:
 
     def _sorted(self, tables: Sequence[Any]) -> Any:
         table = pa.concat_tables(tables)
-        columns = [table[key].to_numpy() for key in reversed(self._keys)]
-        return table.take(np.lexsort(columns))
+        return table.take(np.lexsort([table[key].to_numpy() for key in reversed(self._keys)]))
 
     def blocks(self) -> Iterator[Any]:
         """All rows in order, as tables; what was stored is gone afterwards."""
@@ -97,8 +96,7 @@ class _Piece:
 
     def take(self, bound: Key) -> Any:
         """The rows up to the bound, which are then no longer here."""
-        rows = range(self._begin, self._end)
-        count = bisect_right(rows, bound, key=self._key)
+        count = bisect_right(range(self._begin, self._end), bound, key=self._key)
         first = self._rows.slice(self._begin, count)
         self._begin += count
         return first

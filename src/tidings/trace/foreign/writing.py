@@ -52,8 +52,7 @@ class Writer:
 
     def add(self, block: Any) -> None:
         history = block["history"].to_numpy()
-        begins = np.flatnonzero(np.diff(history, prepend=ABSENT, append=ABSENT))
-        for begin, end in pairwise(begins):
+        for begin, end in pairwise(np.flatnonzero(np.diff(history, prepend=ABSENT, append=ABSENT))):
             if history[begin] != self._history:
                 self._begin(int(history[begin]))
             self._take(block.slice(begin, end - begin))

@@ -103,8 +103,7 @@ class Debts:
         message, process = missed
         if not len(message):
             return Found.joined([])
-        wanted = np.unique(message)
-        heard = perform(partial(look_up, wanted=wanted), self.outline.parts)
+        heard = perform(partial(look_up, wanted=np.unique(message)), self.outline.parts)
         who, index, is_broadcast, about, view = joined([one for some in heard for one in some], 5)
         order = np.lexsort((index, who, ~is_broadcast.astype(bool), about))
         who, index, about, view = who[order], index[order], about[order], view[order]

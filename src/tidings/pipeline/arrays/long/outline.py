@@ -68,8 +68,7 @@ def survey(piece: Piece, directory: Directory) -> list[SurveyedHistory]:
     rows = checked(read(piece.path, columns, [piece.group]), directory, unread)
     if not len(rows.run):
         return []
-    files = np.zeros(len(rows.run), np.int8)
-    line = in_line(rows, files, directory, is_piece=True)
+    line = in_line(rows, np.zeros(len(rows.run), np.int8), directory, is_piece=True)
     rows = line.rows
     stretches = []
     for start, end in zip(line.starts.tolist(), line.ends.tolist(), strict=True):
@@ -201,8 +200,7 @@ def _outline(
         if stretch.broadcasts:
             low[process] = min(low[process], stretch.lowest)
             high[process] = max(high[process], stretch.highest)
-            follows = stretch.first_seq > last_seq.get(process, NOTHING)
-            is_rising &= stretch.is_rising and follows
+            is_rising &= stretch.is_rising and (stretch.first_seq > last_seq.get(process, NOTHING))
             last_seq[process] = stretch.last_seq
             sent += stretch.broadcasts
     known = endings.known(directory.shape[[run]], Lives(last_kind, holed))

@@ -65,8 +65,7 @@ class Names:
 
     def of(self, message: Array) -> tuple[Array, Array]:
         """Origin and sequence number."""
-        ends = self.base + self.size
-        origin = np.searchsorted(ends, message, side="right")
+        origin = np.searchsorted(self.base + self.size, message, side="right")
         return origin, message - self.base[origin] + self.low[origin]
 
 
