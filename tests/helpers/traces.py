@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from tidings.core import Members
-from tidings.trace import SCHEMA_VERSION, Fate, HistoryCut, Manifest, Row, digest, jsonl, parquet
+from tidings.trace import SCHEMA_VERSION, Fate, HistoryCut, Manifest, Row, digest, parquet
 from tidings.trace.cutting import summed
+from tidings.trace.files import write_lines
 
 STRANGER = "x1"
 """In the dictionary of names, but in no view."""
@@ -425,7 +426,7 @@ def write_trace(
     parts = b"".join(msgspec.json.encode(manifest) + b"\n" for manifest in by_run.values())
     (folder / "manifest.jsonl").write_bytes(parts)
     if lines:
-        jsonl.write_rows(folder / "rows.jsonl", lines)
+        write_lines(folder / "rows.jsonl", lines)
     if table:
         parquet.write_rows(folder / "rows.parquet", table, by_run)
     return folder

@@ -6,14 +6,39 @@ from typing import Literal
 
 import msgspec
 
+from tidings.core import DataError
 from tidings.disk.files import whole_file
-from tidings.trace import jsonl, segments
+from tidings.trace import segments
 from tidings.trace.histories import Histories, Run
 from tidings.trace.layout import MANIFEST, layout, read_manifests
 from tidings.trace.manifest import Manifest
 from tidings.trace.schema import Row
 
 Format = Literal["jsonl", "parquet"]
+
+
+# --- rows as JSON Lines: for people, and for whatever else can write a line of text
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Row).decode
+
+
+def write_lines(path: Path, rows: Iterable[Row]) -> None:
+    with whole_file(path) as draft, draft.open("wb") as file:
+        file.writelines(_encode(row) + b"\n" for row in rows)
+
+
+def read_lines(path: Path, into: Histories) -> None:
+    into.begin_file()
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                into.add(_decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError, DataError) as fault:
+                raise DataError(f"{path}:{number}: {fault}") from None
+
+
+# --- whole runs
 
 
 def collect(manifest: Manifest, rows: Iterable[Row]) -> Run:
@@ -31,7 +56,7 @@ def write_runs(folder: Path, runs: Sequence[Run], form: Format = "jsonl") -> int
     with whole_file(folder / MANIFEST) as draft:
         draft.write_bytes(msgspec.json.Encoder().encode_lines(manifests.values()))
         if form == "jsonl":
-            jsonl.write_rows(folder / "trace.jsonl", rows)
+            write_lines(folder / "trace.jsonl", rows)
         else:
             from tidings.trace import parquet
 
@@ -45,7 +70,7 @@ def read_runs(path: Path) -> list[Run]:
     manifests = read_manifests(files.manifests)
     histories = Histories(manifests)
     for file in files.jsonl:
-        jsonl.read_rows(file, histories)
+        read_lines(file, histories)
     if files.parquet:
         from tidings.trace import parquet
 

@@ -61,8 +61,6 @@ _TITLE = b"tidings trace "
 _HEAD = struct.Struct("!II")
 _HEAD_BYTES = _HEAD.size + 4
 DIGEST_BYTES = 8
-_FEW = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-_MANY = Annotated[int, Meta(ge=1, le=2**62)]
 
 
 class Messages(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -71,7 +69,7 @@ class Messages(msgspec.Struct, frozen=True, array_like=True, tag=1):
     kind: Kind
     origin: Name
     first: Count
-    count: _FEW
+    count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     digests: bytes = b""
     view: Count | None = None
 
@@ -120,7 +118,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """
 
     kind: Kind
-    count: _MANY
+    count: Annotated[int, Meta(ge=1, le=2**62)]
     delivered: dict[Name, Count] = {}
     broadcast: Count = 0
 

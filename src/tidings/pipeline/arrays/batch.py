@@ -205,7 +205,7 @@ class _Batch:
     def _order(self, reader: int, delivered: Array) -> None:
         """Whether this reader delivered the causes of each message before the message itself."""
         known, at = self.known, delivered[: len(self.sent)]
-        is_whole = (known.present & ~known.holed)[:, reader][self.sent_run]
+        is_whole = known.is_whole[:, reader][self.sent_run]
         is_judged = is_whole & (at < self.never) & (at != BELOW)
         self.ordered += np.bincount(self.sent_run[is_judged], minlength=self.runs)
         is_addressed = known.members[self.sent_view, reader] & is_whole
@@ -266,7 +266,7 @@ class _Batch:
         events = self.events
         is_stray = self.message[self.deliveries] >= len(self.sent)
         strays, others = self._untold(), self.deliveries[~is_stray]
-        hidden = (self.known.holed | self._may_come())[events.run[strays], events.origin[strays]]
+        hidden = (self.known.holed | self.known.may_come)[events.run[strays], events.origin[strays]]
         other_text = others[events.digest[others] != events.digest[self.sent][self.message[others]]]
         if len(other_text) and len(self.again):
             # A name that was used twice: the text of any of its broadcasts will do.
@@ -280,15 +280,11 @@ class _Batch:
         strays = self.deliveries[self.message[self.deliveries] >= len(self.sent)]
         return strays[~self.is_given[self.message[strays]]]
 
-    def _may_come(self) -> Array:
-        """Whose history does not tell all: (run, process)."""
-        return self.known.present & ~self.known.is_complete
-
     def _unreached(self) -> Array:
         """For each run its first delivery whose broadcast may still come, or NOTHING."""
         events = self.events
         strays = self._untold()
-        waiting = strays[self._may_come()[events.run[strays], events.origin[strays]]]
+        waiting = strays[self.known.may_come[events.run[strays], events.origin[strays]]]
         first = _first_places(events.run[waiting], waiting, self.runs, none=NOTHING)
         names = np.full((self.runs, 2), NOTHING)
         is_some = first != NOTHING

@@ -7,7 +7,7 @@ says so, and nobody has to believe what was said of its halves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from tidings.pipeline.arrays.batch import judge
 from tidings.pipeline.arrays.findings import Array, Findings, Judged
 from tidings.pipeline.arrays.known import Endings
-from tidings.pipeline.arrays.long import Piece
-from tidings.pipeline.arrays.rows import Directory, Source, checked, in_sequence, read
+from tidings.pipeline.arrays.rows import Directory, Share, checked, in_sequence, read
 
 BATCH_ROWS = 1 << 21
 LONGEST_ROWS = 1 << 24
@@ -26,15 +25,6 @@ LONGEST_ROWS = 1 << 24
 
 class TooLongError(Exception):
     """A run among many that does not fit in memory."""
-
-
-class Share(NamedTuple):
-    """The part of a file that one task takes: the runs that begin in these groups of rows."""
-
-    file: int
-    source: Source
-    begin: int
-    end: int
 
 
 def judge_tables(
@@ -54,23 +44,18 @@ def judge_stored(stored: Any, files: Array, directory: Directory, most: int | No
     return judge(events, known, most).of_runs(runs, known.doubts, len(stored))
 
 
-def judge_whole(shares: Sequence[Share], directory: Directory, most: int | None) -> Judged:
-    """Judge all runs of these files at once, however their rows are mixed."""
-    tables = [
-        (share.file, read(share.source.path, share.source.columns, range(share.begin, share.end)))
-        for share in shares
-    ]
+def judge_whole(
+    some: tuple[Sequence[Share], str | None], directory: Directory, most: int | None
+) -> Judged:
+    """Judge at once all runs of some shares, or the one with this label, mixed as they may be."""
+    shares, label = some
+    tables = [(share.file, _rows_of(share, label)) for share in shares]
     return judge_tables(tables, directory, most)
 
 
-def judge_run(run: tuple[Sequence[Piece], str], directory: Directory, most: int | None) -> Judged:
-    """Judge one run at once: the pieces that have rows of it, and its label."""
-    pieces, label = run
-    tables = []
-    for piece in pieces:
-        table = read(piece.path, piece.columns, [piece.group])
-        tables.append((piece.file, table.filter(pc.equal(table["run"], label))))
-    return judge_tables(tables, directory, most)
+def _rows_of(share: Share, label: str | None) -> Any:
+    table = share.read()
+    return table if label is None else table.filter(pc.equal(table["run"], label))
 
 
 def judge_share(

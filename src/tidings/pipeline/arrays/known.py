@@ -104,6 +104,16 @@ class KnownRuns(NamedTuple):
     cuts: "Cuts | None"
     """What was cut off the histories, if anything was."""
 
+    @property
+    def is_whole(self) -> Array:
+        """(run, process): nothing is missing in the middle of its history."""
+        return self.present & ~self.holed
+
+    @property
+    def may_come(self) -> Array:
+        """(run, process): its history does not tell all."""
+        return self.present & ~self.is_complete
+
 
 class Cuts(NamedTuple):
     """What was cut off. Many runs may share a row of the tables."""

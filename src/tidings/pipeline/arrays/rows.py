@@ -134,6 +134,21 @@ class Source(NamedTuple):
         return sum(self.groups)
 
 
+class Share(NamedTuple):
+    """Some groups of rows of a file."""
+
+    file: int
+    """The place of the file in reading order."""
+    source: Source
+    begin: int
+    end: int
+
+    def read(self, columns: Sequence[str] = ()) -> Any:
+        """Its rows as a table: these columns, or all that have to be looked at."""
+        groups = range(self.begin, self.end)
+        return read(self.source.path, columns or self.source.columns, groups)
+
+
 def source_of(path: Path) -> Source:
     """A file as its footer tells it."""
     try:

@@ -81,15 +81,13 @@ def with_facts(events: DataFrame, facts: Facts) -> DataFrame:
     - members, survivors: the addressees of the message, and the correct ones among them
     - owed: its list, and the lists of all in its causal past, kept their majority
     """
-    runs = F.broadcast(facts.runs)
-    origins = F.broadcast(facts.processes.withColumnsRenamed({"process": "origin"}))
-    views = F.broadcast(facts.views)
+    origins = facts.processes.withColumnsRenamed({"process": "origin"})
     return (
         # There is but one list of members where anything was cut off.
         events.withColumn("view", F.coalesce("sent.view", F.when(F.col("given"), F.lit(0))))
-        .join(runs, "run", "inner")
-        .join(origins, ["run", "origin"], "left")
-        .join(views, ["run", "view"], "left")
+        .join(F.broadcast(facts.runs), "run", "inner")
+        .join(F.broadcast(origins), ["run", "origin"], "left")
+        .join(F.broadcast(facts.views), ["run", "view"], "left")
         .select(
             *(events[column] for column in events.columns),
             *("settled", "readers", "correct", "ended", F.col("holed").alias("hidden")),

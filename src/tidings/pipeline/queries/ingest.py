@@ -28,7 +28,8 @@ from tidings.core import DataError, Members, ordered
 from tidings.pipeline.queries.faults import PROCESS, fault_in_row, in_sequence
 from tidings.pipeline.spark.spool import stored_rows, unseen
 from tidings.spec.endings import Life
-from tidings.trace import Manifest, Row, jsonl, layout, parquet, read_manifests, unpack
+from tidings.trace import Manifest, Row, layout, parquet, read_manifests, unpack
+from tidings.trace.files import read_lines
 from tidings.trace.histories import Histories, refuse_cuts_beyond
 from tidings.trace.layout import Layout
 from tidings.trace.manifest import begins_of
@@ -159,7 +160,7 @@ def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[
         elif source in files.segments:
             left.update(unpack.write_segment(target, source, manifests))
         else:
-            jsonl.read_rows(source, reader)
+            read_lines(source, reader)
             parquet.write_rows(target, reader.here, manifests)
     cut_off = [(owner.run, owner.process) for owner, blocks in left.items() if not blocks]
     refuse_cuts_beyond(cut_off, manifests)

@@ -26,7 +26,6 @@ OLDEST = 17
 
 _UNWANTED = "--add-modules=jdk.incubator.vector"
 _GONE_SINCE_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
-_HINT = "install Java 17 or later and set JAVA_HOME, or: pip install 'tidings[spark]'"
 
 
 class Java(NamedTuple):
@@ -44,7 +43,10 @@ def find_java() -> Java:
         fault = "does not run" if version is None else f"is Java {version}"
         passed_over.append(f"{program} ({source}) {fault}")
     found = "; ".join(passed_over) or "no Java found"
-    raise EnvironmentMissing(f"Spark needs Java {OLDEST} or later: {found}; {_HINT}")
+    raise EnvironmentMissing(
+        f"Spark needs Java {OLDEST} or later: {found}; install Java 17 or later and set JAVA_HOME, "
+        "or: pip install 'tidings[spark]'"
+    )
 
 
 def launcher_home(java: Java) -> Path:

@@ -26,10 +26,8 @@ from tidings import __version__
 from tidings.pipeline.arrays.campaign import (
     BATCH_ROWS,
     LONGEST_ROWS,
-    Share,
     TooLongError,
     batches,
-    judge_run,
     judge_share,
     judge_stored,
     judge_whole,
@@ -37,14 +35,13 @@ from tidings.pipeline.arrays.campaign import (
 from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.long import (
     Outline,
-    Piece,
     SurveyedHistory,
     judge_long,
     outlines,
     survey,
 )
 from tidings.pipeline.arrays.perform import Perform
-from tidings.pipeline.arrays.rows import Directory, Source, source_of
+from tidings.pipeline.arrays.rows import Directory, Share, Source, source_of
 from tidings.pipeline.spark.progress import Progress
 from tidings.pipeline.spark.spool import stored_rows
 from tidings.pipeline.spark.workers import RESULT, packed, results
@@ -123,21 +120,23 @@ def judge_by_arrays(
     """
     progress = progress or Progress()
     progress.expect(plan.rows)
-    match plan.way:
-        case "at once":
-            return _at_once(plan, perform, most)
-        case "batches":
-            return _in_batches(plan, perform, most)
-        case _:
-            return _in_pieces(plan, perform, most, progress, marks)
+    if plan.way == "pieces":
+        return _in_pieces(plan, perform, most, progress, marks)
+    if plan.way == "batches":
+        return _in_batches(plan, perform, most)
+    files = [Share(at, one, 0, len(one.groups)) for at, one in enumerate(plan.sources)]
+    return _whole([(files, None)], plan, perform, most)
 
 
-def _at_once(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged:
-    shares = [
-        Share(number, source, 0, len(source.groups)) for number, source in enumerate(plan.sources)
-    ]
+def _whole(
+    work: Sequence[tuple[Sequence[Share], str | None]],
+    plan: JudgingPlan,
+    perform: Perform,
+    most: int | None,
+) -> Judged:
+    """Each of these at once: all runs of some shares, or the one with a label."""
     task = partial(judge_whole, directory=plan.directory, most=most)
-    return Judged.joined(perform(task, [shares]))
+    return Judged.joined(perform(task, work))
 
 
 def _in_batches(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged | None:
@@ -168,7 +167,7 @@ def _in_pieces(
     plan: JudgingPlan, perform: Perform, most: int | None, progress: Progress, marks: Path | None
 ) -> Judged:
     pieces = [
-        Piece(number, source.path, group, source.columns, source.is_digested)
+        Share(number, source, group, group + 1)
         for number, source in enumerate(plan.sources)
         for group in range(len(source.groups))
     ]
@@ -180,40 +179,35 @@ def _in_pieces(
     if len(runs) > FEW_LONG_RUNS:
         if max(outline.rows for outline in runs.values()) > LONGEST_ROWS:
             raise NotByArraysError(f"{len(runs)} long runs")
-        whole = [(outline.pieces, labels[run]) for run, outline in runs.items()]
-        task = partial(judge_run, directory=plan.directory, most=most)
-        return Judged.joined(perform(task, whole))
+        each = [(outline.pieces, labels[run]) for run, outline in runs.items()]
+        return _whole(each, plan, perform, most)
     judged = []
     for run, outline in runs.items():
         progress(f"judging run {labels[run]} in pieces")
         progress.expect(outline.rows)
         if marks is not None:
-            outline = _marked(outline, plan, progress, marks / str(run))
+            # The tasks that go through its pieces say how far they are.
+            tasks = min(plan.limits.slices, plan.directory.width)
+            times = tasks if outline.is_read_once else 2 * tasks
+            marked = progress.marked(outline.parts, times, marks / str(run))
+            outline = outline._replace(parts=marked)
         judged.append(_one_long_run(outline, labels[run], plan, perform, most))
     return Judged.joined(judged)
 
 
-def _marked(outline: Outline, plan: JudgingPlan, progress: Progress, marks: Path) -> Outline:
-    """The same run; the tasks that go through its pieces say how far they are."""
-    slices = min(plan.limits.slices, plan.directory.width)
-    times = slices if outline.is_read_once else 2 * slices
-    return outline._replace(parts=progress.marked(outline.parts, times, marks))
-
-
-def _survey_all(pieces: Sequence[Piece], directory: Directory) -> list[list[SurveyedHistory]]:
+def _survey_all(pieces: Sequence[Share], directory: Directory) -> list[list[SurveyedHistory]]:
     return [survey(piece, directory) for piece in pieces]
 
 
 def _one_long_run(
     outline: Outline, label: str, plan: JudgingPlan, perform: Perform, most: int | None
 ) -> Judged:
-    directory = plan.directory
     if outline.obstacle:
         if outline.rows > LONGEST_ROWS:
             raise NotByArraysError(outline.obstacle)
-        task = partial(judge_run, directory=directory, most=most)
-        return Judged.joined(perform(task, [(outline.pieces, label)]))
-    findings = judge_long(outline, directory, slices=plan.limits.slices, most=most, perform=perform)
+        return _whole([(outline.pieces, label)], plan, perform, most)
+    slices = plan.limits.slices
+    findings = judge_long(outline, plan.directory, slices=slices, most=most, perform=perform)
     return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
 
 

@@ -100,7 +100,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def _configured(options: dict[str, str]) -> SparkSession.Builder:
-    return SparkSession.builder.appName("tidings").config(map=options)
+    return SparkSession.builder.appName("tidings").config(map={**options})
 
 
 def _reason(fault: Exception) -> str:

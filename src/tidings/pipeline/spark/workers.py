@@ -73,7 +73,7 @@ def packed(number: int, task: Callable[[Any], Any], item: Any, version: str) -> 
     except EXPECTED as fault:
         result = _if_unseen(fault) or fault
     columns = {"number": [number], "result": [pickle.dumps(result, protocol=5)]}
-    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _if_unseen(fault: Exception) -> UnseenError | None:
@@ -88,9 +88,6 @@ def _if_unseen(fault: Exception) -> UnseenError | None:
 
 def _here() -> str:
     return f"the worker on {socket.gethostname()}"
-
-
-_SCHEMA = pa.schema({"number": pa.int64(), "result": pa.binary()})
 
 
 def results(packed: DataFrame) -> list[Any]:

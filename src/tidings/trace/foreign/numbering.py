@@ -219,14 +219,12 @@ class Ends:
 
     def untold(self, run: int) -> Members:
         """Those who may have done more than their rows say, in order."""
+        endings = {name: self.ending(run, name) for name in self.processes(run)}
         return tuple(
             name
-            for name in self.processes(run)
-            if not self._is_complete(name, self.ending(run, name))
+            for name, ending in endings.items()
+            if ending is None or ending.last_kind not in _LAST_OF_ALL[self._end.fates.get(name)]
         )
-
-    def _is_complete(self, name: str, ending: HistoryEnding | None) -> bool:
-        return ending is not None and ending.last_kind in _LAST_OF_ALL[self._end.fates.get(name)]
 
 
 _LAST_OF_ALL: dict[Fate | None, tuple[str, ...]] = {

@@ -25,13 +25,13 @@ import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Findings, Found, joined
 from tidings.pipeline.arrays.long.debts import Debts
-from tidings.pipeline.arrays.long.outline import Outline, Piece, SurveyedHistory, outlines, survey
+from tidings.pipeline.arrays.long.outline import Outline, SurveyedHistory, outlines, survey
 from tidings.pipeline.arrays.long.slice import SliceFindings, judge_slice
 from tidings.pipeline.arrays.perform import Perform, plainly
 from tidings.pipeline.arrays.rows import Directory
 from tidings.spec import Guarantee
 
-__all__ = ["Outline", "Piece", "SurveyedHistory", "judge_long", "outlines", "survey"]
+__all__ = ["Outline", "SurveyedHistory", "judge_long", "outlines", "survey"]
 
 
 def judge_long(

@@ -52,8 +52,7 @@ class Order:
         self.tables = tables
         self.suspects = suspects
         """Messages whose text is in question, in order."""
-        is_whole = (tables.known.present & ~tables.known.holed)[0]
-        self.readers = [reader for reader in mine if is_whole[reader]]
+        self.readers = [reader for reader in mine if tables.known.is_whole[0, reader]]
         self.largest: dict[tuple[int, int], int] = {}
         self.judged = 0
         self.early: list[Early] = []

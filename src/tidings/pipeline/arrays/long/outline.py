@@ -17,9 +17,9 @@ from tidings.pipeline.arrays.rows import (
     OVER,
     BadRowsError,
     Directory,
+    Share,
     checked,
     in_line,
-    read,
 )
 
 KEPT_ROWS = 1 << 26
@@ -27,18 +27,6 @@ KEPT_ROWS = 1 << 26
 
 SPARSE = 4
 """The table of messages may have this many places for each broadcast."""
-
-
-class Piece(NamedTuple):
-    """One group of rows of one file."""
-
-    file: int
-    """The place of the file in reading order."""
-    path: str
-    group: int
-    columns: tuple[str, ...]
-    is_digested: bool
-    """No row is without a digest."""
 
 
 class SurveyedHistory(NamedTuple):
@@ -61,11 +49,11 @@ class SurveyedHistory(NamedTuple):
     has_gap: bool
 
 
-def survey(piece: Piece, directory: Directory) -> list[SurveyedHistory]:
+def survey(piece: Share, directory: Directory) -> list[SurveyedHistory]:
     """Check a piece, and tell what is in it."""
-    unread = ("digest",) if piece.is_digested else ()
-    columns = [column for column in piece.columns if column not in unread]
-    rows = checked(read(piece.path, columns, [piece.group]), directory, unread)
+    unread = ("digest",) if piece.source.is_digested else ()
+    columns = [column for column in piece.source.columns if column not in unread]
+    rows = checked(piece.read(columns), directory, unread)
     if not len(rows.run):
         return []
     line = in_line(rows, np.zeros(len(rows.run), np.int8), directory, is_piece=True)
@@ -122,7 +110,7 @@ class Outline(NamedTuple):
         return np.cumsum(self.size) - self.size
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[Share]:
         return [part.piece for part in self.parts]
 
     @property
@@ -151,7 +139,7 @@ class Outline(NamedTuple):
 class RunPiece(NamedTuple):
     """What a piece has of a run."""
 
-    piece: Piece
+    piece: Share
     owners: tuple[int, ...]
     """Whose rows there are."""
     is_alone: bool
@@ -161,11 +149,11 @@ class RunPiece(NamedTuple):
 
 
 def outlines(
-    pieces: Sequence[Piece], surveys: Sequence[Sequence[SurveyedHistory]], directory: Directory
+    pieces: Sequence[Share], surveys: Sequence[Sequence[SurveyedHistory]], directory: Directory
 ) -> dict[int, Outline]:
     """Every run that has rows, put together from the surveys of all pieces, in reading order."""
-    of_run: dict[int, list[tuple[Piece, SurveyedHistory]]] = {}
-    runs_in: dict[Piece, set[int]] = {}
+    of_run: dict[int, list[tuple[Share, SurveyedHistory]]] = {}
+    runs_in: dict[Share, set[int]] = {}
     for piece, stretches in zip(pieces, surveys, strict=True):
         runs_in[piece] = {stretch.run for stretch in stretches}
         for stretch in stretches:
@@ -176,8 +164,8 @@ def outlines(
 
 def _outline(
     run: int,
-    parts: Sequence[tuple[Piece, SurveyedHistory]],
-    runs_in: Mapping[Piece, set[int]],
+    parts: Sequence[tuple[Share, SurveyedHistory]],
+    runs_in: Mapping[Share, set[int]],
     directory: Directory,
     endings: Endings,
 ) -> Outline:
@@ -185,9 +173,9 @@ def _outline(
     last_kind, holed = np.full((1, width), ABSENT), np.zeros((1, width), bool)
     low, high = np.full(width, np.iinfo(np.int64).max), np.full(width, NOTHING)
     is_rising, sent, last_index = True, 0, 0
-    last: dict[int, tuple[Piece, SurveyedHistory]] = {}
+    last: dict[int, tuple[Share, SurveyedHistory]] = {}
     last_seq: dict[int, int] = {}
-    of_piece: dict[Piece, list[SurveyedHistory]] = {}
+    of_piece: dict[Share, list[SurveyedHistory]] = {}
     for piece, stretch in parts:
         process = stretch.process
         begin = int(directory.first_indices(np.array(run), np.array(process)))
@@ -243,7 +231,7 @@ def _make_room_for_given(cuts: Cuts, present: Array, low: Array, high: Array) ->
 
 
 def _follows_a_hole(
-    piece: Piece, stretch: SurveyedHistory, last: tuple[Piece, SurveyedHistory] | None, begin: int
+    piece: Share, stretch: SurveyedHistory, last: tuple[Share, SurveyedHistory] | None, begin: int
 ) -> bool:
     """Whether a file is missing before it; BadRowsError if it cannot follow the one before it."""
     index, kind, incarnation = stretch.first

@@ -203,7 +203,7 @@ class _Slice:
         return self.known.cuts.are_given(np.zeros_like(strays.origin), strays.origin, strays.seq)
 
     def _invented(self, strays: Strays, is_given: Array) -> Found:
-        hidden = self.known.holed[0] | self._may_come()
+        hidden = (self.known.holed | self.known.may_come)[0]
         reader, index, origin, seq, _ = strays.at(~hidden[strays.origin] & ~is_given)
         return Found.of(reader, index, origin, seq, [(reader, index)])
 
@@ -224,12 +224,9 @@ class _Slice:
         return Found.of(reader, index, origin[again], seq[again], witness)
 
     def _unreached(self, strays: Strays, is_given: Array) -> tuple[int, ...] | None:
-        waiting = strays.at(self._may_come()[strays.origin] & ~is_given)
+        waiting = strays.at(self.known.may_come[0, strays.origin] & ~is_given)
         first = waiting.at(np.lexsort((waiting.index, waiting.reader))[:1])
         return tuple(int(column[0]) for column in first) if len(first.index) else None
-
-    def _may_come(self) -> Array:
-        return (self.known.present & ~self.known.is_complete)[0]
 
     def _altered(self, texts: Sequence[Texts]) -> Found:
         """Deliveries of a suspected message with a text that none of its broadcasts had."""

@@ -12,7 +12,7 @@ from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.findings import NOTHING, Array
 from tidings.pipeline.arrays.known import Cuts
 from tidings.pipeline.arrays.long.outline import Outline, RunPiece
-from tidings.pipeline.arrays.rows import Directory, events_of, read
+from tidings.pipeline.arrays.rows import Directory, events_of
 from tidings.spec import BELOW_THE_CUT
 
 BELOW = BELOW_THE_CUT
@@ -26,12 +26,11 @@ def read_events(
     piece, owners, is_alone, first_index = part
     if is_alone and len(owners) == 1 and first_index is not None:
         # Checked before: the rows are all of one process, and their indices follow each other.
-        table = read(piece.path, sorted(columns - {"index"}), [piece.group])
+        table = piece.read(sorted(columns - {"index"}))
         yield owners[0], events_of(table, directory, outline.run, first_index)
         return
     columns = columns | {"process"} if is_alone else columns | {"process", "run"}
-    table = read(piece.path, sorted(columns), [piece.group])
-    events = events_of(table, directory, outline.run)
+    events = events_of(piece.read(sorted(columns)), directory, outline.run)
     for owner in owners:
         yield owner, events.at(events.process == owner)
 
@@ -98,15 +97,12 @@ class Tables:
             return
         broadcasts = np.flatnonzero(events.is_broadcast)
         message = message[broadcasts]
-        if self.sent_at is None:
-            assert self.view is not None
-            self.view[message] = events.view[broadcasts]
-            return
-        is_new = self.sent_at[message] == NOTHING
-        if self.given is not None:
-            is_new &= ~self.given[message]
-        message, broadcasts = message[is_new][::-1], broadcasts[is_new][::-1]
-        self.sent_at[message] = events.index[broadcasts]
+        if self.sent_at is not None:
+            is_new = self.sent_at[message] == NOTHING
+            if self.given is not None:
+                is_new &= ~self.given[message]
+            message, broadcasts = message[is_new][::-1], broadcasts[is_new][::-1]
+            self.sent_at[message] = events.index[broadcasts]
         if self.view is not None:
             self.view[message] = events.view[broadcasts]
 
