@@ -99,10 +99,7 @@ class _Batch:
         """Broadcasts under a name that was taken."""
         numbers = np.full(count, -1)
         numbers[names[self.sent]] = np.arange(len(self.sent))
-        of_nobody = np.zeros(count, bool)
-        of_nobody[names] = True
-        of_nobody &= numbers < 0
-        strays = np.flatnonzero(of_nobody)
+        strays = np.flatnonzero((np.bincount(names, minlength=count) > 0) & (numbers < 0))
         numbers[strays] = len(self.sent) + np.arange(len(strays))
         self.message = numbers[names]
         self.strays = len(strays)
@@ -130,8 +127,7 @@ class _Batch:
         self.forsaken = lost
         if not lost.any():
             return
-        doomed = np.zeros(self.runs, bool)
-        doomed[self.sent_run[lost]] = True
+        doomed = np.bincount(self.sent_run[lost], minlength=self.runs) > 0
         met = np.flatnonzero(doomed[self.events.run] & (self.message < len(self.sent)))
         while True:
             bad = met[self.forsaken[self.message[met]]]
@@ -286,11 +282,8 @@ class _Batch:
         strays = self._untold()
         waiting = strays[self.known.may_come[events.run[strays], events.origin[strays]]]
         first = _first_places(events.run[waiting], waiting, self.runs, none=NOTHING)
-        names = np.full((self.runs, 2), NOTHING)
-        is_some = first != NOTHING
-        names[is_some, 0] = events.origin[first[is_some]]
-        names[is_some, 1] = events.seq[first[is_some]]
-        return names
+        names = np.stack([events.origin[first], events.seq[first]], axis=1)
+        return np.where(first[:, None] == NOTHING, NOTHING, names)
 
     def _validity(self) -> Any:
         known = self.known

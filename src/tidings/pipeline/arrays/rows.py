@@ -411,8 +411,7 @@ def in_line(rows: Rows, files: Array, directory: Directory, is_piece: bool = Fal
         here, history = rows.run[:1], np.broadcast_to(rows.process[0], len(rows.run))
         begins[1:] = False
     else:
-        is_here = np.zeros(len(directory.shape), bool)
-        is_here[rows.run] = True
+        is_here = np.bincount(rows.run, minlength=len(directory.shape)) > 0
         here = np.flatnonzero(is_here)
         history = (np.cumsum(is_here) - 1)[rows.run] * directory.width + rows.process
         if (history[1:] < history[:-1]).any():
@@ -448,10 +447,8 @@ def _holes(rows: Rows, begins: Array, files: Array, first: Array | int) -> Array
         _refuse(bool((is_over & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]).any()))
     _refuse(bool(((rows.incarnation[1:] < rows.incarnation[:-1]) & ~begins[1:]).any()))
     if not follows.all():
-        is_first = begins.copy()
-        is_first[1:] |= files[1:] != files[:-1]
-        is_endless = np.zeros(len(begins), bool)
-        is_endless[1:] = rows.last_index[:-1] == _LAST
+        is_first = begins | np.append(False, files[1:] != files[:-1])
+        is_endless = np.append(False, rows.last_index[:-1] == _LAST)
         follows_hole = is_first & (rows.index > expected) & ~(is_endless & ~begins)
         _refuse(bool((~follows & ~follows_hole).any()))
         is_hole |= follows_hole

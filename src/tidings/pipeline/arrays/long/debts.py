@@ -66,19 +66,15 @@ class Debts:
         for bits in self.missing.values():
             nowhere &= self._bits(bits)
         delivered = ~nowhere if self.sent is None else self.sent & ~nowhere
+        survivors = np.flatnonzero(self.known.survivors[0]).tolist()
+        owing = self.owing or {who: self.missing[who] for who in survivors}
         found = []
-        for process in np.flatnonzero(self.known.correct[0]).tolist():
-            if self.owing:
-                owing = self._bits(self.owing[process])
-            elif self.known.survivors[0, process]:
-                owing = self._bits(self.missing[process])
-            else:
-                continue
-            owed = np.flatnonzero(owing & delivered)
-            found.append((owed, np.full(len(owed), process)))
-        message, process_ = joined(found, 2)
+        for who, bits in owing.items():
+            owed = np.flatnonzero(self._bits(bits) & delivered)
+            found.append((owed, np.full(len(owed), who)))
+        message, process = joined(found, 2)
         self.agreement_counts = self._counts(int(delivered.sum()), len(message))
-        return self._shown(message, process_)
+        return self._shown(message, process)
 
     def _counts(self, due: int, violated: int) -> tuple[int, int, int]:
         """If the list has no majority left, nothing is owed: there is but one list then."""
@@ -105,24 +101,21 @@ class Debts:
             return Found.joined([])
         heard = perform(partial(look_up, wanted=np.unique(message)), self.outline.parts)
         who, index, is_broadcast, about, view = joined([one for some in heard for one in some], 5)
-        order = np.lexsort((index, who, ~is_broadcast.astype(bool), about))
+        is_delivery = is_broadcast == 0
+        order = np.lexsort((index, who, is_delivery, about))
         who, index, about, view = who[order], index[order], about[order], view[order]
-        is_delivery = ~is_broadcast.astype(bool)[order]
         # Of each message the broadcast comes first, then its first delivery at the first process.
         sent = np.searchsorted(about, message, side="left")
-        is_first = is_delivery.copy()
-        is_first[1:] &= ~is_delivery[:-1] | (about[1:] != about[:-1])
-        firsts = np.flatnonzero(is_first)
         witness = [(who[sent], index[sent])]
         names = Names(self.outline).of(message)
         if is_agreement:
-            at = np.searchsorted(about[firsts], message, side="left")
-            seen = firsts[np.minimum(at, len(firsts) - 1)] if len(firsts) else sent
-            is_seen = is_delivery[seen] & (about[seen] == message)
+            deliveries = np.flatnonzero(is_delivery[order])
+            at = np.searchsorted(about[deliveries], message, side="left")
+            seen = deliveries.take(at, mode="clip") if len(deliveries) else sent
+            is_seen = (len(deliveries) > 0) & (about[seen] == message)
             witness.append(self._first_of(names, is_seen, who[seen], index[seen]))
-        rank = self.known.rank[view[sent], process]
         found = Found.of(process, index[sent], *names, witness)
-        order = np.lexsort((rank, index[sent], names[0]))
+        order = np.lexsort((self.known.rank[view[sent], process], index[sent], names[0]))
         return found.at(order).first(self.most)
 
     def _first_of(
@@ -152,9 +145,7 @@ def _look_up(
         is_wanted = wanted.take(np.searchsorted(wanted, message), mode="clip") == message
         if is_named is not None:
             is_wanted &= is_named
-        places = np.flatnonzero(is_wanted)
-        if len(places):
-            columns_ = (events.index, events.is_broadcast, message, events.view)
-            whose = np.full(len(places), process)
-            found.append((whose, *(column[places].astype(np.int64) for column in columns_)))
+        whose = np.full(len(message), process)
+        about = (whose, events.index, events.is_broadcast, message, events.view)
+        found.append(tuple(column[is_wanted].astype(np.int64) for column in about))
     return found
