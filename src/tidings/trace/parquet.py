@@ -133,7 +133,11 @@ def _plain(kind: Any) -> Any:
 def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) -> None:
     check_file(path)
     into.begin_file()
-    for number, values in enumerate(_table(path).to_pylist(), start=1):
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (pa.ArrowInvalid, OSError) as fault:
+        raise DataError(f"{path}: corrupt: {str(fault).splitlines()[0]}") from None
+    for number, values in enumerate(table.to_pylist(), start=1):
         try:
             manifest = manifests.get(values["run"])
             if manifest is None:
@@ -141,13 +145,6 @@ def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) ->
             into.add(_unpacked(values, manifest))
         except DataError as fault:
             raise DataError(f"{path}: row {number}: {fault}") from None
-
-
-def _table(path: Path) -> Any:
-    try:
-        return pq.read_table(path, page_checksum_verification=True)
-    except (pa.ArrowInvalid, OSError) as fault:
-        raise DataError(f"{path}: corrupt: {str(fault).splitlines()[0]}") from None
 
 
 def _unpacked(values: dict[str, Any], manifest: Manifest) -> Row:

@@ -159,7 +159,7 @@ def first_forsaken(spark: SparkSession, events: DataFrame, facts: Facts) -> Fors
     """A fixpoint over one number per process: a job for each time that somebody taints another."""
     met = meetings(events, facts).persist()
     first = _first_of_each(met.where("forsaken"))
-    while sooner := _sooner(met, _since(spark, first), first):
+    while sooner := _sooner(spark, met, first):
         first |= sooner
     met.unpersist()
     return first
@@ -185,8 +185,10 @@ def meetings(events: DataFrame, facts: Facts) -> DataFrame:
     )
 
 
-def _sooner(met: DataFrame, since: DataFrame, first: Forsaken) -> dict[tuple[int, int], int]:
+def _sooner(spark: SparkSession, met: DataFrame, first: Forsaken) -> dict[tuple[int, int], int]:
     """Where a process meets, sooner than known so far, what an origin tainted by then sent."""
+    rows = [{"run": run, "origin": process, "since": at} for (run, process), at in first.items()]
+    since = _table(spark, _FIRST, rows)
     tainted = met.join(F.broadcast(since), ["run", "origin"], "inner").where("since < sent_at")
     found = _first_of_each(tainted).items()
     return {process: index for process, index in found if index < first.get(process, index + 1)}
@@ -195,8 +197,3 @@ def _sooner(met: DataFrame, since: DataFrame, first: Forsaken) -> dict[tuple[int
 def _first_of_each(met: DataFrame) -> dict[tuple[int, int], int]:
     firsts = met.groupBy("run", "process").agg(F.min("index").alias("index")).collect()
     return {(row.run, row.process): row["index"] for row in firsts}
-
-
-def _since(spark: SparkSession, first: Forsaken) -> DataFrame:
-    rows = [{"run": run, "origin": process, "since": at} for (run, process), at in first.items()]
-    return _table(spark, _FIRST, rows)

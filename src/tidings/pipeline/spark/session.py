@@ -62,7 +62,10 @@ def session(
         with _environment(
             JAVA_HOME=str(launcher_home(java)),
             SPARK_LOCAL_IP=address,
-            PYSPARK_PYTHON=_python(master),
+            # Workers on this machine have to know what this process knows, tidings itself above
+            # all. Elsewhere, and here too if the user says so, the user knows better.
+            PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON")
+            or (sys.executable if _is_local(master) else None),
         ):
             options = _options(master, memory_gib or _memory_gib())
             spark = _configured(options).master(master).getOrCreate()
@@ -187,14 +190,6 @@ def _reached(master: str) -> str | None:
         except OSError as fault:
             reason = fault.strerror or fault
     raise EnvironmentMissing(f"no Spark master answers at {master}: {reason}")
-
-
-def _python(master: str) -> str | None:
-    """Workers on this machine have to know what this process knows, ``tidings`` itself above all.
-
-    Elsewhere, and here too if the user says so, the user knows better.
-    """
-    return os.environ.get("PYSPARK_PYTHON") or (sys.executable if _is_local(master) else None)
 
 
 def _memory_gib() -> int:

@@ -37,17 +37,14 @@ class Inventor:
     def name(self, run: int, origin: int) -> tuple[int, int]:
         """An origin, the one that the log names if it does, and a number it has not used."""
         names = self._interpreter.names
-        suspect = self._suspect(run) if origin == ABSENT else names.words[origin]
+        if run not in self._suspects:
+            self._suspects[run] = next(iter(self._ends.untold(run)), NOBODY)
+        suspect = self._suspects[run] if origin == ABSENT else names.words[origin]
         history, ending = self._ends.history(run, suspect), self._ends.ending(run, suspect)
         self._interpreter.mentioned.add(history)
         self._invented[history] += 1
         own = ending.broadcasts if ending is not None else 0
         return names.code(suspect), own + self._invented[history]
-
-    def _suspect(self, run: int) -> str:
-        if run not in self._suspects:
-            self._suspects[run] = next(iter(self._ends.untold(run)), NOBODY)
-        return self._suspects[run]
 
 
 def with_keys(messages: Any) -> Any:

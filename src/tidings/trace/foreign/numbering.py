@@ -66,7 +66,11 @@ class Numbering:
             name: rows.counted(name, rows["kind"] == kind if kind is not None else None)
             for name, kind in _COUNTED.items()
         }
-        self._remember(rows, columns, counts)
+        for row in rows.lasts:
+            self.endings[int(rows["history"][row])] = HistoryEnding(
+                KINDS[rows["kind"][row]], int(counts["seq"][row])
+            )
+        self._last = {name: int(values[-1]) for name, values in (columns | counts).items()}
         columns["index"] = counts["index"] - 1
         columns["incarnation"] = counts["incarnation"]
         if "id_low" in columns:
@@ -76,13 +80,6 @@ class Numbering:
                 is_broadcast, process_of(rows["history"]), columns["origin"]
             )
         return columns
-
-    def _remember(self, rows: "_Rows", columns: dict[str, Any], counts: dict[str, Any]) -> None:
-        for row in rows.lasts:
-            self.endings[int(rows["history"][row])] = HistoryEnding(
-                KINDS[rows["kind"][row]], int(counts["seq"][row])
-            )
-        self._last = {name: int(values[-1]) for name, values in (columns | counts).items()}
 
     # --- what is wrong, and what is not needed
 
@@ -173,10 +170,7 @@ class Ends:
         self._with_rows = {run: ordered(names) for run, names in with_rows.items()}
         members = interpreter.mapping.members
         self._members = None if members is None else ordered(members)
-        self._refuse_strangers()
-
-    def _refuse_strangers(self) -> None:
-        """A name that is nowhere else is misspelt."""
+        # A name that is nowhere else is misspelt.
         known = {*(self._members or ())}.union(*self._with_rows.values())
         for name in ordered({*self._end.fates, *self._end.listed} - known):
             raise DataError(f"end: {name} is no member, and the log has no row of it")

@@ -101,7 +101,9 @@ class _Slice:
             message, is_named = self.names.places(events)
             if is_named is not None:
                 self.kept = None
-                self._count_strays(process, events, is_named)
+                if process in self.tables.delivered:
+                    self.has_strays = True
+                    self.deliveries += int((~is_named & ~events.is_broadcast).sum())
                 events, message = events.at(is_named), message[is_named]
             elif self.kept is not None:
                 broadcasts = np.flatnonzero(events.is_broadcast)
@@ -146,11 +148,6 @@ class _Slice:
             witness = [(reader, first[again]), (reader, index[again])]
             names = self.names.of(message[again])
             self.repeats.append(Found.of(reader, index[again], *names, witness))
-
-    def _count_strays(self, process: int, events: Events, is_named: Array) -> None:
-        if process in self.tables.delivered:
-            self.has_strays = True
-            self.deliveries += int((~is_named & ~events.is_broadcast).sum())
 
     # --- the second reading: whether the causes came first
 
