@@ -3,7 +3,8 @@
 The only package in the project that imports pyspark. It answers to ``spec``: the same verdicts,
 the same counts, the same witnesses, for traces of any size. There are two judges that know
 nothing of each other: the fast one is ``arrays``, without any Spark, and its oracle is
-``queries``. ``spark`` is what both run on, and ``audit`` states the verdicts of either.
+``queries``. ``spark`` is what both run on, ``audit`` asks either, and ``statement`` puts
+their numbers into the specification's words.
 """
 
 from tidings.core import EnvironmentMissing

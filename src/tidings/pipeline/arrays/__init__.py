@@ -2,5 +2,5 @@
 
 No Spark in here: numpy and Arrow in plain functions, which Spark's workers call, each for its part
 of the trace. ``batch`` judges many whole runs at once, ``long`` one run of any length in pieces;
-``told`` states what they found.
+``findings`` is what they found, in numbers.
 """
