@@ -88,8 +88,8 @@ def begins_of(manifest: Manifest) -> list[int]:
 
 def merge(parts: Sequence[Manifest]) -> Manifest:
     """All parts of one run as one manifest; two parts may not contradict each other."""
-    if len(parts) == 1:
-        return msgspec.structs.replace(parts[0], process=None)
+    if len(parts) == 1 and parts[0].process is None:
+        return parts[0]
     merged: dict[str, Any] = {}
     for field in Manifest.__struct_fields__:
         values = [getattr(part, field) for part in parts]
