@@ -76,7 +76,7 @@ def read(data: bytes, reader: FrameReader | None = None) -> list[tuple[int, int,
 
 
 def conversation() -> bytes:
-    body = body_of([codec().encode(packet) for packet in (DATA, HOLDING)])
+    body = body_of([msgspec.msgpack.encode(packet) for packet in (DATA, HOLDING)])
     return GREETING + hello_frame(HELLO) + head_of_packets(7, body) + body + bye_frame("enough")
 
 
@@ -96,7 +96,7 @@ def test_frames_are_the_same_when_every_byte_comes_alone() -> None:
 
 
 def test_packets_come_back_as_they_went_with_their_lengths() -> None:
-    encoded = [codec().encode(DATA), codec().encode(HOLDING)]
+    encoded = [msgspec.msgpack.encode(DATA), msgspec.msgpack.encode(HOLDING)]
     assert decoded(body_of(encoded), number=7) == [
         Came(7, DATA, len(encoded[0])),
         Came(8, HOLDING, len(encoded[1])),
@@ -191,7 +191,7 @@ def test_a_body_that_makes_no_sense_is_one_line(body: bytes) -> None:
     ],
 )
 def test_a_packet_for_another_group_is_refused(packet: Packet) -> None:
-    body = body_of([codec().encode(packet)])
+    body = body_of([msgspec.msgpack.encode(packet)])
     with pytest.raises(WireFault, match=f"a {packet.kind} that is not meant for this group"):
         decoded(body)
     others = ("p0", "p1", "p4", "p5", "p9", "", "nobody")
@@ -254,12 +254,12 @@ def test_what_is_longer_than_it_can_be_is_refused_with_the_limit(
     packet: Packet, complaint: str
 ) -> None:
     with pytest.raises(WireFault, match=re.escape(complaint)):
-        decoded(body_of([codec().encode(packet)]))
+        decoded(body_of([msgspec.msgpack.encode(packet)]))
 
 
 def test_of_a_long_packet_the_texts_do_not_count() -> None:
     push = Push((Batch(MessageId("p2", 1), (bytes(1_000),) * 40),))
-    assert decoded(body_of([codec().encode(push)]))[0].packet == push
+    assert decoded(body_of([msgspec.msgpack.encode(push)]))[0].packet == push
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_of_a_long_packet_the_texts_do_not_count() -> None:
     ids=lambda packet: packet.kind,
 )
 def test_what_a_member_says_is_accepted(packet: Packet) -> None:
-    assert decoded(body_of([codec().encode(packet)]))[0].packet == packet
+    assert decoded(body_of([msgspec.msgpack.encode(packet)]))[0].packet == packet
 
 
 def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
         State(*(vector,) * 4, digests=(digest,) * 3),
         Holding(upto, (("p2", digest),)),
     ):
-        assert decoded(body_of([codec().encode(packet)]))[0].packet == packet
+        assert decoded(body_of([msgspec.msgpack.encode(packet)]))[0].packet == packet
     for packet in (
         State(*(vector,) * 4, digests=(digest,) * 2),
         State(*(vector,) * 4, digests=(digest, digest, bytes(65))),
@@ -300,13 +300,13 @@ def test_a_digest_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
         Twins("p3", ("p1", "p9"), 7),
     ):
         with pytest.raises(WireFault, match="that is not meant for this group"):
-            decoded(body_of([codec().encode(packet)]))
+            decoded(body_of([msgspec.msgpack.encode(packet)]))
 
 
 def test_of_a_text_in_a_message_the_length_is_looked_at_too() -> None:
     of_relay = Codec(MajorityRelay, MEMBERS, LIMITS)
     stamped = Stamped(MessageId("p1", 1), TOO_LONG, (1, 0, 0))
-    encoded = of_relay.encode(majority_relay.RelayPush((stamped,)))
+    encoded = msgspec.msgpack.encode(majority_relay.RelayPush((stamped,)))
     with pytest.raises(WireFault, match="a push with a text of 1,001 bytes"):
         of_relay.decode(1, memoryview(encoded), "p1")
 

@@ -6,7 +6,7 @@ everything in it left as bytes, so that the decoder only walks over it.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Raw
@@ -15,12 +15,7 @@ TextsIn = Callable[[Any], int]
 """How many bytes of texts there are in an outlined struct."""
 
 
-class PacketOutline(NamedTuple):
-    kind: type[msgspec.Struct]
-    texts_in: TextsIn
-
-
-def outlined(kind: type[msgspec.Struct]) -> PacketOutline:
+def outlined(kind: type[msgspec.Struct]) -> tuple[type[msgspec.Struct], TextsIn]:
     """A struct that reads the same bytes and decodes none of them, and what of it is texts."""
     fields: list[tuple[str, Any, Any]] = []
     counts: list[tuple[str, TextsIn]] = []
@@ -35,7 +30,7 @@ def outlined(kind: type[msgspec.Struct]) -> PacketOutline:
 
     tag = kind.__struct_config__.tag
     made = msgspec.defstruct(kind.__name__, fields, array_like=True, tag=tag, gc=False)
-    return PacketOutline(made, all_texts_in)
+    return made, all_texts_in
 
 
 def _of(hint: Any) -> tuple[Any, TextsIn | None]:

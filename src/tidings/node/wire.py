@@ -24,7 +24,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from types import CodeType, FunctionType
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, NamedTuple, TypeVar, Union
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +34,7 @@ from tidings.node.config import Limits
 from tidings.node.outline import outlined
 from tidings.node.plausible import LINE_CHARS, MOST, Bounds, fault_of
 
+T = TypeVar("T")
 FORMAT = 2
 GREETING = b"tidings" + bytes([FORMAT])
 HELLO_BYTES = 64 * 1024
@@ -67,9 +68,7 @@ class Kind(IntEnum):
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")]
 """As ``is_name`` wants them: what goes into our log must not look like a line of it."""
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
-
-Setting = bool | Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Setting = bool | Count
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -191,11 +190,6 @@ def head_of_packets(number: int, body: bytes) -> bytes:
     return _HEAD.pack(_HEAD_AFTER_LENGTH + len(body), Kind.PACKETS, number)
 
 
-def body_of(packets: list[bytes]) -> bytes:
-    """Encoded packets, as the body of a frame."""
-    return _encode(packets)
-
-
 class FrameReader:
     """Cuts what arrives into frames; raises WireFault as soon as it cannot become one."""
 
@@ -249,21 +243,18 @@ class FrameReader:
 
 
 class Codec:
-    """Packets to bytes and back, for one protocol in one group."""
+    """What bytes say, in the packets of one protocol and in one group."""
 
     def __init__(self, kind: type[Process], members: Members, limits: Limits) -> None:
         self._limits = limits
         self._bounds = Bounds(members, limits.text_bytes, limits.batch_messages)
-        self.encode = msgspec.msgpack.Encoder().encode
         types = packet_types(kind)
         # A protocol without packets exists: a group of one needs none.
         union = Union[types] if types else None  # noqa: UP007 - made of a tuple
         self._decode: Callable[[memoryview], Packet] = msgspec.msgpack.Decoder(union).decode
-        outlines = {one.__struct_config__.tag: outlined(one) for one in types}
-        shapes = tuple(outline.kind for outline in outlines.values())
-        union = Union[shapes] if shapes else None  # noqa: UP007
-        self._decode_outline = msgspec.msgpack.Decoder(union).decode
-        self._texts_in = {outline.kind: outline.texts_in for outline in outlines.values()}
+        self._texts_in = dict(map(outlined, types))
+        shapes = Union[tuple(self._texts_in)] if types else None  # noqa: UP007
+        self._decode_outline = msgspec.msgpack.Decoder(shapes).decode
 
     def cut(self, frame: Frame) -> list[memoryview]:
         """The packets of a frame, not decoded yet: how many there are is seen at once."""
@@ -328,46 +319,43 @@ def _count(body: memoryview | bytes) -> int:
 
 
 _cut = msgspec.msgpack.Decoder(list[memoryview]).decode
-_decode_hello = msgspec.msgpack.Decoder(Hello).decode
-_decode_name = msgspec.msgpack.Decoder(Name).decode
-_decode_bye = msgspec.msgpack.Decoder(Bye).decode
 _encode = msgspec.msgpack.Encoder().encode
+body_of: Callable[[list[bytes]], bytes] = _encode
+"""Encoded packets, as the body of a frame."""
 
 
 def hello_frame(hello: Hello) -> bytes:
     return framed(Kind.HELLO, 0, _encode(hello))
 
 
-def read_hello(frame: Frame) -> Hello:
-    if frame.kind != Kind.HELLO:
-        raise WireFault(f"it begins with a frame of kind {frame.kind} instead of a hello")
-    try:
-        return _decode_hello(frame.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        raise WireFault(f"its hello makes no sense: {fault}") from None
-
-
 def knock_frame(name: str) -> bytes:
     return framed(Kind.KNOCK, 0, _encode(name))
-
-
-def read_knock(frame: Frame) -> str:
-    try:
-        return _decode_name(frame.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
-        raise WireFault(f"its knock makes no sense: {fault}") from None
 
 
 def bye_frame(reason: str, why: Why = Why.WORDS, incarnation: int = 0) -> bytes:
     return framed(Kind.BYE, 0, _encode(Bye(reason[:LINE_CHARS], why, incarnation)))
 
 
+def read_hello(frame: Frame) -> Hello:
+    if frame.kind != Kind.HELLO:
+        raise WireFault(f"it begins with a frame of kind {frame.kind} instead of a hello")
+    return _read(frame, Hello, "hello")
+
+
+def read_knock(frame: Frame) -> str:
+    return _read(frame, Name, "knock")
+
+
 def read_bye(frame: Frame) -> Bye:
-    try:
-        bye = _decode_bye(frame.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
-        raise WireFault(f"its farewell makes no sense: {fault}") from None
+    bye = _read(frame, Bye, "farewell")
     return msgspec.structs.replace(bye, reason=one_line(bye.reason))
+
+
+def _read(frame: Frame, kind: type[T], called: str) -> T:
+    try:
+        return msgspec.msgpack.decode(frame.body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        raise WireFault(f"its {called} makes no sense: {fault}") from None
 
 
 # --- what a protocol can say
