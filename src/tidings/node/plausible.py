@@ -64,30 +64,15 @@ def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check], ...]:
 
 
 def _check(hint: Any, may_lack: bool = False) -> Check | None:
-    if hint is MessageId:
-        return _is_of_member
-    if hint == Vector:
-        return _fits_or_lacks if may_lack else _fits
-    if hint == SortedNames:
-        return _each(_is_member)
-    if hint == SortedIds:
-        return _at_most_one_for_each_member(_is_of_member)
-    if hint is int:
-        return _is_count
-    if hint is str:
-        return _is_line
-    if hint is bytes:
-        return _is_short
-    if hint == Digests:
-        return _are_digests
-    if hint == NamedDigests:
-        return _at_most_one_for_each_member(_is_named_digest)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return fault_of
+    if hint == Vector and may_lack:
+        return _fits_or_lacks
+    known = next((check for one, check in _OF_HINT if one == hint), None)
     plain = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-    if get_origin(plain) is tuple and get_args(plain)[1:] == (...,):
+    if known is None and get_origin(plain) is tuple and get_args(plain)[1:] == (...,):
         return _check_each(get_args(plain)[0])
-    return None
+    return known
 
 
 def _check_each(hint: Any) -> Check | None:
@@ -107,8 +92,7 @@ def _is_member(name: str, bounds: Bounds) -> str:
 
 
 def _is_of_member(message: MessageId, bounds: Bounds) -> str:
-    is_so = message.origin in bounds.members and 1 <= message.seq <= MOST
-    return "" if is_so else FOREIGN
+    return "" if message.origin in bounds.members and 1 <= message.seq <= MOST else FOREIGN
 
 
 def _is_count(number: int, bounds: Bounds) -> str:
@@ -149,20 +133,18 @@ def _is_short(text: bytes, bounds: Bounds) -> str:
 
 
 def _longest_is(size: int, bounds: Bounds) -> str:
-    most = bounds.text_bytes
-    if size <= most:
+    if size <= bounds.text_bytes:
         return ""
-    return f"with a text of {size:,} bytes; {most:,} is the limit (text_bytes)"
+    return f"with a text of {size:,} bytes; {bounds.text_bytes:,} is the limit (text_bytes)"
+
+
+def _are_few(count: int, bounds: Bounds) -> str:
+    most = bounds.texts
+    return "" if count <= most else f"with {count:,} texts; {most:,} is the limit (batch_messages)"
 
 
 def _are_few_and_short(texts: tuple[bytes, ...], bounds: Bounds) -> str:
-    if len(texts) > bounds.texts:
-        return _too_many(len(texts), bounds)
-    return _longest_is(max(map(len, texts), default=0), bounds)
-
-
-def _too_many(texts: int, bounds: Bounds) -> str:
-    return f"with {texts:,} texts; {bounds.texts:,} is the limit (batch_messages)"
+    return _are_few(len(texts), bounds) or _longest_is(max(map(len, texts), default=0), bounds)
 
 
 def _with_few_texts(check: Check) -> Check:
@@ -170,7 +152,7 @@ def _with_few_texts(check: Check) -> Check:
 
     def few(items: tuple[Any, ...], bounds: Bounds) -> str:
         count = sum([len(item.texts) for item in items])
-        return _too_many(count, bounds) if count > bounds.texts else check(items, bounds)
+        return _are_few(count, bounds) or check(items, bounds)
 
     return few
 
@@ -193,3 +175,17 @@ def _at_most_one_for_each_member(check: Check) -> Check:
         return each(items, bounds) if len(items) <= len(bounds.members) else FOREIGN
 
     return few
+
+
+_OF_HINT: tuple[tuple[Any, Check], ...] = (
+    (MessageId, _is_of_member),
+    (Vector, _fits),
+    (SortedNames, _each(_is_member)),
+    (SortedIds, _at_most_one_for_each_member(_is_of_member)),
+    (int, _is_count),
+    (str, _is_line),
+    (bytes, _is_short),
+    (Digests, _are_digests),
+    (NamedDigests, _at_most_one_for_each_member(_is_named_digest)),
+)
+"""How a field of each type is checked, beside structs and tuples of many."""
