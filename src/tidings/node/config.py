@@ -13,12 +13,12 @@ the file.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from inspect import signature
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import msgspec
 from msgspec import Meta
 
 from tidings.core import (
@@ -161,18 +161,23 @@ class Tracing(TomlTable, frozen=True):
     """How long until it is tried again."""
 
 
-class GroupFile(TomlTable, frozen=True):
+class _Settings(TomlTable, frozen=True):
+    """What is the same in the file and once it has passed every check."""
+
     name: str
-    members: dict[str, str]
     protocol: str = "frontier"
     options: dict[str, Any] = {}
     durable: bool = True
-    data: str = "data"
-    """Where the logs are: each member's in a folder of its name."""
     limits: Limits = Limits()
     retention: Retention = Retention()
     links: Links = Links()
     trace: Tracing = Tracing()
+
+
+class GroupFile(_Settings, frozen=True, kw_only=True):
+    members: dict[str, str]
+    data: str = "data"
+    """Where the logs are: each member's in a folder of its name."""
     metrics: dict[str, str] = {}
     """Where each member answers Prometheus; who is not listed does not."""
 
@@ -185,22 +190,14 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(_Settings, frozen=True, kw_only=True):
     """A group file that has passed every check."""
 
-    name: str
     members: Members
     addresses: dict[str, Address]
     metrics: dict[str, Address]
-    protocol: str
-    options: dict[str, Any]
-    durable: bool
     data: Path
     trace_folder: Path
-    limits: Limits
-    retention: Retention
-    links: Links
-    trace: Tracing
 
     def alike(self) -> dict[str, bool | int]:
         """What must be the same for all members, beside who they are and what protocol they run:
@@ -217,17 +214,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
         self.check_member(name)
+        limits = self.limits
         ours = {
-            "window": self.limits.window,
-            "early_bytes": self.limits.memory_bytes,
-            "push": self.limits.batch_messages,
+            "window": limits.window,
+            "early_bytes": limits.memory_bytes,
+            "push": limits.batch_messages,
             "until_processed": self.durable,
         }
         if self.durable:
-            # What is kept is limited in bytes, on disk, and not by number.
-            limits = self.limits
-            ours |= {"memory": limits.memory_messages, "memory_bytes": limits.memory_bytes}
-            ours["log_limit"] = NO_LIMIT
+            ours |= {
+                "memory": limits.memory_messages,
+                "memory_bytes": limits.memory_bytes,
+                "log_limit": NO_LIMIT,  # in messages: on disk, bytes are limited instead
+            }
         possible = signature(factory(self.protocol)).parameters
         given = {option: value for option, value in ours.items() if option in possible}
         return factory(self.protocol, self.options | given)(name, self.members, choose)
@@ -262,8 +261,8 @@ def read_config(path: Path) -> Config:
         return _ConfigReader(TomlFile(path)).config()
     except UsageError as fault:
         if isinstance(fault.__cause__, FileNotFoundError):
-            words = f"{fault}; tidings group p1 p2 p3 makes one for three members"
-            raise UsageError(words) from None
+            way_out = "tidings group p1 p2 p3 makes one for three members"
+            raise UsageError(f"{fault}; {way_out}") from None
         raise
 
 
@@ -275,46 +274,51 @@ def parse_config(text: str, path: Path) -> Config:
 class _ConfigReader:
     def __init__(self, toml: TomlFile) -> None:
         self.toml = toml
-        self._error = toml.error
+
+    def _refuse_if(self, is_wrong: bool, keys: Sequence[str], words: str) -> None:
+        if is_wrong:
+            raise self.toml.error(keys, words)
 
     def config(self) -> Config:
         file = self.toml.as_a(GroupFile)
         members = self._members(file)
         self._check_protocol(file, members)
-        self._check_limits(file)
+        self._check_limits(file.limits, file.links)
         folder = self.toml.path.parent
         addresses = self._addresses("members", file.members)
         metrics = self._addresses("metrics", file.metrics)
-        self._check_that_metrics_have_their_own(metrics, addresses)
+        listeners = {address: member for member, address in addresses.items()}
+        for member, address in metrics.items():
+            self._refuse_if(
+                address in listeners,
+                ["metrics", member],
+                f"{address} is where {listeners.get(address)} listens to the others",
+            )
+        shared = {field: getattr(file, field) for field in _Settings.__struct_fields__}
         return Config(
-            name=file.name,
+            **shared,
             members=members,
             addresses=addresses,
             metrics=metrics,
-            protocol=file.protocol,
-            options=file.options,
-            durable=file.durable,
             data=folder / file.data,
             trace_folder=folder / file.trace.folder,
-            limits=file.limits,
-            retention=file.retention,
-            links=file.links,
-            trace=file.trace,
         )
 
     def _members(self, file: GroupFile) -> Members:
-        if not is_name(file.name):
-            raise self._error(["name"], f"{file.name!r} is not a name: letters, digits, _ . -")
-        if not file.members:
-            raise self._error(["members"], "a group has at least one member")
-        if len(file.members) > MOST_MEMBERS:
-            raise self._error(["members"], f"a group has at most {MOST_MEMBERS:,} members")
+        no_name = "not a name: letters, digits, _ . -"
+        self._refuse_if(not is_name(file.name), ["name"], f"{file.name!r} is {no_name}")
+        self._refuse_if(not file.members, ["members"], "a group has at least one member")
+        self._refuse_if(
+            len(file.members) > MOST_MEMBERS,
+            ["members"],
+            f"a group has at most {MOST_MEMBERS:,} members",
+        )
         for member in file.members:
-            if not is_name(member):
-                raise self._error(["members", member], "not a name: letters, digits, _ . -")
+            self._refuse_if(not is_name(member), ["members", member], no_name)
         for member in file.metrics:
-            if member not in file.members:
-                raise self._error(["metrics", member], "not a member of the group")
+            self._refuse_if(
+                member not in file.members, ["metrics", member], "not a member of the group"
+            )
         return ordered(file.members)
 
     def _addresses(self, table: str, given: Mapping[str, str]) -> dict[str, Address]:
@@ -323,40 +327,31 @@ class _ConfigReader:
             keys = [table, member]
             address = _address(text)
             if address is None:
-                raise self._error(keys, f"{text!r} is not an address like 127.0.0.1:7001")
-            if not _is_loopback(address.host):
-                raise self._error(
-                    keys,
-                    f"{text} is not on loopback; a node talks to its own machine only, until "
-                    "members can prove who they are",
-                )
-            if address in used:
-                raise self._error(keys, f"{text} is the address of {used[address]} already")
+                raise self.toml.error(keys, f"{text!r} is not an address like 127.0.0.1:7001")
+            self._refuse_if(
+                not _is_loopback(address.host),
+                keys,
+                f"{text} is not on loopback; a node talks to its own machine only, until "
+                "members can prove who they are",
+            )
+            self._refuse_if(
+                address in used, keys, f"{text} is the address of {used.get(address)} already"
+            )
             used[address] = member
         return {member: address for address, member in used.items()}
 
-    def _check_that_metrics_have_their_own(
-        self, metrics: Mapping[str, Address], addresses: Mapping[str, Address]
-    ) -> None:
-        listeners = {address: member for member, address in addresses.items()}
-        for member, address in metrics.items():
-            if address in listeners:
-                words = f"{address} is where {listeners[address]} listens to the others"
-                raise self._error(["metrics", member], words)
-
     def _check_protocol(self, file: GroupFile, members: Members) -> None:
         for option, instead in SET_ELSEWHERE.items():
-            if option in file.options:
-                raise self._error(["options", option], f"set {instead} instead")
+            self._refuse_if(option in file.options, ["options", option], f"set {instead} instead")
         self._made(file, members, {}, ["protocol"])
         for option, value in file.options.items():
             self._made(file, members, {option: value}, ["options", option])
         process = self._made(file, members, file.options, ["options"])
-        if file.durable and not process.recovers:
-            raise self._error(
-                ["durable"] if "durable" in self.toml.text else ["protocol"],
-                f"{file.protocol} keeps nothing on disk; write durable = false, or take frontier",
-            )
+        self._refuse_if(
+            file.durable and not process.recovers,
+            ["durable"] if "durable" in self.toml.text else ["protocol"],
+            f"{file.protocol} keeps nothing on disk; write durable = false, or take frontier",
+        )
 
     def _made(
         self, file: GroupFile, members: Members, options: dict[str, Any], keys: Sequence[str]
@@ -364,35 +359,42 @@ class _ConfigReader:
         try:
             return factory(file.protocol, options)(members[0], members, take_first)
         except (UsageError, DataError) as fault:
-            raise self._error(keys, str(fault)) from None
+            raise self.toml.error(keys, str(fault)) from None
 
-    def _check_limits(self, file: GroupFile) -> None:
-        limits, links = file.limits, file.links
+    def _check_limits(self, limits: Limits, links: Links) -> None:
         needed = limits.text_bytes + FRAME_ROOM
-        if limits.frame_bytes < needed:
-            raise self._error(
-                _first_given(limits, "frame_bytes", "text_bytes"),
-                f"texts of up to {limits.text_bytes:,} bytes (limits.text_bytes) need "
-                f"limits.frame_bytes = {needed} or more, not {limits.frame_bytes}",
-            )
-        if limits.queue_bytes < limits.frame_bytes:
-            raise self._error(
-                _first_given(limits, "queue_bytes", "frame_bytes"),
-                f"limits.queue_bytes = {limits.queue_bytes} is less than one frame, "
-                f"limits.frame_bytes = {limits.frame_bytes}",
-            )
-        if links.back_off_ms_max < links.back_off_ms_min:
-            raise self._error(["links", "back_off_ms_max"], "less than back_off_ms_min")
-        if links.refused_ms_max < links.back_off_ms_max:
-            raise self._error(["links", "refused_ms_max"], "less than back_off_ms_max")
-        if links.silence_ms <= links.alive_ms:
-            raise self._error(["links", "silence_ms"], "must be more than alive_ms")
+        self._refuse_if(
+            limits.frame_bytes < needed,
+            _first_given(limits, "frame_bytes", "text_bytes"),
+            f"texts of up to {limits.text_bytes:,} bytes (limits.text_bytes) need "
+            f"limits.frame_bytes = {needed} or more, not {limits.frame_bytes}",
+        )
+        self._refuse_if(
+            limits.queue_bytes < limits.frame_bytes,
+            _first_given(limits, "queue_bytes", "frame_bytes"),
+            f"limits.queue_bytes = {limits.queue_bytes} is less than one frame, "
+            f"limits.frame_bytes = {limits.frame_bytes}",
+        )
+        self._refuse_if(
+            links.back_off_ms_max < links.back_off_ms_min,
+            ["links", "back_off_ms_max"],
+            "less than back_off_ms_min",
+        )
+        self._refuse_if(
+            links.refused_ms_max < links.back_off_ms_max,
+            ["links", "refused_ms_max"],
+            "less than back_off_ms_max",
+        )
+        self._refuse_if(
+            links.silence_ms <= links.alive_ms,
+            ["links", "silence_ms"],
+            "must be more than alive_ms",
+        )
 
 
 def _first_given(limits: Limits, *names: str) -> list[str]:
     """The first of these that the file sets: a mistake is reported where it can be corrected."""
-    usual = Limits()
-    given = (name for name in names if getattr(limits, name) != getattr(usual, name))
+    given = (name for name in names if getattr(limits, name) != getattr(Limits(), name))
     return next((["limits", name] for name in given), [])
 
 
@@ -404,9 +406,6 @@ def _address(text: str) -> Address | None:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
+    with suppress(ValueError):
         return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
