@@ -7,12 +7,15 @@ nothing that was queued is ever dropped.
 
 import asyncio
 import time
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from tidings.core import MessageId, UsageError
+
+_number = itemgetter(0)
 
 
 class Milestones:
@@ -20,45 +23,35 @@ class Milestones:
 
     def __init__(self) -> None:
         self.reached = 0
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._count = 0
-        self._abandoned = 0
-        """How many of those who wait were cancelled meanwhile."""
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """For which number, in order."""
         self._error: BaseException | None = None
 
     async def reach(self, number: int) -> None:
-        if number > self.reached:
-            if self._error is not None:
-                raise self._error
-            future = asyncio.get_running_loop().create_future()
-            self._count += 1
-            heappush(self._waiting, (number, self._count, future))
-            try:
-                await future
-            finally:
-                if future.cancelled():
-                    self._abandon()
-
-    def _abandon(self) -> None:
-        """Those whom nobody awaits any more are dropped as soon as they are the greater part."""
-        self._abandoned += 1
-        if 2 * self._abandoned > len(self._waiting):
-            self._waiting = [one for one in self._waiting if not one[2].done()]
-            heapify(self._waiting)
-            self._abandoned = 0
+        """It is not reached yet."""
+        if self._error is not None:
+            raise self._error
+        one = number, asyncio.get_running_loop().create_future()
+        insort(self._waiting, one, key=_number)
+        try:
+            await one[1]
+        except asyncio.CancelledError:
+            first = bisect_left(self._waiting, number, key=_number)
+            with suppress(ValueError):  # it was reached meanwhile
+                del self._waiting[self._waiting.index(one, first)]
+            raise
 
     def advance(self, number: int) -> None:
         self.reached = max(self.reached, number)
-        while self._waiting and self._waiting[0][0] <= self.reached:
-            future = heappop(self._waiting)[2]
+        due = bisect_left(self._waiting, self.reached + 1, key=_number)
+        for _, future in self._waiting[:due]:
             if not future.done():
                 future.set_result(None)
-            elif self._abandoned:
-                self._abandoned -= 1
+        del self._waiting[:due]
 
     def fail(self, error: BaseException) -> None:
         self._error = error
-        for _, _, future in self._waiting:
+        for _, future in self._waiting:
             if not future.done():
                 future.set_exception(error)
         self._waiting.clear()
@@ -131,8 +124,7 @@ class Ledger:
 
     @property
     def is_full(self) -> bool:
-        too_many = self.count - self.delivered.reached >= self.window
-        return too_many or self._bytes >= self.window_bytes
+        return self.under_way >= self.window or self._bytes >= self.window_bytes
 
     def add(self, size: int) -> Receipt:
         """One more is under way, with a text of so many bytes."""
