@@ -405,8 +405,9 @@ def test_a_full_disk_is_reported_and_what_was_committed_stays(
     log: DurableLog, tmp_path: Path
 ) -> None:
     log.commit((stored(1),))
-    log.close_file()
-    log._file = os.open("/dev/full", os.O_WRONLY)
+    assert log._file is not None
+    log._file.close()
+    log._file.number = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(EnvironmentMissing, match=r"00000001\.log: No space left on device"):
         log.commit((stored(2),))
     log.close()

@@ -786,8 +786,9 @@ def test_a_full_disk_stops_the_member_and_loses_nothing(tmp_path: Path) -> None:
             await (await one["p3"].broadcast(b"before")).stable()
             disk = one["p3"]._joined().disk
             assert disk is not None
-            disk.log.close_file()
-            disk.log._file = os.open("/dev/full", os.O_WRONLY)
+            assert disk.log._file is not None
+            disk.log._file.close()
+            disk.log._file.number = os.open("/dev/full", os.O_WRONLY)
             receipt = await one["p3"].broadcast(b"into the void")
             await receipt.delivered()
 

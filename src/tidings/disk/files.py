@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from tidings.core import EnvironmentMissing
 
@@ -61,8 +60,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         sync(draft)
         draft.replace(path)
     except BaseException:
-        with suppress(FileNotFoundError):
-            draft.unlink()
+        draft.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
@@ -90,18 +88,22 @@ class NamedFile:
     is lost when it is closed.
     """
 
-    def __init__(self, file: int, path: Path) -> None:
+    def __init__(self, number: int, path: Path) -> None:
+        self.number = number
+        """As the kernel knows it; -1 once it is closed."""
         self._path = path
-        opened = os.fstat(file)
-        self._place = opened.st_dev, opened.st_ino
+        self._opened = os.fstat(number)
 
     def check(self) -> None:
-        try:
-            found = self._path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._place:
-            raise gone(self._path)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(self._path.stat(), self._opened):
+                return
+        raise gone(self._path)
+
+    def close(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+            self.number = -1
 
 
 def lock(file: int, how: int = fcntl.LOCK_EX) -> bool:
@@ -146,18 +148,12 @@ def _own(file: int, path: Path) -> None:
         os.pwrite(file, str(os.getpid()).encode(), 0)
 
 
-class explained:  # noqa: N801 - reads as a statement
+@contextmanager
+def explained(path: Path, way_out: str = MEND) -> Iterator[None]:
     """What the disk refuses is one line, with the way out."""
-
-    def __init__(self, path: Path, way_out: str = MEND) -> None:
-        self.path = path
-        self.way_out = way_out
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, fault: BaseException | None, trace: Any) -> None:
-        if isinstance(fault, FileNotFoundError):
-            raise gone(self.path) from None  # there is nothing to mend
-        if isinstance(fault, OSError):
-            raise EnvironmentMissing(f"{self.path}: {fault.strerror}; {self.way_out}") from None
+    try:
+        yield
+    except FileNotFoundError:
+        raise gone(path) from None  # there is nothing to mend
+    except OSError as fault:
+        raise EnvironmentMissing(f"{path}: {fault.strerror}; {way_out}") from None

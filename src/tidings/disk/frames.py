@@ -146,8 +146,7 @@ class FrameFile:
         self._file = path.open("rb", buffering=PIECE_BYTES)
         self.size = os.fstat(self._file.fileno()).st_size
         self._begin = self.read(0, 2 * max(map(len, kind.lines)))
-        known = (line for line in kind.lines if self._begin.startswith(line))
-        self._line = next(known, b"")
+        self._line = next(filter(self._begin.startswith, kind.lines), b"")
         self._format = kind.older.get(self._line, WRITTEN)
 
     def __enter__(self) -> Self:

@@ -11,7 +11,6 @@ The first part begins with the mark of the head; the last one ends with a byte o
 the entry even. So each part has two such bytes, and one that is damaged leaves the other.
 """
 
-FORMAT = 2
 SECTOR = 512
 _END, _BEGIN = b"\xa5", b"\x5a"
 _EDGE = _END + _BEGIN

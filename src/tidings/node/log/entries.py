@@ -21,19 +21,16 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     def mismatch(self, file: "About") -> str:
         """What the group file says otherwise than this log, and what to do; empty if nothing."""
         back = "set it back, or begin a new group, with data and trace.folder of its own"
-        if self.member != file.member:
-            return f"this is the log of {self.member}, and not of {file.member}"
-        if self.group != file.group:
-            return f'the log has name = "{self.group}", the group file "{file.group}"; {back}'
-        if self.members != file.members:
-            return (
-                f"the log has members {', '.join(self.members)}, the group file "
-                f"{', '.join(file.members)}; the members of a group cannot change yet: {back}"
-            )
-        if self.protocol != file.protocol:
-            began, now = self.protocol, file.protocol
-            return f'the log has protocol = "{began}", the group file "{now}"; {back}'
-        return ""
+        words = {
+            "member": f"this is the log of {self.member}, and not of {file.member}",
+            "group": f'the log has name = "{self.group}", the group file "{file.group}"; {back}',
+            "members": f"the log has members {', '.join(self.members)}, the group file "
+            f"{', '.join(file.members)}; the members of a group cannot change yet: {back}",
+            "protocol": f'the log has protocol = "{self.protocol}", the group file '
+            f'"{file.protocol}"; {back}',
+        }
+        differ = (field for field in words if getattr(self, field) != getattr(file, field))
+        return next((words[field] for field in differ), "")
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):

@@ -65,8 +65,15 @@ class LogReader:
         with explained(path, UNREADABLE), FrameFile(path, LOG) as file:
             written_s = path.stat().st_mtime
             segment = Segment(path, self.page_bytes, file.is_current, written_s=written_s)
-            if file.has_a_first_line(is_last, self.number):
-                self._read_entries(segment, file, is_last)
+            try:
+                if file.has_a_first_line(is_last, self.number):
+                    frames = file.frames(file.first, may_be_torn=is_last, expected=self.number)
+                    for frame in frames:
+                        self._add(segment, frame)
+                        self._last_place = frame.start
+            except BadFrameError as bad:
+                words = f"{path}: {bad}; what was there is lost, and {_NO_RETURN}"
+                raise DataError(words) from None
         if segment.pages:
             self.segments.append(segment)
         elif is_last:
@@ -75,16 +82,6 @@ class LogReader:
                 path.unlink()
         else:
             raise DataError(f"{path}: cut off; what was there is lost, and {_NO_RETURN}")
-
-    def _read_entries(self, segment: Segment, file: FrameFile, is_last: bool) -> None:
-        try:
-            for frame in file.frames(file.first, may_be_torn=is_last, expected=self.number):
-                self._add(segment, frame)
-                self._last_place = frame.start
-        except BadFrameError as bad:
-            raise DataError(
-                f"{file.path}: {bad}; what was there is lost, and {_NO_RETURN}"
-            ) from None
 
     def _add(self, segment: Segment, frame: DiskFrame) -> None:
         entry = self._decoded(segment.path, frame.body)

@@ -103,28 +103,26 @@ class Records:
     """
 
     def __init__(self, segments: Sequence[Segment], decode: Decoders) -> None:
-        self._segments = tuple(segments)
-        self._ends = tuple([segment.bytes for segment in segments])
-        """The last one will go on to grow."""
+        following = [*(segment.index for segment in segments[1:]), sys.maxsize]
+        self._parts = [
+            (one.path, one.bytes, end) for one, end in zip(segments, following, strict=True)
+        ]
+        """The files, how long they are (the last one will go on to grow), and where in the history
+        of the member each ends."""
         self._decode = decode
 
     def __iter__(self) -> Iterator[Any]:
-        for number in range(len(self._segments)):
-            for entry in self._entries(number):
+        for path, size, _ in self._parts:
+            for entry in self._decode.entries(path, len(FIRST_LINE), size):
                 yield from self._decode.records(entry.records)
 
     def blocks(self, since: int) -> Iterator[bytes]:
         """The trace of what happened from this index on, and perhaps of some that came before."""
-        for number in range(len(self._segments)):
-            following = self._segments[number + 1 : number + 2]
-            if not following or following[0].index > since:
-                for entry in self._entries(number):
+        for path, size, end in self._parts:
+            if end > since:
+                for entry in self._decode.entries(path, len(FIRST_LINE), size):
                     if isinstance(entry, CommitEntry) and entry.block:
                         yield entry.block
-
-    def _entries(self, number: int) -> Iterator[Beginning | CommitEntry]:
-        path = self._segments[number].path
-        yield from self._decode.entries(path, len(FIRST_LINE), self._ends[number])
 
 
 class Recovered(msgspec.Struct, frozen=True):

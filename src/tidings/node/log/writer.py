@@ -15,7 +15,7 @@ from tidings.disk.frames import packed
 from tidings.node.config import Limits, Retention
 from tidings.node.log.entries import About, Beginning, CommitEntry, Identity, Ranges, encode
 from tidings.node.log.reader import LogReader
-from tidings.node.log.segments import FIRST_LINE, Decoders, LogPage, Recovered, Segment
+from tidings.node.log.segments import FIRST_LINE, LogPage, Recovered, Segment
 
 USUAL = Limits()
 
@@ -23,33 +23,21 @@ USUAL = Limits()
 class DurableLog:
     """Made by ``open_log``; every failure to write is final, since nothing is known after it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        about: About,
-        identity: Identity,
-        segments: list[Segment],
-        number: int,
-        decode: Decoders,
-        lock: int,
-        limits: Limits,
-    ) -> None:
-        self.about = about
+    def __init__(self, found: LogReader, identity: Identity, lock: int, limits: Limits) -> None:
+        self.about = found.about
         self.identity = identity
-        self.size = sum(segment.bytes for segment in segments)
+        self.size = sum(segment.bytes for segment in found.segments)
         """In bytes."""
         self.thrown: list[Segment] = []
         """The oldest files, which nobody needs, and which are still there."""
-        self._folder = folder
-        self._segments = segments
-        self._number = number
-        self._decode = decode
+        self._folder = found.folder
+        self._segments = found.segments
+        self._number = found.number
+        self._decode = found.decode
         self._limits = limits
-        self._delivered: dict[str, int] = {}
-        self._lock = lock
-        self._kept_lock = NamedFile(lock, folder / LOCK)
-        self._file = -1
-        self._kept_file: NamedFile | None = None
+        self._delivered = dict(found.delivered)
+        self._lock = NamedFile(lock, self._folder / LOCK)
+        self._file: NamedFile | None = None
         self._in_hand: dict[tuple[Path, int, int], list[Any]] = {}
         """The pages that were read back last; ``recall_bytes`` of them, and at least one."""
         self._changed_ns = -1
@@ -80,8 +68,7 @@ class DurableLog:
             self.begin_segment((), index)
             return
         with explained(last.path):
-            self._file = os.open(last.path, os.O_WRONLY | os.O_APPEND)
-            self._kept_file = NamedFile(self._file, last.path)
+            self._file = NamedFile(os.open(last.path, os.O_WRONLY | os.O_APPEND), last.path)
         self._append(self._beginning((), index))
 
     def begin_segment(self, records: tuple[Any, ...], index: int, needless: int = 0) -> None:
@@ -90,13 +77,13 @@ class DurableLog:
         So many of the oldest segments belong to the log no more; ``throw_away`` deletes them. The
         new one says so itself: whoever misses one that is needed will know.
         """
-        self.close_file()
+        self._close_file()
         number = self._segments[-1].number + 1 if self._segments else 1
         path = self._folder / f"{number:08}.log"
         with explained(path):
-            self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
-            self._kept_file = NamedFile(self._file, path)
-            write_all(self._file, FIRST_LINE)
+            file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+            self._file = NamedFile(file, path)
+            write_all(file, FIRST_LINE)
         self._segments.append(Segment(path, self._limits.page_bytes))
         self.size += len(FIRST_LINE)
         self._append(self._beginning(records, index, needless))
@@ -114,27 +101,26 @@ class DurableLog:
                 segment.path.unlink(missing_ok=True)
 
     def _beginning(self, records: tuple[Any, ...], index: int, needless: int = 0) -> Beginning:
-        raw = msgspec.Raw(encode(records))
-        oldest = self._segments[needless].number
+        raw, oldest = msgspec.Raw(encode(records)), self._segments[needless].number
         return Beginning(self.about, self.identity, index, self._delivered, raw, oldest)
 
     def _append(self, entry: Beginning | CommitEntry) -> None:
+        assert self._file is not None, "nothing was begun"
         segment = self._segments[-1]
         data = packed(self._number, segment.bytes, encode(entry))
         with explained(segment.path):
-            write_all(self._file, data)
-            os.fdatasync(self._file)
-            self._check_that_it_is_kept()
+            write_all(self._file.number, data)
+            os.fdatasync(self._file.number)
+            self._check_that_it_is_kept(self._file)
         self._number += 1
         self.size += len(data)
         segment.written_s = time.time()
         segment.add(len(data), entry)
 
-    def _check_that_it_is_kept(self) -> None:
+    def _check_that_it_is_kept(self, file: NamedFile) -> None:
         """Nobody may rely on what is in a file that has no name any more."""
-        self._kept_lock.check()
-        assert self._kept_file is not None, "nothing was begun"
-        self._kept_file.check()
+        self._lock.check()
+        file.check()
         changed_ns = self._folder.stat().st_mtime_ns
         if changed_ns != self._changed_ns:  # some file came or went
             for segment in self._segments:
@@ -224,16 +210,13 @@ class DurableLog:
             count += 1
         return count
 
-    def close_file(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def close(self) -> None:
-        self.close_file()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._close_file()
+        self._lock.close()
 
 
 def open_log(
@@ -256,12 +239,7 @@ def open_log(
     except BaseException:
         os.close(lock)
         raise
-    if found is None:
-        identity = Identity(incarnation)
-    else:
+    identity = Identity(incarnation)
+    if found is not None:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    log = DurableLog(
-        folder, about, identity, reader.segments, reader.number, reader.decode, lock, limits
-    )
-    log._delivered = dict(reader.delivered)
-    return log, found
+    return DurableLog(reader, identity, lock, limits), found
