@@ -21,12 +21,13 @@ import real_groups
 from tidings.core import MessageId, Recall, Recalled
 from tidings.disk import files, frames
 from tidings.node import group, wire
+from tidings.node.connection import Connection, Peer
 from tidings.node.disk import Disk, Tick
 from tidings.node.engine import Engine
 from tidings.node.group import Group
 from tidings.node.ledger import Receipt
 from tidings.node.log import DurableLog, Identity, reader, segments, writer
-from tidings.node.transport import Connection, Peer, Transport
+from tidings.node.transport import Transport
 from tidings.node.unread import Unread
 
 Patch = pytest.MonkeyPatch

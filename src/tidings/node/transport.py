@@ -22,7 +22,7 @@ import asyncio
 import os
 import random
 from asyncio import TaskGroup, timeout
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -31,6 +31,7 @@ import msgspec
 
 from tidings.core import EnvironmentMissing
 from tidings.node.config import Address, Config
+from tidings.node.connection import Connection, Peer
 from tidings.node.logs import get_logger
 from tidings.node.wire import (
     CAST_OUT,
@@ -39,7 +40,6 @@ from tidings.node.wire import (
     Came,
     Codec,
     Frame,
-    FrameReader,
     Hello,
     Kind,
     Why,
@@ -49,9 +49,6 @@ from tidings.node.wire import (
     head_of_packets,
     hello_frame,
     knock_frame,
-    read_bye,
-    read_hello,
-    read_knock,
 )
 
 QUIET_S = 2.0
@@ -67,12 +64,17 @@ LIFE_SHIFT = 40
 class Holder(Protocol):
     """Who receives what the links bring."""
 
-    def link_up(self, peer: str, incarnation: int) -> None: ...
-    def link_down(self, peer: str) -> None: ...
+    def link_up(self, peer: str, incarnation: int) -> None:
+        """What comes from this peer now comes from this incarnation of it."""
+
+    def link_down(self, peer: str) -> None:
+        """What was on the way may be gone."""
+
     def received(self, peer: str, packets: Iterator[Came]) -> None:
         """The packets are decoded as they are taken; what a frame costs is up to its taker."""
 
-    def cast_out(self, reason: str) -> None: ...
+    def cast_out(self, reason: str) -> None:
+        """The others go on without us."""
 
 
 class Injecting(Protocol):
@@ -81,144 +83,14 @@ class Injecting(Protocol):
     ``testkit.injector`` explains the calls.
     """
 
-    def pass_on(self, link: tuple[str, str], packets: Sequence[Came]) -> list[Came]: ...
-    def release(self) -> dict[tuple[str, str], list[Came]]: ...
-    def forget(self, link: tuple[str, str]) -> None: ...
+    def pass_on(self, link: tuple[str, str], packets: Sequence[Came]) -> list[Came]:
+        """What the link brings when these have come."""
 
+    def release(self) -> dict[tuple[str, str], list[Came]]:
+        """What was held back long enough."""
 
-class Kept(msgspec.Struct, frozen=True):
-    """A frame that the other side has not yet said to have."""
-
-    last: int
-    frame: bytes
-
-
-class Peer:
-    """Another member, over all connections with it."""
-
-    def __init__(self, name: str, address: Address, first_number: int) -> None:
-        self.name = name
-        self.address = address
-        self.link: Connection | None = None
-        self.incarnation: int | None = None
-        self.sent = first_number
-        self.received = 0
-        self.bytes_sent = 0
-        self.bytes_received = 0
-        self.kept: deque[Kept] = deque()
-        self.kept_bytes = 0
-        self.has_knocked = asyncio.Event()
-        """It has started since we last called it, and wants to be called."""
-        self.missed_s = 0.0
-        """Since when we have called it in vain."""
-        self.has_left = False
-        """Whether it said good-bye, and has not come back."""
-        self.crashed: Why | None = None
-        """Why it counts as crashed, if it does."""
-
-    def keep(self, last: int, frame: bytes) -> None:
-        self.kept.append(Kept(last, frame))
-        self.kept_bytes += len(frame)
-
-    def forget_up_to(self, number: int) -> None:
-        while self.kept and self.kept[0].last <= number:
-            self.kept_bytes -= len(self.kept.popleft().frame)
-
-
-class Connection(asyncio.Protocol):
-    """One TCP connection, from the first byte to the last."""
-
-    def __init__(self, owner: "Transport", peer: Peer | None) -> None:
-        self.owner = owner
-        self.peer = peer
-        """Whom we called; for a caller of ours, known once it has said who it is."""
-        self.is_ours = peer is not None
-        self.is_up = False
-        self.is_refused = False
-        """Whether one side will not talk to the other, before somebody changes something."""
-        self.is_over = False
-        """Whether what has come and was not taken is not wanted any more."""
-        self.is_rejected = False
-        """Whether the process takes the other side for somebody else than it was."""
-        self.session = 0
-        self.waiting = 0
-        """Bytes that have come and that the holder has not taken yet."""
-        self.loop = asyncio.get_running_loop()
-        self.lost: asyncio.Future[None] = self.loop.create_future()
-        self.greeted: asyncio.Future[None] = self.loop.create_future()
-        """Done when the link is up, or when there is none to come; never fails."""
-        self.reader = FrameReader()
-        self.last_sent_s = self.loop.time()
-        self.silence_ms = 0.0
-        """How long we have listened since we last heard something."""
-        self.unconfirmed = 0
-        """Bytes that came since we last said what we have."""
-
-    # --- what asyncio calls
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.where = _where(transport)
-        if self.peer is not None:
-            self.write(GREETING + hello_frame(self.owner.hello_to(self.peer)))
-        else:
-            self.owner.meet(self)
-
-    def data_received(self, data: bytes) -> None:
-        if self.owner.is_closing:
-            return  # we have said good-bye, and only wait for the end
-        self.silence_ms = 0.0
-        self.unconfirmed += len(data)
-        if self.peer is not None:
-            self.peer.bytes_received += len(data)
-        try:
-            for frame in self.reader.feed(data):
-                self._take(frame)
-        except WireFault as fault:
-            self.owner.refuse(self, str(fault))
-
-    def connection_lost(self, fault: Exception | None) -> None:
-        self.owner.lost(self, fault)
-        if not self.lost.done():
-            self.lost.set_result(None)
-        if not self.greeted.done():
-            self.greeted.set_result(None)
-
-    # --- frames
-
-    def _take(self, frame: Frame) -> None:
-        if self.transport.is_closing():
-            return
-        if frame.kind == Kind.BYE and (self.is_ours or self.is_up):
-            self.owner.bye(self, read_bye(frame))
-        elif frame.kind == Kind.KNOCK and not (self.is_ours or self.is_up):
-            self.owner.knocked(self, read_knock(frame))
-        elif not self.is_up:
-            self.owner.greet(self, read_hello(frame))
-        elif frame.kind == Kind.PACKETS:
-            self.owner.packets(self, frame)
-        elif frame.kind == Kind.ALIVE:
-            self.owner.alive(self, frame.number)
-        else:
-            raise WireFault(f"a frame of kind {frame.kind}")
-
-    def write(self, data: bytes) -> None:
-        self.last_sent_s = self.loop.time()
-        self.transport.write(data)
-        if self.peer is not None:
-            self.peer.bytes_sent += len(data)
-
-    def hang_up(self, frame: bytes) -> None:
-        """Say a last word and close when it has left."""
-        self.write(frame)
-        self.transport.close()
-
-
-def _where(transport: asyncio.Transport) -> str:
-    """The host; the port of a caller says nothing, and is another one at every call."""
-    host, *_ = transport.get_extra_info("peername") or ("?",)
-    return str(host)
+    def forget(self, link: tuple[str, str]) -> None:
+        """The link is down, and what was held back on it is lost."""
 
 
 class Transport:
@@ -267,9 +139,8 @@ class Transport:
         failed, it leaves nothing behind that ``fall_silent`` does not end.
         """
         address = self.config.addresses[self.me]
-        loop = asyncio.get_running_loop()
         with self._listening_on(address):
-            self._server = await loop.create_server(
+            self._server = await asyncio.get_running_loop().create_server(
                 lambda: Connection(self, None), address.host, address.port, start_serving=False
             )
         begin()
@@ -277,13 +148,14 @@ class Transport:
             await self._server.start_serving()
         members = self.config.members
         place = members.index(self.me)
-        for name in members[:place]:
-            self._tasks.append(tasks.create_task(self._knock(self.peers[name])))
-        for name in members[place + 1 :]:
-            self._tasks.append(tasks.create_task(self._call(self.peers[name])))
-        self._tasks.append(tasks.create_task(self._keep_alive()))
+        jobs = [
+            *(self._knock(self.peers[name]) for name in members[:place]),
+            *(self._call(self.peers[name]) for name in members[place + 1 :]),
+            self._keep_alive(),
+        ]
         if self._injector is not None:
-            self._tasks.append(tasks.create_task(self._release(self._injector)))
+            jobs.append(self._release(self._injector))
+        self._tasks += map(tasks.create_task, jobs)
 
     @contextmanager
     def _listening_on(self, address: Address) -> Iterator[None]:
@@ -297,9 +169,12 @@ class Transport:
     def fall_silent(self) -> None:
         """Hang up on everybody, once what was said has left, and answer no more calls."""
         self._stop_calling()
-        for peer in self.peers.values():
-            if peer.link is not None:
-                peer.link.transport.close()
+        for _, link in self._links():
+            link.transport.close()
+
+    def _links(self) -> list[tuple[Peer, Connection]]:
+        """Those that are up."""
+        return [(peer, peer.link) for peer in self.peers.values() if peer.link is not None]
 
     def _stop_calling(self) -> None:
         self.is_closing = True
@@ -313,7 +188,7 @@ class Transport:
     async def close(self) -> None:
         """Say good-bye, and wait until everything that was said has left, or for so long."""
         self._stop_calling()
-        links = [peer.link for peer in self.peers.values() if peer.link is not None]
+        links = [link for _, link in self._links()]
         for link in links:
             if not link.transport.is_closing():
                 link.transport.resume_reading()
@@ -346,7 +221,7 @@ class Transport:
                     _, connection = await loop.create_connection(
                         lambda: Connection(self, peer), *peer.address
                     )
-                    await connection.greeted
+                    await connection.greeted.wait()
             except TimeoutError:
                 self._miss(peer, "cannot be reached: no answer")
             except OSError as fault:
@@ -387,8 +262,7 @@ class Transport:
 
     def _miss(self, peer: Peer, reason: str) -> None:
         """Told once, if it lasts; who has said good-bye is not missed."""
-        missed_s = asyncio.get_running_loop().time() - peer.missed_s
-        if peer.has_left or missed_s < QUIET_S:
+        if peer.has_left or asyncio.get_running_loop().time() - peer.missed_s < QUIET_S:
             self.log.debug("no link", peer=peer.name, reason=reason)
         else:
             self._complain(peer.name, reason)
@@ -430,10 +304,13 @@ class Transport:
         connection.peer = peer
         connection.session = theirs.session
         if self.resends and (why := self._is_dead_to_us(peer, theirs)):
-            self._cast_out(connection, peer, theirs, why)
+            self._complain(peer.name, f"counts as crashed: {CAST_OUT[why]}")
+            connection.hang_up(_cast_out_words(peer.name, why), why, theirs.incarnation)
             return
         if self._has_another(peer, theirs):
-            self._turn_away(connection, peer)
+            reason = f"another process is linked as {peer.name}"
+            self._complain(peer.name, f"called twice: {reason}")
+            connection.hang_up(f"{self.me}: {reason}", Why.TAKEN)
             return
         if not connection.is_ours:
             connection.write(GREETING + hello_frame(self.hello_to(peer)))
@@ -448,16 +325,14 @@ class Transport:
         peer.link = connection
         peer.has_left = False
         peer.incarnation = theirs.incarnation
-        for who, reason in [one for one in self._complaints if one[0] == peer.name]:
-            del self._complaints[who, reason]
+        self._complaints = {one: None for one in self._complaints if one[0] != peer.name}
         self._read_on(connection)
-        if not connection.greeted.done():
-            connection.greeted.set_result(None)
+        connection.greeted.set()
         self.log.info("link up", peer=peer.name)
         if self.resends:
             peer.forget_up_to(theirs.received)
-            for kept in peer.kept:
-                connection.write(kept.frame)
+            for _, frame in peer.kept:
+                connection.write(frame)
         self._holder.link_up(peer.name, theirs.incarnation)
 
     def _has_another(self, peer: Peer, theirs: Hello) -> bool:
@@ -466,12 +341,6 @@ class Transport:
         if link is None or link.session == theirs.session or link.is_rejected:
             return False
         return not link.transport.is_closing()
-
-    def _turn_away(self, connection: Connection, peer: Peer) -> None:
-        reason = f"another process is linked as {peer.name}"
-        self._complain(peer.name, f"called twice: {reason}")
-        greeting = b"" if connection.is_ours else GREETING
-        connection.hang_up(greeting + bye_frame(f"{self.me}: {reason}", Why.TAKEN))
 
     def reject(self, name: str, incarnation: int) -> None:
         """The process refuses this one; its link must not keep out the one that it waits for."""
@@ -496,12 +365,10 @@ class Transport:
 
     def refuse(self, connection: Connection, reason: str) -> None:
         """One line here, one line there, and the connection is over."""
-        who = connection.peer.name if connection.peer is not None else connection.where
         connection.is_refused = connection.is_over = True
-        self._complain(who, reason)
+        self._complain(connection.peer.name if connection.peer else connection.where, reason)
         if not connection.transport.is_closing():
-            greeting = b"" if connection.is_ours or connection.is_up else GREETING
-            connection.hang_up(greeting + bye_frame(f"{self.me}: {reason}"))
+            connection.hang_up(f"{self.me}: {reason}")
         self.lost(connection, None)
 
     def lost(self, connection: Connection, fault: Exception | None) -> None:
@@ -550,9 +417,8 @@ class Transport:
     def number(self, peer: str, count: int) -> int:
         """The number of the first of so many packets that will be sent to this member next."""
         state = self.peers[peer]
-        first = state.sent + 1
         state.sent += count
-        return first
+        return state.sent - count + 1
 
     def send(self, to: Sequence[tuple[str, int]], body: bytes, count: int) -> None:
         """The same packets to many, numbered for each; what cannot leave now is lost or kept."""
@@ -564,14 +430,11 @@ class Transport:
             if self.resends and not self._can_keep(peer, number + count - 1, frame):
                 continue
             if peer.link is not None:
-                self._write(peer, peer.link, frame)
-
-    def _write(self, peer: Peer, link: Connection, frame: bytes) -> None:
-        waiting = link.transport.get_write_buffer_size() + len(frame)
-        if waiting > self.config.limits.queue_bytes:
-            self.overflow(peer.name, waiting)
-        else:
-            link.write(frame)
+                waiting = peer.link.transport.get_write_buffer_size() + len(frame)
+                if waiting > self.config.limits.queue_bytes:
+                    self.overflow(name, waiting)
+                else:
+                    peer.link.write(frame)
 
     def overflow(self, name: str, waiting: int) -> None:
         """Too much waits for this member: its link is dropped, and it catches up later."""
@@ -646,12 +509,6 @@ class Transport:
         peer.keep(last, frame)
         return True
 
-    def _cast_out(self, connection: Connection, peer: Peer, theirs: Hello, why: Why) -> None:
-        self._complain(peer.name, f"counts as crashed: {CAST_OUT[why]}")
-        greeting = b"" if connection.is_ours else GREETING
-        words = _cast_out_words(peer.name, why)
-        connection.hang_up(greeting + bye_frame(words, why, theirs.incarnation))
-
     def alive(self, connection: Connection, received: int) -> None:
         if self.resends and connection.peer is not None:
             connection.peer.forget_up_to(received)
@@ -668,10 +525,7 @@ class Transport:
         round_ms = links.alive_ms / 2
         while True:
             await asyncio.sleep(round_ms / 1e3)
-            for peer in self.peers.values():
-                link = peer.link
-                if link is None:
-                    continue
+            for peer, link in self._links():
                 # Rounds are counted, not the clock: a process that was stopped has not listened.
                 is_paused = not (link.transport.is_reading() or link.transport.is_closing())
                 link.silence_ms = 0.0 if is_paused else link.silence_ms + round_ms
@@ -682,20 +536,16 @@ class Transport:
 
     def read(self, on: bool) -> None:
         """Whether to go on reading: off while the application, or the disk, cannot keep up."""
-        if on == self._wants_more:
-            return
-        self._wants_more = on
-        for peer in self.peers.values():
-            if peer.link is not None:
-                self._read_on(peer.link)
+        if on != self._wants_more:
+            self._wants_more = on
+            for _, link in self._links():
+                self._read_on(link)
 
     def _read_on(self, connection: Connection) -> None:
         """Read from this one, unless nobody wants more, or enough of it waits."""
-        if connection.transport.is_closing() or self.is_closing:
+        if self.is_closing:
             return
         has_room = connection.waiting <= self.config.limits.frame_bytes
-        if (self._wants_more and has_room) == connection.transport.is_reading():
-            return
         if has_room and self._wants_more:
             connection.transport.resume_reading()
         else:
