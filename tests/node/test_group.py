@@ -884,7 +884,7 @@ def test_reading_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
         async with joined(config) as groups:
             group = groups["p1"]
             reading = asyncio.create_task(take(group, 1))
-            await until(lambda: group._news is not None)
+            await until(lambda: group._is_awaited)
             reading.cancel()
             await asyncio.wait([reading])
             await group.broadcast(b"hello")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
 from tidings.core import Checkpoint, MessageId, Packet, Process
 from tidings.node.config import Config
 from tidings.node.log import DurableLog, Ranges, merge
@@ -21,46 +23,30 @@ WARN_PERCENT = (50, 80, 95)
 """Of ``limits.log_bytes``: each is reported when the log reaches it."""
 
 
-class Tick:
+class Tick(msgspec.Struct):
     """What one tick comes to; everything in it waits until its records are on disk."""
 
-    __slots__ = (
-        "after",
-        "block",
-        "bytes",
-        "checkpoint",
-        "delivered",
-        "frames",
-        "held",
-        "index",
-        "items",
-        "messages",
-        "packets",
-        "records",
-    )
-
-    def __init__(self) -> None:
-        self.records: list[Any] = []
-        self.held: Ranges = {}
-        """Which messages stand in the records, and how many they are."""
-        self.messages = 0
-        self.bytes = 0
-        """About how long they are: as long as what came in."""
-        self.delivered: dict[str, int] = {}
-        self.items: list[Any] = []
-        """Of the trace; a packet that is sent keeps its place with None until it has a number."""
-        self.block = b""
-        """The items, as they will stand in the trace."""
-        self.packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
-        """By addressees: packets, encoded, and their places in ``items``."""
-        self.frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
-        """To whom under which number, what, and how many packets that is."""
-        self.after: list[tuple[Callable[[Any], None], Any]] = []
-        """What comes last: the answers, and what the application is handed."""
-        self.checkpoint: Checkpoint | None = None
-        """With which a new segment of the log begins after this tick, if so."""
-        self.index = 0
-        """Where in the history of the member that is."""
+    records: list[Any] = []
+    held: Ranges = {}
+    """Which messages stand in the records, and how many they are."""
+    messages: int = 0
+    delivered: dict[str, int] = {}
+    items: list[Any] = []
+    """Of the trace; a packet that is sent keeps its place with None until it has a number."""
+    block: bytes = b""
+    """The items, as they will stand in the trace."""
+    packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
+    """By addressees: packets, encoded, and their places in ``items``."""
+    frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
+    """To whom under which number, what, and how many packets that is."""
+    after: list[Callable[[], None]] = []
+    """What comes last: the answers, and what the application is handed."""
+    checkpoint: Checkpoint | None = None
+    """With which a new segment of the log begins after this tick, if so."""
+    index: int = 0
+    """Where in the history of the member that is."""
+    bytes: int = 0
+    """About how long the records are: as long as what came in."""
 
 
 class Disk:
@@ -74,14 +60,14 @@ class Disk:
         self.log = log
         self.commits = 0
         self.commit_s = 0.0
+        self._config = config
         self._log_bytes = config.limits.log_bytes
-        self._commit_bytes = config.limits.commit_bytes
         # A log that can hold only one segment would be full before it could be shortened.
         self._segment_bytes = min(config.limits.segment_bytes, self._log_bytes // 4)
-        self._retention = config.retention
         self._finish = finish
         self._fail = fail
-        self._waiting: list[Tick] = []
+        self.waiting: list[Tick] = []
+        """For the commit that is under way."""
         self._work = asyncio.Event()
         self._writing: list[Tick] = []
         self._began_s = 0.0
@@ -94,7 +80,7 @@ class Disk:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._waiting or self._writing)
+        return bool(self.waiting or self._writing)
 
     @property
     def is_slow(self) -> bool:
@@ -103,7 +89,7 @@ class Disk:
     def will_deliver(self, message: MessageId) -> bool:
         """Whether it is delivered as soon as what has yet to be written is on disk."""
         origin, seq = message
-        ticks = (*self._writing, *self._waiting)
+        ticks = (*self._writing, *self.waiting)
         return any(tick.delivered.get(origin, 0) >= seq for tick in ticks)
 
     def newly_full(self, process: Process) -> int:
@@ -125,15 +111,10 @@ class Disk:
         checkpoint = process.checkpoint()
         return self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
 
-    @property
-    def waiting(self) -> int:
-        """How many ticks wait for the commit that is under way."""
-        return len(self._waiting)
-
     def add(self, tick: Tick, process: Process, index: int) -> None:
         """Write this as soon as possible, and finish it then."""
         self._rotate_in_time(tick, process, index)
-        self._waiting.append(tick)
+        self.waiting.append(tick)
         self._work.set()
 
     def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
@@ -152,8 +133,8 @@ class Disk:
         while True:
             await self._work.wait()
             self._work.clear()
-            while self._waiting:
-                ticks, self._waiting = self._waiting, []
+            while self.waiting:
+                ticks, self.waiting = self.waiting, []
                 self._writing, self._began_s = ticks, time.perf_counter()
                 try:
                     await loop.run_in_executor(self._thread, self._commit, ticks)
@@ -167,8 +148,7 @@ class Disk:
 
     async def recall(self, origin: str, first: int, last: int, most_bytes: int) -> tuple[Any, ...]:
         """Records that were written, after what has yet to be."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
+        return await asyncio.get_running_loop().run_in_executor(
             self._thread, self.log.recall, origin, first, last, most_bytes
         )
 
@@ -186,7 +166,7 @@ class Disk:
         for tick in ticks:
             part.append(tick)
             size += tick.bytes
-            if size >= self._commit_bytes or tick.checkpoint is not None:
+            if size >= self._config.limits.commit_bytes or tick.checkpoint is not None:
                 self._write(part)
                 part, size = [], 0
             if tick.checkpoint is not None:
@@ -211,7 +191,7 @@ class Disk:
         self.commits += 1
 
     def _rotate(self, checkpoint: Checkpoint, index: int) -> None:
-        most = self._log_bytes - self._segment_bytes
-        needless = self.log.needless(checkpoint.forgotten, self._retention, most)
+        most, retention = self._log_bytes - self._segment_bytes, self._config.retention
+        needless = self.log.needless(checkpoint.forgotten, retention, most)
         self.log.begin_segment(checkpoint.records, index, needless)
         self._is_rotating = False

@@ -12,9 +12,11 @@ the next commit.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
+from operator import attrgetter
 from time import thread_time
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -32,7 +34,6 @@ from tidings.core import (
     Install,
     LinkDown,
     LinkUp,
-    Message,
     MessageId,
     Packet,
     Persist,
@@ -60,6 +61,11 @@ from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
 from tidings.trace.segments import Messages, Packets
 
+if TYPE_CHECKING:
+    from tidings.node.group import Group
+
+_text_of = attrgetter("text")
+
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
     """The member cannot go on under its name; the text says why."""
@@ -74,45 +80,16 @@ class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
 class TooLong(ProcessFailed):
     """The process said something that no member would accept."""
 
-    def __init__(self, kind: str, size: int, limit: int) -> None:
-        super().__init__(
-            f"a {kind} of {size:,} bytes does not fit into a frame; {limit:,} is the limit "
-            "(limits.frame_bytes, the same for all members)"
-        )
-
-
-def _blamed(event: Event, fault: Exception) -> str:
-    over = type(event).__name__
-    if isinstance(event, Receive):
-        over = f"a {event.packet.kind} of {event.sender}"
-    return f"the process failed over {over}: {type(fault).__name__}: {fault}"
-
-
-class Application(Protocol):
-    """Who broadcasts, and is handed what is delivered."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it has more to read than it should."""
-
-    def accepted(self, ids: Sequence[MessageId]) -> None: ...
-    def delivered(self, messages: Sequence[Message], spans: Sequence[Span]) -> None: ...
-    def replayed(self, replay: Replay) -> None: ...
-    def stable(self, upto: Mapping[str, int]) -> None: ...
-    def failed(self, error: BaseException) -> None: ...
-    def newly_processed(self) -> Mapping[str, int] | None: ...
-
 
 class Engine:
     def __init__(
         self,
         process: Process,
         config: Config,
-        application: Application,
+        application: "Group",
         tasks: asyncio.TaskGroup,
         *,
         log: DurableLog | None,
-        tracer: Tracer | None,
     ) -> None:
         self.process = process
         self.me = process.me
@@ -120,7 +97,7 @@ class Engine:
         self.application = application
         self.tasks = tasks
         self.disk = Disk(log, config, self._finish, self.fail) if log is not None else None
-        self.tracer = tracer
+        self.tracer: Tracer | None = None
         self.transport: Transport  # set by who makes both, before the first event
         self.logger = get_logger(member=self.me)
         self.texts: deque[bytes] = deque()
@@ -140,8 +117,8 @@ class Engine:
         self._is_scheduled = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._to_self = 0
-        self._accepted = 0
-        """How many texts of the Broadcast in hand: a process may take them one by one."""
+        self._accepting: Iterator[bytes] = iter(())
+        """What is left of the Broadcast in hand: a process may take its texts one by one."""
         self._is_stopped = False
         self._moved = asyncio.Event()
         self._wanted: dict[str, dict[str, Recall]] = {}
@@ -151,25 +128,20 @@ class Engine:
         """Bytes for each peer that wait for their tick to be done."""
         self._perform: dict[type, Callable[[Any, Event, Tick], None]] = {
             Persist: self._persist,
-            Recall: self._recall,
+            Recall: partial(self._afterwards, self._want),
             Send: self._send,
             Deliver: self._deliver,
-            Replay: self._replay,
+            Replay: partial(self._afterwards, application.replayed),
             Held: self._held,
             Accept: self._accept,
             Refuse: self._refuse,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
-            Stable: self._stable,
+            Stable: partial(self._afterwards, application.stable),
             Reject: self._reject,
-            Halt: self._halt,
+            Halt: partial(self._afterwards, self._halt),
             Install: self._install,
         }
-
-    async def run(self) -> None:
-        """The part that waits: for the disk. Everything else happens in callbacks."""
-        if self.disk is not None:
-            await self.disk.run()
 
     # --- what comes in
 
@@ -193,10 +165,7 @@ class Engine:
         self._post_of(peer, packets)
 
     def _post_of(self, peer: str, event: Any) -> None:
-        lane = self._lanes.get(peer)
-        if lane is None:
-            self._lanes[peer] = lane = deque()
-        lane.append(event)
+        self._lanes.setdefault(peer, deque()).append(event)
         self.wake()
 
     def cast_out(self, reason: str) -> None:
@@ -218,11 +187,14 @@ class Engine:
         tick = Tick()
         try:
             for event in inbox:
-                self._take(event, tick)
+                if type(event) is not _Alarm:
+                    self._step(event, tick)
+                elif self._timers.get(event.name) is event.handle:
+                    del self._timers[event.name]
+                    self._step(Timeout(event.name), tick)
             self._take_turns(until_s, tick)
             self._take_texts(tick, is_new)
-            processed = self.application.newly_processed()
-            if processed:
+            if processed := self.application.newly_processed():
                 self._step(Processed(processed), tick)
             self._seal(tick)
         except Exception as error:
@@ -240,41 +212,27 @@ class Engine:
             event = lane[0]
             if isinstance(event, LinkUp | LinkDown):
                 self._step(event, tick)
-                is_done = True
-            else:
-                is_done = self._take_packets(peer, event, until_s, tick)
-            if is_done:
                 lane.popleft()
-            self._to_the_end(peer, lane)
+            elif self._take_packets(peer, event, until_s, tick):
+                lane.popleft()
+            # Its next turn is after all others'; what came from it meanwhile is after the rest.
+            lane += lanes.pop(peer, ())
+            if lane:
+                lanes[peer] = lane
             if thread_time() >= until_s:
                 return
-
-    def _to_the_end(self, peer: str, lane: deque[Any]) -> None:
-        """Its next turn is after all others'; what came from it meanwhile comes after the rest."""
-        lane += self._lanes.pop(peer, ())
-        if lane:
-            self._lanes[peer] = lane
 
     def _take_packets(self, peer: str, packets: Iterator[Came], until_s: float, tick: Tick) -> bool:
         """Whether all of them were taken before the time was up; at least one is."""
         for number, packet, size in packets:
             if self.tracer is not None:
-                came = ((peer, number),)
                 about = packet.about or ()
-                tick.items.append(Packets("receive", came, packet.kind, size, *about))
+                tick.items.append(Packets("receive", ((peer, number),), packet.kind, size, *about))
             tick.bytes += size
             self._step(Receive(peer, packet), tick)
             if thread_time() >= until_s:
                 return False
         return True
-
-    def _take(self, event: Any, tick: Tick) -> None:
-        if type(event) is _Alarm:
-            if self._timers.get(event.name) is event.handle:
-                del self._timers[event.name]
-                self._step(Timeout(event.name), tick)
-        else:
-            self._step(event, tick)
 
     def _take_texts(self, tick: Tick, something_new: bool) -> None:
         """Hand over what the application broadcasts; a refusal stands until something happens."""
@@ -286,7 +244,7 @@ class Engine:
             size, batch = self._next_batch()
             room -= size
             tick.bytes += size
-            self._accepted = 0
+            self._accepting = iter(batch)
             self._step(Broadcast(batch), tick)
             if thread_time() >= until_s:
                 break  # short texts take longer than their bytes tell
@@ -310,7 +268,11 @@ class Engine:
         try:
             effects = self.process.step(event)
         except Exception as fault:
-            raise ProcessFailed(_blamed(event, fault)) from fault
+            over = type(event).__name__
+            if isinstance(event, Receive):
+                over = f"a {event.packet.kind} of {event.sender}"
+            words = f"the process failed over {over}: {type(fault).__name__}: {fault}"
+            raise ProcessFailed(words) from fault
         for effect in effects:
             self._perform[type(effect)](effect, event, tick)
 
@@ -320,8 +282,10 @@ class Engine:
         if self.disk is not None:
             tick.records += effect.records
 
-    def _recall(self, effect: Recall, event: Event, tick: Tick) -> None:
-        tick.after.append((self._want, effect))
+    def _afterwards(
+        self, perform: Callable[[Any], None], effect: Any, event: Event, tick: Tick
+    ) -> None:
+        tick.after.append(partial(perform, effect))
 
     def _want(self, wanted: Recall) -> None:
         """One at a time for each peer: the thread that reads has to write, too."""
@@ -338,8 +302,8 @@ class Engine:
         try:
             while wanted:
                 one = wanted.pop(next(iter(wanted)))
-                most = self.config.limits.recall_bytes
-                records = await self.disk.recall(*one.first, one.last, most)
+                limits = self.config.limits
+                records = await self.disk.recall(*one.first, one.last, limits.recall_bytes)
                 self.post(Recalled(peer, one.first, one.last, records))
         except Exception as error:
             self.fail(error)
@@ -354,8 +318,7 @@ class Engine:
         Of each origin only those after so many.
         """
         assert self.disk is not None, "there is no disk to read from"
-        records = await self.disk.recall(*first, last, most_bytes)
-        return self.process.messages_in(records, after)
+        return self.process.messages_in(await self.disk.recall(*first, last, most_bytes), after)
 
     def _send(self, effect: Send, event: Event, tick: Tick) -> None:
         to = effect.to
@@ -383,11 +346,10 @@ class Engine:
             to = tuple(peer for peer in to if peer not in full)
         for peer in to:
             self._under_way[peer] += size
-        tick.after.append((self._have_left, (size, to)))
+        tick.after.append(partial(self._have_left, size, to))
         return to
 
-    def _have_left(self, sent: tuple[int, tuple[str, ...]]) -> None:
-        size, to = sent
+    def _have_left(self, size: int, to: tuple[str, ...]) -> None:
         for peer in to:
             self._under_way[peer] -= size
 
@@ -398,46 +360,41 @@ class Engine:
             tick.items.append(Packets("send", to, packet.kind, size, *(packet.about or ())))
         self.received(self.me, iter((Came(self._to_self, packet, size),)))
 
+    def _note(
+        self,
+        tick: Tick,
+        kind: Literal["broadcast", "held", "deliver"],
+        those: Sequence[Span],
+        texts: Iterator[bytes],
+        view: int | None = None,
+    ) -> None:
+        """What happened to these messages, for the trace."""
+        if self.tracer is not None:
+            for span in those:
+                found = digests(islice(texts, len(span)))
+                tick.items.append(Messages(kind, span.origin, span.first, len(span), found, view))
+
     def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
         messages = effect.messages
         those = spans([message.id for message in messages])
-        if self.tracer is not None:
-            start = 0
-            for span in those:
-                end = start + len(span)
-                texts = digests([message.text for message in messages[start:end]])
-                rows = Messages("deliver", span.origin, span.first, len(span), texts)
-                tick.items.append(rows)
-                start = end
+        self._note(tick, "deliver", those, map(_text_of, messages))
         if self.disk is not None:
             for span in those:
                 tick.delivered[span.origin] = span.last
-        tick.after.append((self._hand_over, (messages, those)))
-
-    def _hand_over(self, delivered: tuple[Sequence[Message], Sequence[Span]]) -> None:
-        self.application.delivered(*delivered)
-
-    def _replay(self, effect: Replay, event: Event, tick: Tick) -> None:
-        tick.after.append((self.application.replayed, effect))
+        tick.after.append(partial(self.application.delivered, messages, those))
 
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
-        for span in spans(effect.ids):
-            if self.tracer is not None:
-                tick.items.append(Messages("held", span.origin, span.first, len(span)))
+        those = spans(effect.ids)
+        self._note(tick, "held", those, iter(()))
+        for span in those:
             merge(tick.held, {span.origin: (span.first, span.last)})
             tick.messages += len(span)
 
     def _accept(self, effect: Accept, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} accepts what nobody broadcast"
-        if self.tracer is not None:
-            for span in spans(effect.ids):
-                end = self._accepted + len(span)
-                texts = digests(event.texts[self._accepted : end])
-                rows = Messages("broadcast", span.origin, span.first, len(span), texts, VIEW)
-                tick.items.append(rows)
-                self._accepted = end
+        self._note(tick, "broadcast", spans(effect.ids), self._accepting, VIEW)
         if effect.ids:
-            tick.after.append((self.application.accepted, effect.ids))
+            tick.after.append(partial(self.application.accepted, effect.ids))
 
     def _refuse(self, effect: Refuse, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} refuses what nobody broadcast"
@@ -449,24 +406,21 @@ class Engine:
 
     def _set_timer(self, effect: SetTimer, event: Event, tick: Tick) -> None:
         self._cancel_timer(effect, event, tick)
-        delay_s = effect.delay_ms / 1e3
-        self._timers[effect.name] = self._loop.call_later(delay_s, self._ring, effect.name)
+        name, delay_s = effect.name, effect.delay_ms / 1e3
+        self._timers[name] = self._loop.call_later(delay_s, self._ring, name)
 
     def _cancel_timer(self, effect: SetTimer | CancelTimer, event: Event, tick: Tick) -> None:
         handle = self._timers.pop(effect.name, None)
         if handle is not None:
             handle.cancel()
 
-    def _stable(self, effect: Stable, event: Event, tick: Tick) -> None:
-        tick.after.append((self.application.stable, effect.upto))
-
     def _reject(self, effect: Reject, event: Event, tick: Tick) -> None:
         self.logger.warning("rejected", peer=effect.peer, reason=effect.reason)
         if isinstance(event, LinkUp):
             self.transport.reject(event.peer, event.incarnation)
 
-    def _halt(self, effect: Halt, event: Event, tick: Tick) -> None:
-        tick.after.append((self.fail, Halted(effect.reason)))
+    def _halt(self, effect: Halt) -> None:
+        self.fail(Halted(effect.reason))
 
     def _install(self, effect: Install, event: Event, tick: Tick) -> None:
         assert effect.view == self.process.members, "a group on a real network cannot change yet"
@@ -498,7 +452,12 @@ class Engine:
                     break
                 end += 1
             if end == begin:
-                raise TooLong(packets[begin][0].kind, len(packets[begin][1]), limits.frame_bytes)
+                packet, encoded, _ = packets[begin]
+                raise TooLong(
+                    f"a {packet.kind} of {len(encoded):,} bytes does not fit into a frame; "
+                    f"{limits.frame_bytes:,} is the limit (limits.frame_bytes, the same for all "
+                    "members)"
+                )
             frame, begin, count = packets[begin:end], end, end - begin
             firsts = [(peer, self.transport.number(peer, count)) for peer in to]
             tick.frames.append((firsts, body_of([encoded for _, encoded, _ in frame]), count))
@@ -506,8 +465,7 @@ class Engine:
                 for offset, (packet, encoded, place) in enumerate(frame):
                     peers = tuple((peer, first + offset) for peer, first in firsts)
                     about = packet.about or ()
-                    sent = Packets("send", peers, packet.kind, len(encoded), *about)
-                    tick.items[place] = sent
+                    tick.items[place] = Packets("send", peers, packet.kind, len(encoded), *about)
 
     def _finish(self, ticks: Sequence[Tick]) -> bool:
         """What the ticks rely on is on disk: trace, send, hand over. Whether that was done."""
@@ -519,16 +477,16 @@ class Engine:
             for to, body, count in tick.frames:
                 self.transport.send(to, body, count)
         for tick in ticks:
-            for perform, what in tick.after:
-                perform(what)
+            for perform in tick.after:
+                perform()
         self.balance()
         self._moved.set()
         return True
 
     def balance(self) -> None:
         """Read from the network only as fast as the disk and the application can follow."""
-        most = self.config.limits.commit_ticks
-        disk_is_slow = self.disk is not None and self.disk.waiting > most
+        limits, disk = self.config.limits, self.disk
+        disk_is_slow = disk is not None and len(disk.waiting) > limits.commit_ticks
         self.transport.read(not (disk_is_slow or self.application.is_full))
 
     # --- the end
@@ -547,8 +505,7 @@ class Engine:
     def is_busy(self) -> bool:
         """Whether something that was taken in has not yet gone out."""
         disk_is_busy = self.disk is not None and self.disk.is_busy
-        is_full = self.texts or self._inbox or self._lanes or self._is_scheduled
-        return bool(is_full or disk_is_busy)
+        return disk_is_busy or any((self.texts, self._inbox, self._lanes, self._is_scheduled))
 
     async def drain(self) -> None:
         """Return when everything that was taken in has gone out, or nothing can any more."""
@@ -572,14 +529,11 @@ class Engine:
         only for so long: the loop goes on in any case.
         """
         self.stop()
-        ends: list[asyncio.Future[None]] = []
-        if self.disk is not None:
-            self.disk.close()
-            ends.append(asyncio.wrap_future(self.disk.ended))
-        if self.tracer is not None:
-            self.tracer.close()
-            ends.append(asyncio.wrap_future(self.tracer.ended))
-        if ends:
+        parts = [part for part in (self.disk, self.tracer) if part is not None]
+        for part in parts:
+            part.close()
+        if parts:
+            ends = [asyncio.wrap_future(part.ended) for part in parts]
             await asyncio.wait(ends, timeout=patience_s)
         if self.tracer is not None:
             try:

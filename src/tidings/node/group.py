@@ -34,6 +34,7 @@ from tidings.core import (
     Process,
     Replay,
     Span,
+    Stable,
     Start,
     TidingsError,
     UsageError,
@@ -128,7 +129,8 @@ class Group:
         self._own.waiting = self._somebody_waits
         recall = self._recall if config.durable else None
         self._unread = Unread(config.members, config.limits, recall)
-        self._news: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
+        """Set when there may be something to read, or nothing ever again."""
         self._reader: asyncio.Task[object] | None = None
         self._is_reader_waiting = False
         self._is_awaited = False
@@ -178,25 +180,21 @@ class Group:
         incarnation, life = secrets.randbits(62) + 1, 0
         log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
         try:
+            if log is not None:
+                incarnation, life = log.identity.incarnation, log.identity.life
             if log is not None and recovered is not None:
                 self._delivered_upto = dict(recovered.delivered)
                 self._unread.begin(recovered.delivered)
                 self._own.last = _last_of(self.name, process, log, recovered)
-            engine = Engine(process, self.config, self, self._tasks, log=log, tracer=None)
+            engine = Engine(process, self.config, self, self._tasks, log=log)
+            engine.transport = self._transport = self._made_transport(engine, incarnation, life)
         except BaseException:
             if log is not None:
                 log.close()
             raise
-        if log is not None:
-            incarnation, life = log.identity.incarnation, log.identity.life
         if not process.recovers:
-            protocol = self.config.protocol
-            self._own.never_stable = f"{protocol} does not tell when a message is stable"
-        try:
-            engine.transport = self._transport = self._made_transport(engine, incarnation, life)
-        except BaseException:
-            await engine.close()
-            raise
+            unknown = f"{self.config.protocol} does not tell when a message is stable"
+            self._own.never_stable = unknown
         self._engine, self._error = engine, None
         # Whatever may be taken already is tried before anything is written.
         self._tell_metrics()
@@ -217,7 +215,8 @@ class Group:
             index = engine.tracer.index
         if log is not None:
             log.begin_life(index)
-        self._ours = [self._tasks.create_task(one) for one in (engine.run(), self._watch())]
+        jobs = [self._watch(), *([engine.disk.run()] if engine.disk is not None else [])]
+        self._ours = [self._tasks.create_task(job) for job in jobs]
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None
         engine.post(Start(incarnation, records, founding=self._founding, lossy=is_lossy))
@@ -234,14 +233,13 @@ class Group:
             incarnation=incarnation,
             session=secrets.randbits(62),
         )
-        kind = type(engine.process)
         return Transport(
             hello,
             life,
             self.config,
-            Codec(kind, self.config.members, self.config.limits),
+            Codec(type(engine.process), self.config.members, self.config.limits),
             engine,
-            resends=not kind.recovers,
+            resends=not engine.process.recovers,
             injector=self._injector,
         )
 
@@ -316,8 +314,8 @@ class Group:
 
         Cancelled, it has not broadcast; returned, it has.
         """
-        if self._own.is_full:
-            await self._wait_for_room()
+        while self._own.is_full and self._error is None:
+            await self._own.wait_for_room()
         engine = self._engine
         if self._error is not None or engine is None:
             raise self._error or Closed(f"{self.name} has not joined")
@@ -328,10 +326,6 @@ class Group:
         engine.texts.append(text)
         engine.wake()
         return self._own.add(len(text))
-
-    async def _wait_for_room(self) -> None:
-        while self._error is None and self._own.is_full:
-            await self._own.wait_for_room()
 
     @contextmanager
     def _somebody_waits(self) -> Iterator[None]:
@@ -407,21 +401,16 @@ class Group:
             self._engine.balance()
         self._is_awaited = True
         try:
-            await self._until_something_is_ready()
+            while not self._unread.ready:
+                if self._error is not None:
+                    raise StopAsyncIteration if isinstance(self._error, Closed) else self._error
+                if self._unread.has_later:
+                    await self._unread.read_back(self._processed)
+                else:
+                    self._news.clear()
+                    await self._news.wait()
         finally:
             self._is_awaited = False
-
-    async def _until_something_is_ready(self) -> None:
-        while not self._unread.ready:
-            if self._error is not None:
-                if isinstance(self._error, Closed):
-                    raise StopAsyncIteration
-                raise self._error
-            if self._unread.has_later:
-                await self._unread.read_back(self._processed)
-                continue
-            self._news = self._news or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._news)
 
     async def _recall(
         self, first: MessageId, last: int, most_bytes: int, after: Mapping[str, int]
@@ -457,11 +446,11 @@ class Group:
         while seq <= last:
             if self._error is not None:
                 raise self._error
-            most = self.config.limits.recall_bytes
-            read = await engine.recall(MessageId(origin, seq), last, most, {origin: seq - 1})
+            wanted, most = MessageId(origin, seq), self.config.limits.recall_bytes
+            read = await engine.recall(wanted, last, most, {origin: seq - 1})
             found = {one.id.seq: one for one, _ in read if one.id.origin == origin}
             if seq not in found:
-                raise self._not_kept(MessageId(origin, seq), engine.disk.log)
+                raise self._not_kept(wanted, engine.disk.log)
             while seq in found and seq <= last:
                 yield found[seq]
                 seq += 1
@@ -533,20 +522,17 @@ class Group:
     def _watch_the_log(self) -> None:
         engine = self._joined()
         if engine.disk is not None and (percent := engine.disk.newly_full(engine.process)):
+            # Kept for a member that lacks what is in the log, or for a program that does not read.
+            kept_for = engine.process.kept_for()
+            if kept_for not in self.config.members and len(self._unread):
+                kept_for = f"the program: {self._unread_words()}"
             self._logger.warning(
                 "the log fills up",
                 percent=percent,
                 bytes=engine.disk.log.size,
                 limit=self.config.limits.log_bytes,
-                kept_for=self._kept_for(engine),
+                kept_for=kept_for,
             )
-
-    def _kept_for(self, engine: Engine) -> str:
-        """A member that lacks what is in the log, or the program that does not read it."""
-        needs_it = engine.process.kept_for()
-        if needs_it in self.config.members or not len(self._unread):
-            return needs_it
-        return f"the program: {self._unread_words()}"
 
     def _joined(self) -> Engine:
         if self._engine is None:
@@ -578,18 +564,12 @@ class Group:
     @property
     def is_full(self) -> bool:
         """Whether there is no place any more for what is delivered: in memory, or on disk."""
-        if self._is_reader_waiting:
-            return False
-        if self.config.durable:
-            return self._unread.has_later and self._is_log_full
-        return self._unread.is_too_much
-
-    @property
-    def _is_log_full(self) -> bool:
         engine = self._engine
-        if engine is None or engine.disk is None:
+        if self._is_reader_waiting or engine is None:
             return False
-        return engine.disk.is_full(engine.process)
+        if engine.disk is None:
+            return self._unread.is_too_much
+        return self._unread.has_later and engine.disk.is_full(engine.process)
 
     def accepted(self, ids: Sequence[MessageId]) -> None:
         self._own.accept(ids)
@@ -601,7 +581,7 @@ class Group:
                 self._own.deliver_up_to(span.last)
         if self._listen:
             self._unread.add(messages, spans)
-            self._tell_news()
+            self._news.set()
         else:
             for span in spans:
                 self._newly_processed[span.origin] = span.last
@@ -609,20 +589,18 @@ class Group:
     def replayed(self, replay: Replay) -> None:
         if self._listen:
             self._unread.replay(replay.after, replay.upto)
-            self._tell_news()
+            self._news.set()
         else:
             for origin, last in replay.upto.items():
                 self._note_processed(origin, last)
 
-    def stable(self, upto: Mapping[str, int]) -> None:
-        self._stable_upto.update(upto)
-        if self.name in upto:
-            self._own.stabilise_up_to(upto[self.name])
+    def stable(self, effect: Stable) -> None:
+        self._stable_upto.update(effect.upto)
+        if self.name in effect.upto:
+            self._own.stabilise_up_to(effect.upto[self.name])
 
     def newly_processed(self) -> Mapping[str, int] | None:
         """What was processed since the engine last asked."""
-        if not self._newly_processed:
-            return None
         upto, self._newly_processed = self._newly_processed, {}
         return upto if self.config.durable else None
 
@@ -630,13 +608,7 @@ class Group:
         if self._error is None or isinstance(self._error, Closed):
             self._error = error
         self._own.fail(self._error)  # what stopped the member, not that the program left later
-        self._tell_news()
-
-    def _tell_news(self) -> None:
-        if self._news is not None:
-            if not self._news.done():
-                self._news.set_result(None)
-            self._news = None
+        self._news.set()
 
 
 def join(
@@ -704,15 +676,10 @@ def _begun_trace(
     """What is on disk already comes first."""
     if recovered is None or log is None:
         return tracing.begin(config, process.me)
-    life, standing = log.identity.life, _standing(process, log, recovered, own)
-    return tracing.resume(config, process.me, life, recovered.index, recovered.records, standing)
-
-
-def _standing(process: Process, log: DurableLog, recovered: Recovered, own: int) -> Standing:
-    """How far the member has come: what its trace tells it has to have in its log."""
 
     def holds(message: MessageId) -> bool:
         found = process.messages_in(log.recall(message.origin, message.seq, message.seq))
         return any(one.id == message for one, _ in found)
 
-    return Standing(recovered.delivered, own, holds)
+    standing, life = Standing(recovered.delivered, own, holds), log.identity.life
+    return tracing.resume(config, process.me, life, recovered.index, recovered.records, standing)

@@ -9,6 +9,7 @@ leave it: it must stop listening.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from tidings.core import Found, Members, Message, MessageId, Rereading, Span
 from tidings.node.config import Limits
@@ -99,13 +100,8 @@ class Unread:
         room_bytes = self._limits.unread_bytes - self._bytes
         if len(messages) <= room and size <= room_bytes:
             return len(messages)
-        fitting = 0
-        for message in messages[:room]:
-            room_bytes -= len(message.text)
-            if room_bytes < 0:
-                break
-            fitting += 1
-        return fitting
+        sizes = accumulate([len(message.text) for message in messages[:room]])
+        return sum([size <= room_bytes for size in sizes])
 
     def _make_ready(self, message: Message) -> None:
         self.ready.append(message)
@@ -128,9 +124,8 @@ class Unread:
         rereading = self._rereading
         if not self.ready and not rereading.is_over:
             wanted = rereading.wanted()
-            last = rereading.upto[wanted.origin]
-            found = await self._recall(wanted, last, rereading.share, rereading.handed)
-            rereading.add(wanted, found)
+            last, share = rereading.upto[wanted.origin], rereading.share
+            rereading.add(wanted, await self._recall(wanted, last, share, rereading.handed))
             self._take(processed)
 
     def _take(self, processed: Mapping[str, int]) -> None:
