@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -33,8 +34,6 @@ class Keeper:
         self._member = member
         self._folder = config.trace_folder
         self.path = self._folder / f"{member}.manifest.jsonl"
-        self._most_bytes = config.trace.retention_bytes
-        self._most_age_s = config.trace.retention_age_s
         self._logger = get_logger(member=member)
         self._complaint = ""
         self._lock = Lock()
@@ -46,24 +45,16 @@ class Keeper:
         """Why the last segment that is complete could not get its name, if so."""
         self.fault: OSError | None = None
         """Why the manifest could not be written when the member started, if so."""
-        self.cut = self._noted_cut()
-
-    def _noted_cut(self) -> HistoryCut | None:
-        """What an earlier life noted."""
-        try:
+        self.cut: HistoryCut | None = None
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            # What an earlier life noted.
             part = msgspec.json.decode(self.path.read_bytes(), type=Manifest)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return None
-        return part.cuts.get(self._member)
+            self.cut = part.cuts.get(member)
 
     @property
     def begin(self) -> int:
         """Where the history begins."""
         return self.cut.index if self.cut is not None else 0
-
-    @property
-    def has_manifest(self) -> bool:
-        return self.path.exists()
 
     def write_manifest(self) -> None:
         """This member's part; the same in every life, but for the cut."""
@@ -101,7 +92,7 @@ class Keeper:
 
     def sweep(self) -> None:
         """Delete what need not be kept; returns at once."""
-        if self._most_bytes or self._most_age_s:
+        if self._config.trace.retention_bytes or self._config.trace.retention_age_s:
             self._begin(self._sweep)
 
     def _begin(self, work: Callable[..., None], *about: Any) -> None:
@@ -141,10 +132,10 @@ class Keeper:
         """Never the last two: one is being written, and without any there is no end."""
         about = {path: _about(path) for path in segments_of(self._folder, self._member)}
         size, now_s = sum(one.st_size for one in about.values()), time.time()
-        needless = []
+        trace, needless = self._config.trace, list[Path]()
         for path in list(about)[:-2]:
-            is_too_much = 0 < self._most_bytes < size
-            is_too_old = 0 < self._most_age_s < now_s - about[path].st_mtime
+            is_too_much = 0 < trace.retention_bytes < size
+            is_too_old = 0 < trace.retention_age_s < now_s - about[path].st_mtime
             if not (is_too_much or is_too_old):
                 break
             needless.append(path)

@@ -88,9 +88,13 @@ class Standing(NamedTuple):
 
 
 class TracedFacts:
-    """The last message of each origin delivered, and held; of the member itself, broadcast."""
+    """What a trace tells from this index on, or would if it could be written.
 
-    def __init__(self) -> None:
+    The last message of each origin delivered, and held; of the member itself, broadcast.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
         self.delivered: dict[str, int] = {}
         self.held: dict[str, int] = {}
         self.broadcast = 0
@@ -108,19 +112,12 @@ class TracedFacts:
                     self.delivered |= delivered
                     self.broadcast = max(self.broadcast, broadcast)
 
-
-class _Lost(TracedFacts):
-    """What is missing while the trace cannot be written: from this index on."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self.first = first
-
     def note_all(self, blocks: bytes) -> None:
         for block in blocks_in(blocks):
             self.note(block)
 
     def gap(self, end: int, life: int) -> bytes:
+        """What stands in the trace instead of what is missing up to this index."""
         gap = Gap("gap", end - self.first, self.delivered, self.broadcast)
         return encoded(Block(self.first, time.time_ns(), life, (gap,)))
 
@@ -150,7 +147,8 @@ class Tracer:
         self._path = self._folder
         self._begin = index
         """The index with which the segment begins."""
-        self._lost: _Lost | None = None
+        self._lost: TracedFacts | None = None
+        """What is missing since the trace cannot be written, if so."""
         self._unclosed: list[tuple[Path, int]] = []
         """Segments whose writing failed; they get names when the gap after them is written."""
         self._look_again_s = 0.0
@@ -190,25 +188,26 @@ class Tracer:
     def go_to(self, index: int, life: int) -> None:
         """Go on at this index, in this life. What is missing before it is a gap."""
         if index > self.index:
-            self.write(_Lost(self.index).gap(index, life))
+            self.write(TracedFacts(self.index).gap(index, life))
             self.index = index
 
     def close(self) -> None:
         """The segment is complete; it has its name once this has ``ended``."""
         if self._lost is not None:
             self._write_after_a_gap(self._lost, b"", is_last=True)
-        self._close_segment()
+        if self._file >= 0:
+            self._keeper.name(self._path, self._file)
+            self._file = -1
         self._keeper.close()
 
     def check_names(self) -> None:
         """A segment that could not get its name looks like that of a killed member."""
         fault, self._keeper.unnamed = self._keeper.unnamed, None
-        if fault is None:
-            return
-        if self._stops:
+        if fault is not None and self._stops:
             raise EnvironmentMissing(f"{fault.filename}: {fault.strerror}")
-        reason = f"{fault.strerror}; the next life of the member will close it"
-        self._logger.warning("the trace cannot be written", file=fault.filename, reason=reason)
+        if fault is not None:
+            reason = f"{fault.strerror}; the next life of the member will close it"
+            self._logger.warning("the trace cannot be written", file=fault.filename, reason=reason)
 
     @property
     def ended(self) -> Future[None]:
@@ -229,13 +228,12 @@ class Tracer:
             reader, size = Reader(path), path.stat().st_size
             first = next(reader.blocks(), None)
             is_ours = reader.owner == self._owner and reader.is_current and not reader.is_open
-            if not is_ours or (first is not None and size > self._limit):
-                return False
-            self._begin = first.index if first is not None else index
-            self._path, self._size = path, size
-            self._file = self._locked(path, os.O_WRONLY | os.O_APPEND)
-            path.rename(opened(path))
-            return True
+            if is_ours and (first is None or size <= self._limit):
+                self._begin = first.index if first is not None else index
+                self._path, self._size = path, size
+                self._file = self._locked(path)
+                path.rename(opened(path))
+                return True
         return False
 
     def _begin_segment(self, index: int) -> None:
@@ -243,12 +241,11 @@ class Tracer:
         self._begin = index
         self._path = next_segment(self._folder, self._owner.process)
         self._size = 0
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        self._file = self._locked(opened(self._path), flags)
+        self._file = self._locked(opened(self._path), os.O_CREAT | os.O_EXCL)
         self._append(beginning(self._owner))
 
-    def _locked(self, path: Path, flags: int) -> int:
-        file = os.open(path, flags, 0o644)
+    def _locked(self, path: Path, flags: int = 0) -> int:
+        file = os.open(path, flags | os.O_WRONLY | os.O_APPEND, 0o644)
         lock(file)
         return file
 
@@ -270,11 +267,6 @@ class Tracer:
             self._keeper.name(path, file)
             self._keeper.sweep()
 
-    def _close_segment(self) -> None:
-        if self._file >= 0:
-            self._keeper.name(self._path, self._file)
-            self._file = -1
-
     def _look_whether_it_is_there(self) -> None:
         """What is written to a file that was deleted or moved away, nobody will read here."""
         now_s = time.monotonic()
@@ -286,7 +278,7 @@ class Tracer:
 
     # --- when it cannot be written
 
-    def _fail(self, fault: OSError, index: int) -> _Lost:
+    def _fail(self, fault: OSError, index: int) -> TracedFacts:
         """From this index on everything is missing; or nothing goes on, if that is asked for."""
         if self._stops:
             raise self._stopped(fault) from None
@@ -301,7 +293,7 @@ class Tracer:
             self.let_go()
         else:
             self._leave_unclosed()
-        self._lost = _Lost(index)
+        self._lost = TracedFacts(index)
         return self._lost
 
     def _stopped(self, fault: OSError) -> EnvironmentMissing:
@@ -327,7 +319,7 @@ class Tracer:
                     path.rename(opened(path))
                     self._unclosed.append((path, size))
 
-    def _write_after_a_gap(self, lost: _Lost, blocks: bytes, is_last: bool = False) -> None:
+    def _write_after_a_gap(self, lost: TracedFacts, blocks: bytes, is_last: bool = False) -> None:
         now_s = time.monotonic()
         if now_s < self._look_again_s and not is_last:
             lost.note_all(blocks)
@@ -340,7 +332,7 @@ class Tracer:
         gap = lost.gap(end, life) if end > lost.first else b""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            if not self._keeper.has_manifest:
+            if not self._keeper.path.exists():
                 self._keeper.write_manifest()
             self._begin_segment(lost.first)
             self._append(framed(gap + blocks, self._size))
@@ -378,8 +370,7 @@ def _ends(blocks: bytes) -> tuple[Block, Block]:
 def begin(config: Config, member: str) -> Tracer:
     """The trace of a member that was never here before, or was killed before it did anything."""
     keeper = _kept(config, member)
-    earlier = segments_of(config.trace_folder, member)
-    if any(_tells_something(path) for path in earlier):
+    if any(map(_tells_something, segments_of(config.trace_folder, member))):
         if config.durable:
             # A life writes to its log before it writes to its trace.
             raise EnvironmentMissing(
