@@ -10,7 +10,6 @@ from typing import Any, Literal
 import structlog
 
 Style = Literal["console", "json"]
-EventDict = Any
 
 _logger = logging.getLogger("tidings.node")
 _json = structlog.processors.JSONRenderer(default=str)
@@ -27,7 +26,7 @@ def get_logger(**bound: Any) -> Any:
     ).bind(**bound)
 
 
-def _rendered(logger: Any, level: str, event: EventDict) -> Any:
+def _rendered(logger: Any, level: str, event: Any) -> Any:
     if _style == "json":
         return _json(logger, level, _stamp(logger, level, event | {"level": level}))
     member, what = event.pop("member", ""), event.pop("event")

@@ -5,7 +5,7 @@ somebody asks. Only the time that broadcasts take is written down, once for each
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
@@ -19,10 +19,11 @@ from tidings.node.config import Address
 BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
-class Metrics:
+class Metrics(Collector):
     """The metrics of one member; ``source`` is its Group, which is not imported here."""
 
     def __init__(self, source: Any) -> None:
+        self.source = source
         self.registry = CollectorRegistry()
         self.delivery = Histogram(
             "tidings_delivery_seconds",
@@ -30,7 +31,7 @@ class Metrics:
             buckets=BUCKETS_S,
             registry=self.registry,
         )
-        self.registry.register(_StatusCollector(source))
+        self.registry.register(self)
         self._server: WSGIServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -50,47 +51,38 @@ class Metrics:
             server.server_close()
             self._thread.join()
 
-
-class _StatusCollector(Collector):
-    def __init__(self, source: Any) -> None:
-        self.source = source
-
     def collect(self) -> Iterator[Metric]:
         group = self.source
-        status, engine = group.status(), group._engine
-        yield _counter("broadcasts", "Own messages that were accepted.", status.broadcast)
-        yield _gauge("waiting", "Own messages not yet delivered.", status.waiting)
-        yield _gauge("unread", "Messages that wait for the application.", status.unread)
-        yield _gauge("log_bytes", "Length of the durable log.", status.log_bytes)
-        yield _counter("ticks", "Times that the process was stepped.", engine.ticks)
+        status, engine, peers = group.status(), group._engine, group._transport.peers
+        gauge, counter = GaugeMetricFamily, CounterMetricFamily
+        yield _one(counter, "broadcasts", "Own messages that were accepted.", status.broadcast)
+        yield _one(gauge, "waiting", "Own messages not yet delivered.", status.waiting)
+        yield _one(gauge, "unread", "Messages that wait for the application.", status.unread)
+        yield _one(gauge, "log_bytes", "Length of the durable log.", status.log_bytes)
+        yield _one(counter, "ticks", "Times that the process was stepped.", engine.ticks)
         if engine.disk is not None:
-            yield _counter("commits", "Writes to the durable log.", engine.disk.commits)
-            yield _counter("commit_seconds", "Time that they took.", engine.disk.commit_s)
-        yield _by("delivered", "Last message delivered.", "origin", status.delivered)
-        yield _by("stable", "Last message that all members hold.", "origin", status.stable)
-        peers = group._transport.peers
+            yield _one(counter, "commits", "Writes to the durable log.", engine.disk.commits)
+            yield _one(counter, "commit_seconds", "Time that they took.", engine.disk.commit_s)
+        yield _by(gauge, "delivered", "Last message delivered.", "origin", status.delivered)
+        yield _by(gauge, "stable", "Last message that all members hold.", "origin", status.stable)
         linked = {name: float(name in status.linked) for name in peers}
-        yield _by("link_up", "Whether there is a link.", "peer", linked)
-        for direction in ("sent", "received"):
-            counts = {name: getattr(peer, f"bytes_{direction}") for name, peer in peers.items()}
-            family = CounterMetricFamily(
-                f"tidings_bytes_{direction}", f"Bytes {direction}.", labels=["peer"]
-            )
-            for name, count in counts.items():
-                family.add_metric([name], count)
-            yield family
+        yield _by(gauge, "link_up", "Whether there is a link.", "peer", linked)
+        for way in ("sent", "received"):
+            counts = {name: getattr(peer, f"bytes_{way}") for name, peer in peers.items()}
+            yield _by(counter, f"bytes_{way}", f"Bytes {way}.", "peer", counts)
 
 
-def _counter(name: str, help_text: str, value: float) -> Metric:
-    return CounterMetricFamily(f"tidings_{name}", help_text, value=value)
+_Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 
 
-def _gauge(name: str, help_text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"tidings_{name}", help_text, value=value)
+def _one(kind: _Family, name: str, help_text: str, value: float) -> Metric:
+    return kind(f"tidings_{name}", help_text, value=value)
 
 
-def _by(name: str, help_text: str, label: str, values: dict[str, float]) -> Metric:
-    family = GaugeMetricFamily(f"tidings_{name}", help_text, labels=[label])
+def _by(
+    kind: _Family, name: str, help_text: str, label: str, values: Mapping[str, float]
+) -> Metric:
+    family = kind(f"tidings_{name}", help_text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
     return family

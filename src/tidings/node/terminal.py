@@ -81,18 +81,18 @@ class Output:
 
     async def run(self, shown: Callable[[Message], None]) -> None:
         """Write until cancelled, and tell of each message that its line is out."""
-        work: _Work = SimpleQueue()
-        loop = asyncio.get_running_loop()
+        work, done = SimpleQueue[bytes](), asyncio.Queue[OSError | None]()
         # Nobody has to wait for it in the end: a pipe may take nothing for hours.
-        threading.Thread(target=_write, args=(work, loop), daemon=True).start()
+        about = (work, done, asyncio.get_running_loop())
+        threading.Thread(target=_write, args=about, daemon=True).start()
         try:
             while await self._news.wait():
                 self._news.clear()
                 batch, self._lines = self._lines, []
-                done = loop.create_future()
                 text = "".join([line for line, _ in batch])
-                work.put((text.encode(sys.stdout.encoding, "replace"), done))
-                await done
+                work.put(text.encode(sys.stdout.encoding, "replace"))
+                if fault := await done.get():
+                    raise fault
                 for message in [message for _, message in batch if message is not None]:
                     shown(message)
                 self._unwritten -= len(text)
@@ -104,29 +104,22 @@ class Output:
             self._moved.set()
 
 
-_Work = SimpleQueue[tuple[bytes, asyncio.Future[None]]]
-
-
-def _write(work: _Work, loop: asyncio.AbstractEventLoop) -> None:
+def _write(
+    work: SimpleQueue[bytes],
+    done: asyncio.Queue[OSError | None],
+    loop: asyncio.AbstractEventLoop,
+) -> None:
     """Without the lock of ``sys.stdout``, which Python would wait for in the end."""
     with suppress(RuntimeError):  # the loop is gone, and so is who wanted to print
         while True:
-            data, done = work.get()
+            data = work.get()
             fault: OSError | None = None
             try:
                 while data:
                     data = data[os.write(sys.stdout.fileno(), data) :]
             except OSError as error:
                 fault = error
-            loop.call_soon_threadsafe(_settle, done, fault)
-
-
-def _settle(done: asyncio.Future[None], fault: OSError | None) -> None:
-    if not done.done():
-        if fault is None:
-            done.set_result(None)
-        else:
-            done.set_exception(fault)
+            loop.call_soon_threadsafe(done.put_nowait, fault)
 
 
 def run(
@@ -185,11 +178,9 @@ async def _go_on(
     group: Group, face: Face, output: Output, stay: bool, until: tuple[asyncio.Task[Any], ...]
 ) -> None:
     """Read, type and look, until one of these is done or one of us cannot go on."""
-    reading = asyncio.create_task(_read(group, face, output))
-    typing = asyncio.create_task(_type(group, face))
-    looking = asyncio.create_task(_look(group, face))
-    tasks = (reading, typing, looking)
-    ends = (reading, looking) if stay else tasks
+    jobs = (_read(group, face, output), _type(group, face), _look(group, face))
+    tasks = reading, _, looking = [asyncio.create_task(job) for job in jobs]
+    ends = [reading, looking] if stay else tasks
     await asyncio.wait([*ends, *until], return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()
