@@ -77,17 +77,9 @@ class Format:
     def check(self, body: memoryview, place: int) -> int:
         return xxhash.xxh64_intdigest(body, seed=place)
 
-    def tail(self, length: int) -> bytes:
-        """What closes a frame whose body has this length."""
-        return sectors.tail(length)
-
-    def spread_size(self, place: int, length: int) -> int:
-        """How many bytes of the file so much of a frame takes from this place on."""
-        return sectors.spread_size(place, length)
-
-    def gathered(self, place: int, data: bytes) -> bytes | bytearray | None:
-        """What stands in a file from this place on, without marks; None if one is wrong."""
-        return sectors.gathered(place, data)
+    tail = staticmethod(sectors.tail)
+    spread_size = staticmethod(sectors.spread_size)
+    gathered = staticmethod(sectors.gathered)
 
 
 class Unmarked(Format):
@@ -96,13 +88,16 @@ class Unmarked(Format):
     Where a text had a sector of zeros, nobody can tell whether that was ever written.
     """
 
-    def tail(self, length: int) -> bytes:
+    @staticmethod
+    def tail(length: int) -> bytes:
         return b""
 
-    def spread_size(self, place: int, length: int) -> int:
+    @staticmethod
+    def spread_size(place: int, length: int) -> int:
         return length
 
-    def gathered(self, place: int, data: bytes) -> bytes | bytearray | None:
+    @staticmethod
+    def gathered(place: int, data: bytes) -> bytes | bytearray | None:
         return data
 
 
