@@ -28,7 +28,7 @@ class Milestones:
         self._error: BaseException | None = None
 
     async def reach(self, number: int) -> None:
-        """It is not reached yet."""
+        """Wait for it; who asks has seen that it is not reached yet."""
         if self._error is not None:
             raise self._error
         one = number, asyncio.get_running_loop().create_future()
