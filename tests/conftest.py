@@ -1,6 +1,7 @@
 """What all tests share: signals that are heard, one Spark session, --rewrite of golden talks."""
 
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -16,6 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="rewrite the golden conversations as they come"
     )
+
+
+def pytest_configure() -> None:
+    """The options of this run are not for the pytests that tests start: they would share a folder."""
+    os.environ.pop("PYTEST_ADDOPTS", None)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
