@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """The options of this run are not for the pytests that tests start: they would share a folder."""
+    """The options of this run are not for a pytest that a test starts."""
     os.environ.pop("PYTEST_ADDOPTS", None)
 
 

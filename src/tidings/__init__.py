@@ -1,4 +1,4 @@
-"""Tidings: group messaging that cannot lose, repeat or reorder, and the tool to prove it.
+"""Tidings: group messaging in causal order that survives crashes, and the judge that checks it.
 
 Read the packages in the order in which a message travels: ``core`` (what a process is),
 ``protocols`` (how messages spread), ``simulator`` (where they spread), ``trace`` (what

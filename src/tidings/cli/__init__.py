@@ -105,7 +105,7 @@ def _app(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Group messaging that cannot lose, repeat or reorder, and the tool to prove it."""
+    """Group messaging in causal order that survives crashes, and the judge that checks it."""
 
 
 def run_and_exit() -> NoReturn:

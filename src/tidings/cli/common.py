@@ -30,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="Group messaging that cannot lose, repeat or reorder, and the tool to prove it.",
+    help="Group messaging in causal order that survives crashes, and the judge that checks it.",
     epilog="Start with: tidings demo",
 )
 
