@@ -18,9 +18,9 @@ from tidings import pipeline
 from tidings.pipeline.spark import plan
 from tidings.pipeline.spark.plan import JudgingLimits
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
-from tidings.trace import Manifest, digest, parquet
+from tidings.trace import HistoryCut, Manifest, Row, digest, parquet
 from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
-from traces import Draft, random_cut_runs, random_runs, write_drafts
+from traces import Draft, random_cut_runs, random_runs, write_drafts, write_trace
 
 RUNS = 2000
 CUT = 700
@@ -213,6 +213,61 @@ def _without_violations(verdict: Verdict) -> Verdict:
 
 
 WITH_FEW_ROWS = {"at once": JudgingLimits(), "pieces": JudgingLimits(batch_rows=1)}
+
+
+@pytest.fixture
+def delivered_again(tmp_path: Path) -> Path:
+    """p1 delivered p2#3 below its cut and does so again; p2's history has not come to p2#3."""
+    manifest = Manifest(
+        schema=2,
+        run="run",
+        names=("p1", "p2"),
+        views=(("p1", "p2"),),
+        cuts={"p1": HistoryCut(index=5, delivered={"p2": 3})},
+    )
+    again = {"origin": "p2", "seq": 3, "digest": digest(b"hello")}
+    rows = [
+        Row(run="run", process="p1", index=5, kind="deliver", time_ns=0, **again),
+        Row(run="run", process="p1", index=6, kind="settle", time_ns=0),
+        Row(run="run", process="p2", index=0, kind="state", time_ns=0, name="ids", value=1),
+    ]
+    return write_trace(tmp_path / "again", [manifest], table=rows)
+
+
+UNREACHED = {
+    Guarantee.NO_DUPLICATION: (Value.VIOLATED, ""),
+    Guarantee.NO_CREATION: (Value.UNKNOWN, "p2's history does not reach p2#3"),
+    Guarantee.CAUSAL_ORDER: (Value.UNKNOWN, "p2's history does not reach p2#3"),
+}
+
+
+def _of_safety(verdicts: Verdicts | None) -> dict[Guarantee, tuple[Value, str]]:
+    assert verdicts is not None
+    return {v.guarantee: (v.value, v.reason) for v in verdicts["run"] if v.guarantee in UNREACHED}
+
+
+def test_a_delivery_below_the_cut_does_not_tell_that_it_was_broadcast(
+    delivered_again: Path,
+) -> None:
+    """Delivered again, it is compared with a broadcast that nobody has seen."""
+    assert _of_safety(specified_by(delivered_again)) == UNREACHED
+
+
+@pytest.mark.parametrize("way", WITH_FEW_ROWS)
+def test_a_delivery_below_the_cut_tells_the_arrays_no_more(
+    delivered_again: Path, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "spool").mkdir()
+    found = by_arrays(delivered_again, tmp_path / "spool", WITH_FEW_ROWS[way], way)
+    assert _of_safety(found) == UNREACHED
+    assert found == specified_by(delivered_again)
+
+
+def test_a_delivery_below_the_cut_tells_the_queries_no_more(
+    spark: SparkSession, delivered_again: Path
+) -> None:
+    audited = pipeline.audit(spark, delivered_again, checker="sql")
+    assert _of_safety(dict(audited.verdicts)) == UNREACHED
 
 
 @pytest.fixture

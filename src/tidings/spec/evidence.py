@@ -120,12 +120,17 @@ class Evidence:
         """Why something delivered may have been broadcast although nobody recorded it, if so."""
         if self.doubt_about_histories:
             return self.doubt_about_histories
-        for delivered in self.deliveries.values():
-            for message in delivered:
-                is_known = message in self.broadcasts or self.is_given(message)
-                if not is_known and self._may_come_from(message.origin):
-                    return f"{message.origin}'s history does not reach {message}"
+        # Also of what was delivered below the cut before: who delivers it again must have it from
+        # somewhere, and that its origin broadcast it is as unknown as for any other.
+        for process in self.processes:
+            for row in self.history(process):
+                if row.kind == "deliver" and self._is_unreached(row.message):
+                    return f"{row.message.origin}'s history does not reach {row.message}"
         return ""
+
+    def _is_unreached(self, message: MessageId) -> bool:
+        is_known = message in self.broadcasts or self.is_given(message)
+        return not is_known and self._may_come_from(message.origin)
 
     def is_complete(self, process: str) -> bool:
         """Whether what is not in its history did not happen."""
