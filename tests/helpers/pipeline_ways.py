@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidings.pipeline.arrays.perform import plainly
+from tidings.pipeline.arrays.perform import Exchange, exchanged_plainly, plainly
 from tidings.pipeline.queries.ingest import fill
 from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.pipeline.statement import verdicts_of
@@ -17,7 +17,12 @@ def specified_by(folder: Path) -> Verdicts:
 
 
 def by_arrays(
-    folder: Path, spool: Path, limits: JudgingLimits, way: str, most: int | None = None
+    folder: Path,
+    spool: Path,
+    limits: JudgingLimits,
+    way: str,
+    most: int | None = None,
+    exchange: Exchange = exchanged_plainly,
 ) -> Verdicts | None:
     """The verdicts of the judge by arrays, in this process."""
     files = layout(folder)
@@ -26,5 +31,5 @@ def by_arrays(
     paths = [spool / f"{number:06}.parquet" for number in range(count)]
     planned = plan_of(paths, manifests, limits)
     assert planned.way == way, planned.why
-    judged = judge_by_arrays(planned, plainly, most)
+    judged = judge_by_arrays(planned, plainly, most, exchange=exchange)
     return judged and verdicts_of(judged, manifests, planned.directory, most)

@@ -32,15 +32,17 @@ from tidings.pipeline.arrays.campaign import (
     judge_stored,
     judge_whole,
 )
-from tidings.pipeline.arrays.findings import Judged
+from tidings.pipeline.arrays.findings import Findings, Judged
 from tidings.pipeline.arrays.long import (
     Outline,
     SurveyedHistory,
+    cutting_for,
     judge_long,
+    judge_slabs,
     outlines,
     survey,
 )
-from tidings.pipeline.arrays.perform import Perform
+from tidings.pipeline.arrays.perform import Exchange, Perform, exchanged_plainly
 from tidings.pipeline.arrays.rows import Directory, Share, Source, source_of
 from tidings.pipeline.spark.progress import Progress
 from tidings.pipeline.spark.spool import stored_rows
@@ -53,6 +55,9 @@ FEW_LONG_RUNS = 64
 
 SURVEYS_A_SLICE = 4
 """Tasks enough to keep all workers busy to the end, and not one for each piece."""
+
+MARKS_A_SLAB = 8
+"""So many places of each history in a slab are marked by the survey."""
 
 MOST_OF_A_BATCH = 0.25
 """Runs are not long while they take no more of a batch than this, on average."""
@@ -68,6 +73,10 @@ class JudgingLimits(NamedTuple):
     batch_rows: int = BATCH_ROWS
     slices: int = 2
     """How many tasks share the processes of a long run."""
+    slab_rows: int = 0
+    """So many rows of a long run make a slab, each task takes some of them; 0: no slabs."""
+    most_slab_rows: int = 1 << 25
+    """A slab may come out larger if names are no counters; this is too large for memory."""
 
 
 class JudgingPlan(NamedTuple):
@@ -111,6 +120,7 @@ def judge_by_arrays(
     perform: Perform,
     most: int | None,
     *,
+    exchange: Exchange = exchanged_plainly,
     progress: Progress | None = None,
     marks: Path | None = None,
 ) -> Judged | None:
@@ -121,7 +131,7 @@ def judge_by_arrays(
     progress = progress or Progress()
     progress.expect(plan.rows)
     if plan.way == "pieces":
-        return _in_pieces(plan, perform, most, progress, marks)
+        return _in_pieces(plan, perform, exchange, most, progress, marks)
     if plan.way == "batches":
         return _in_batches(plan, perform, most)
     files = [Share(at, one, 0, len(one.groups)) for at, one in enumerate(plan.sources)]
@@ -164,7 +174,12 @@ def _shares(plan: JudgingPlan) -> list[Share]:
 
 
 def _in_pieces(
-    plan: JudgingPlan, perform: Perform, most: int | None, progress: Progress, marks: Path | None
+    plan: JudgingPlan,
+    perform: Perform,
+    exchange: Exchange,
+    most: int | None,
+    progress: Progress,
+    marks: Path | None,
 ) -> Judged:
     pieces = [
         Share(number, source, group, group + 1)
@@ -173,7 +188,8 @@ def _in_pieces(
     ]
     some = max(1, len(pieces) // (SURVEYS_A_SLICE * plan.limits.slices))
     bundles = [pieces[begin : begin + some] for begin in range(0, len(pieces), some)]
-    bundled = perform(partial(_survey_all, directory=plan.directory), bundles)
+    every = max(1, plan.limits.slab_rows // (MARKS_A_SLAB * plan.directory.width))
+    bundled = perform(partial(_survey_all, directory=plan.directory, every=every), bundles)
     runs = outlines(pieces, [one for bundle in bundled for one in bundle], plan.directory)
     labels = list(plan.directory.numbers)
     if len(runs) > FEW_LONG_RUNS:
@@ -191,17 +207,27 @@ def _in_pieces(
             times = tasks if outline.is_read_once else 2 * tasks
             marked = progress.marked(outline.parts, times, marks / str(run))
             outline = outline._replace(parts=marked)
-        judged.append(_one_long_run(outline, labels[run], plan, perform, most))
+        judged.append(_one_long_run(outline, labels[run], plan, perform, exchange, most))
     return Judged.joined(judged)
 
 
-def _survey_all(pieces: Sequence[Share], directory: Directory) -> list[list[SurveyedHistory]]:
-    return [survey(piece, directory) for piece in pieces]
+def _survey_all(
+    pieces: Sequence[Share], directory: Directory, every: int
+) -> list[list[SurveyedHistory]]:
+    return [survey(piece, directory, every) for piece in pieces]
 
 
 def _one_long_run(
-    outline: Outline, label: str, plan: JudgingPlan, perform: Perform, most: int | None
+    outline: Outline,
+    label: str,
+    plan: JudgingPlan,
+    perform: Perform,
+    exchange: Exchange,
+    most: int | None,
 ) -> Judged:
+    if plan.limits.slab_rows and not outline.is_forsaken_in_part:
+        findings = _in_slabs(outline, plan, exchange, most)
+        return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
     if outline.obstacle:
         if outline.rows > LONGEST_ROWS:
             raise NotByArraysError(outline.obstacle)
@@ -209,6 +235,33 @@ def _one_long_run(
     slices = plan.limits.slices
     findings = judge_long(outline, plan.directory, slices=slices, most=most, perform=perform)
     return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
+
+
+def _in_slabs(
+    outline: Outline, plan: JudgingPlan, exchange: Exchange, most: int | None
+) -> Findings:
+    limits, directory = plan.limits, plan.directory
+    width, parts = directory.width, outline.parts
+    some = max(1, len(parts) // (SURVEYS_A_SLICE * limits.slices))
+    bundles = [parts[begin : begin + some] for begin in range(0, len(parts), some)]
+    begins = [
+        int(directory.first_indices(np.array(outline.run), np.array(process)))
+        for process in range(width)
+    ]
+    # As many for each task, so that none of them works alone in the end.
+    slabs = limits.slices * max(1, -(-outline.rows // (limits.slab_rows * limits.slices)))
+    try:
+        return judge_slabs(
+            outline,
+            bundles,
+            directory,
+            cutting_for(outline.marks, outline.low, begins, slabs),
+            most=most,
+            most_rows=limits.most_slab_rows,
+            exchange=exchange,
+        )
+    except TooLongError:
+        raise NotByArraysError("too many rows are about the same few messages") from None
 
 
 # --- a campaign whose runs lie scattered over files

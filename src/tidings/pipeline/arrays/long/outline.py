@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidings.pipeline.arrays.findings import NOTHING, Array
+from tidings.pipeline.arrays.findings import NOTHING, Array, joined
 from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, KnownRuns, Lives
+from tidings.pipeline.arrays.long.cutting import Marks, marked
 from tidings.pipeline.arrays.rows import (
     BEGINS_AGAIN,
     BROADCAST,
+    DELIVER,
     OVER,
     BadRowsError,
     Directory,
@@ -47,10 +49,12 @@ class SurveyedHistory(NamedTuple):
     is_rising: bool
     """The sequence numbers of its broadcasts grow from each to the next."""
     has_gap: bool
+    marks: Marks
+    """Every so many events, for the cutting."""
 
 
-def survey(piece: Share, directory: Directory) -> list[SurveyedHistory]:
-    """Check a piece, and tell what is in it."""
+def survey(piece: Share, directory: Directory, every: int) -> list[SurveyedHistory]:
+    """Check a piece, and tell what is in it; there is a mark after ``every`` so many events."""
     unread = ("digest",) if piece.source.is_digested else ()
     columns = [column for column in piece.source.columns if column not in unread]
     rows = checked(piece.read(columns), directory, unread)
@@ -61,7 +65,12 @@ def survey(piece: Share, directory: Directory) -> list[SurveyedHistory]:
     stretches = []
     for start, end in zip(line.starts.tolist(), line.ends.tolist(), strict=True):
         mine = slice(start, end + 1)
-        sent = rows.seq[mine][rows.kind[mine] == BROADCAST]
+        kind = rows.kind[mine]
+        sent = rows.seq[mine][kind == BROADCAST]
+        is_event = (kind == BROADCAST) | (kind == DELIVER)
+        index, origin, seq = (
+            column[mine][is_event] for column in (rows.index, rows.origin, rows.seq)
+        )
         first, last = (
             (int(index[at]), int(rows.kind[at]), int(rows.incarnation[at]))
             for index, at in ((rows.index, start), (rows.last_index, end))
@@ -80,6 +89,7 @@ def survey(piece: Share, directory: Directory) -> list[SurveyedHistory]:
                 int(sent[-1]) if len(sent) else NOTHING,
                 bool((sent[1:] > sent[:-1]).all()),
                 bool(line.is_hole[mine].any()),
+                marked(index, origin, seq, directory.width, every),
             )
         )
     return stretches
@@ -103,6 +113,8 @@ class Outline(NamedTuple):
     last_index: int
     parts: tuple["RunPiece", ...]
     """In reading order."""
+    marks: Mapping[int, Marks]
+    """Of each process that has any."""
 
     @property
     def base(self) -> Array:
@@ -127,11 +139,17 @@ class Outline(NamedTuple):
         return self.is_full and self.rows <= KEPT_ROWS
 
     @property
+    def is_forsaken_in_part(self) -> bool:
+        """What is owed depends on the causal past, all the way back."""
+        forsaken = self.known.forsaken
+        return self.views > 1 and bool(self.known.settled[0]) and bool(forsaken.any())
+
+    @property
     def obstacle(self) -> str:
         """Why the run cannot be judged in pieces, if so."""
         if self.messages > SPARSE * max(self.rows, 1024):
             return "its sequence numbers are too sparse"
-        if self.views > 1 and self.known.settled[0] and self.known.forsaken.any():
+        if self.is_forsaken_in_part:
             return "one of several lists lost its majority"
         return ""
 
@@ -176,6 +194,7 @@ def _outline(
     last: dict[int, tuple[Share, SurveyedHistory]] = {}
     last_seq: dict[int, int] = {}
     of_piece: dict[Share, list[SurveyedHistory]] = {}
+    marks: dict[int, list[Marks]] = {}
     for piece, stretch in parts:
         process = stretch.process
         begin = int(directory.first_indices(np.array(run), np.array(process)))
@@ -185,6 +204,7 @@ def _outline(
         last_kind[0, process] = stretch.last[1]
         last_index = max(last_index, stretch.last[0])
         of_piece.setdefault(piece, []).append(stretch)
+        marks.setdefault(process, []).append(stretch.marks)
         if stretch.broadcasts:
             low[process] = min(low[process], stretch.lowest)
             high[process] = max(high[process], stretch.highest)
@@ -218,6 +238,7 @@ def _outline(
             )
             for piece, stretches in of_piece.items()
         ),
+        {process: Marks(*joined(some)) for process, some in marks.items()},
     )
 
 

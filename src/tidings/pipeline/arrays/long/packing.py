@@ -1,0 +1,304 @@
+"""The rows of a piece on their way to slabs: about one byte each.
+
+Most rows of a slab are deliveries of consecutive messages of some origin, so a row is the number of
+its origin, and the rest are exceptions: where the indices leave something out, where the sequence
+numbers of an origin do not follow each other. Broadcasts bring their digests, deliveries only sums
+of them (``texts``). That is a ``Home``: the rows of one process in its own slab.
+
+Of a row whose message belongs to another slab, one that is *away*, that slab gets a ``Note`` with
+all there is to know. So whoever judges a slab knows every row about each of its messages.
+"""
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from tidings.pipeline.arrays.batch import Events
+from tidings.pipeline.arrays.findings import Array
+from tidings.pipeline.arrays.long.cutting import Cutting
+from tidings.pipeline.arrays.long.outline import Outline, RunPiece
+from tidings.pipeline.arrays.long.tables import read_events
+from tidings.pipeline.arrays.long.texts import LANES, mixed
+from tidings.pipeline.arrays.perform import Parcel
+from tidings.pipeline.arrays.rows import Directory
+
+
+class LongRun(NamedTuple):
+    """What every task knows of a long run, and how it is cut."""
+
+    outline: Outline
+    """Without its pieces: each task has its own."""
+    directory: Directory
+    cutting: Cutting
+    most: int | None
+    """So many violations of each guarantee are shown, or all."""
+    salt: int
+    """For the sums of texts."""
+    most_rows: int
+    """A slab of more does not fit in memory."""
+
+    @property
+    def width(self) -> int:
+        return self.directory.width
+
+    @property
+    def index_type(self) -> type:
+        return np.int32 if self.outline.last_index < np.iinfo(np.int32).max else np.int64
+
+    @property
+    def never(self) -> int:
+        """The index of what was not delivered: after everything."""
+        return int(np.iinfo(self.index_type).max)
+
+
+class Home(NamedTuple):
+    """Some events of one process in one slab, one after the other."""
+
+    process: int
+    first: int
+    """The index of the first."""
+    gaps: Array | None
+    """How many indices are left out before each event, if any are."""
+    labels: Array
+    """The origin of each delivery; for a broadcast, the number of processes."""
+    starts: Array
+    """(label): its first sequence number"""
+    steps: Array | None
+    """By label, how many numbers are left out before each event, if any are."""
+    texts: Array
+    """The digests of the broadcasts."""
+    views: Array | None
+    """Those of the broadcasts, if there are several lists of members."""
+    sums: Array
+    """(origin, lane): of the texts of what was delivered and is not away, nor given by a cut"""
+    digests: Array | None
+    """Of all events, if the sums did not suffice."""
+
+
+class Note(NamedTuple):
+    """Events of one process in one slab about messages of another."""
+
+    process: int
+    slab: int
+    """Where the events are."""
+    index: Array
+    is_broadcast: Array
+    origin: Array
+    seq: Array
+    digest: Array
+    views: Array | None
+
+
+class ByLabel:
+    """Events in the order of their labels: all of one origin stand together, broadcasts last."""
+
+    def __init__(self, labels: Array, width: int) -> None:
+        self.order = np.argsort(labels, kind="stable")
+        """The place in the history of each."""
+        self.counts = np.bincount(labels, minlength=width + 1)
+        self.begins = np.cumsum(self.counts) - self.counts
+        self.some = np.flatnonzero(self.counts)
+        """The labels that there are."""
+        self.deliveries = int(self.begins[width])
+        """How many there are; the broadcasts follow them."""
+
+
+def scatter(
+    part: RunPiece, run: LongRun, only: Collection[int] | None = None, with_digests: bool = False
+) -> Iterator[Parcel]:
+    """What a piece has for each slab, or for ``only`` some of them."""
+    columns = {"kind", "origin", "seq", "digest", "index"}
+    if run.outline.views > 1:
+        columns.add("view")
+    for process, events in read_events(part, columns, run.outline, run.directory):
+        bounds = np.searchsorted(events.index, run.cutting.next_index[:, process])
+        ends = np.concatenate([[0], bounds, [len(events.index)]])
+        for slab in np.flatnonzero(np.diff(ends)).tolist():
+            mine = _Packing(process, slab, events.at(slice(ends[slab], ends[slab + 1])), run)
+            yield from (note for note in mine.notes() if only is None or note.place in only)
+            if only is None or slab in only:
+                yield Parcel(slab, mine.home(with_digests))
+
+
+class _Packing:
+    def __init__(self, process: int, slab: int, events: Events, run: LongRun) -> None:
+        self.process, self.slab, self.events, self.run = process, slab, events, run
+        width = run.width
+        self.labels = events.origin.astype(np.uint8 if width < 255 else np.uint16)
+        self.labels[events.is_broadcast] = width
+        self.by_label = by_label = ByLabel(self.labels, width)
+        self.seq = events.seq[by_label.order]
+        self.steps = np.diff(self.seq, prepend=self.seq[0] - 1) - 1
+        self.steps[by_label.begins[by_label.some]] = 0
+        self.is_away = self._are_away()
+        """By label, or None if none is."""
+
+    def _are_away(self) -> Array | None:
+        some, counts = self.by_label.some, self.by_label.counts
+        # A broadcast is about a message of the process itself.
+        before, last = (
+            np.append(limit, limit[self.process]) for limit in self.run.cutting.numbers(self.slab)
+        )
+        begins = self.by_label.begins[some]
+        least = np.minimum.reduceat(self.seq, begins)
+        largest = np.maximum.reduceat(self.seq, begins)
+        if not ((least <= before[some]) | (largest > last[some])).any():
+            return None
+        away: Array = self.seq <= np.repeat(before, counts)
+        away |= self.seq > np.repeat(last, counts)
+        return away
+
+    def notes(self) -> Iterator[Parcel]:
+        if self.is_away is None:
+            return
+        away = self.events.at(np.sort(self.by_label.order[self.is_away]))
+        place = self.run.cutting.slab_of(away.origin, away.seq)
+        for slab in np.unique(place).tolist():
+            some = away.at(place == slab)
+            yield Parcel(
+                slab,
+                Note(
+                    self.process,
+                    self.slab,
+                    some.index,
+                    some.is_broadcast,
+                    some.origin,
+                    some.seq,
+                    some.digest,
+                    some.view if self.run.outline.views > 1 else None,
+                ),
+            )
+
+    def home(self, with_digests: bool) -> Home:
+        events, by_label = self.events, self.by_label
+        starts = np.zeros(self.run.width + 1, np.int64)
+        starts[by_label.some] = self.seq[by_label.begins[by_label.some]]
+        index = events.index
+        is_dense = index[-1] - index[0] == len(index) - 1
+        views = events.view[events.is_broadcast] if self.run.outline.views > 1 else None
+        return Home(
+            self.process,
+            int(index[0]),
+            None if is_dense else _smallest(np.diff(index, prepend=index[0] - 1) - 1),
+            self.labels,
+            starts,
+            _smallest(self.steps) if self.steps.any() else None,
+            events.digest[events.is_broadcast],
+            views,
+            self._sums(),
+            events.digest if with_digests else None,
+        )
+
+    def _sums(self) -> Array:
+        by_label, cuts = self.by_label, self.run.outline.known.cuts
+        deliveries = slice(by_label.deliveries)
+        seq, places = self.seq[deliveries], by_label.order[deliveries]
+        lanes = mixed(seq, self.events.digest[places], self.run.salt)
+        left_out = None if self.is_away is None else self.is_away[deliveries]
+        if cuts is not None:
+            origin = self.events.origin[places]
+            is_given = cuts.are_given(np.zeros_like(origin), origin, seq)
+            left_out = is_given if left_out is None else left_out | is_given
+        sums = np.zeros((self.run.width, LANES), np.uint64)
+        heard = by_label.some[by_label.some < self.run.width]
+        for lane, numbers in enumerate(lanes if len(heard) else ()):
+            if left_out is not None:
+                numbers[left_out] = 0
+            sums[heard, lane] = np.add.reduceat(numbers, by_label.begins[heard])
+        return sums
+
+
+def _smallest(values: Array) -> Array:
+    """The same in the fewest bytes that hold all of them."""
+    for kind in (np.int8, np.int16, np.int32):
+        limits = np.iinfo(kind)
+        if limits.min <= values.min() and values.max() <= limits.max:
+            return values.astype(kind)
+    return values
+
+
+# --- unpacked
+
+
+class HomeRows:
+    """The rows of a Home, by label."""
+
+    is_home = True
+
+    def __init__(self, home: Home, slab: int, width: int) -> None:
+        self.home, self.process, self.slab, self.width = home, home.process, slab, width
+        self.by_label = by_label = ByLabel(home.labels, width)
+        self.size = len(home.labels)
+        index = np.arange(home.first, home.first + self.size)
+        if home.gaps is not None:
+            index += np.cumsum(home.gaps, dtype=np.int64)
+        self.index = index[by_label.order]
+        self.first = home.first
+        self.origin_of_label = np.append(np.arange(width), home.process)
+        self.deliveries = slice(0, by_label.deliveries)
+        self.broadcasts = slice(by_label.deliveries, self.size)
+        self.texts, self.views = home.texts, home.views
+        self.digest = None if home.digests is None else home.digests[by_label.order]
+        self.message: Array = None
+        """Which message of the slab each is about."""
+        self.here: Array | None = None
+        """Which are about messages of the slab, unless all are."""
+
+    @cached_property
+    def origin(self) -> Array:
+        return np.repeat(self.origin_of_label, self.by_label.counts)
+
+    @cached_property
+    def seq(self) -> Array:
+        home, by_label = self.home, self.by_label
+        seq = np.repeat(home.starts - by_label.begins, by_label.counts)
+        seq += np.arange(self.size)
+        if home.steps is not None:
+            total = np.cumsum(home.steps, dtype=np.int64)
+            # Where a label begins its step is 0, so the sum there is that before it.
+            before = total[np.minimum(by_label.begins, self.size - 1)]
+            seq += total - np.repeat(before, by_label.counts)
+        return seq
+
+    def in_order(self, column: Array) -> Array:
+        """In the order of the history."""
+        placed = np.empty(len(column), column.dtype)
+        placed[self.by_label.order] = column
+        return placed
+
+
+class NotedRows:
+    """The rows of a Note, all about messages of the slab that got it."""
+
+    is_home = False
+
+    def __init__(self, note: Note) -> None:
+        self.process, self.slab = note.process, note.slab
+        self.index, self.origin, self.seq = note.index, note.origin, note.seq
+        self.first = int(note.index[0])
+        self.size = len(note.index)
+        self.is_broadcast = note.is_broadcast
+        self.deliveries = np.flatnonzero(~note.is_broadcast)
+        self.broadcasts = np.flatnonzero(note.is_broadcast)
+        self.texts = note.digest[self.broadcasts]
+        self.views = None if note.views is None else note.views[self.broadcasts]
+        self.digest = note.digest
+        self.message: Array = None
+        self.here: Array | None = None
+
+
+Part = HomeRows | NotedRows
+
+
+def unpacked(contents: list[Home | Note], slab: int, width: int) -> list[Part]:
+    """One process after the other, each in the order of its history.
+
+    The parts of one process come from pieces and slabs that do not overlap: their first rows say
+    which is earlier, so what is first among parts in this order is first in the history.
+    """
+    parts: list[Part] = [
+        HomeRows(one, slab, width) if isinstance(one, Home) else NotedRows(one) for one in contents
+    ]
+    return sorted(parts, key=lambda part: (part.process, part.first))
