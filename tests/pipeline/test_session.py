@@ -6,16 +6,21 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tidings import pipeline
 from tidings.core import EnvironmentMissing
+from tidings.pipeline.arrays.campaign import TooLongError
+from tidings.pipeline.arrays.perform import Parcel, Stage
 from tidings.pipeline.arrays.rows import read
 from tidings.pipeline.spark import java
+from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.session import _reached
 from tidings.pipeline.spark.spool import stored_rows
 from tidings.pipeline.spark.workers import UnseenError, performing
@@ -204,3 +209,54 @@ def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert "pip install 'tidings[spark]'" in spoken.stdout
+
+
+def _dealing() -> tuple[Callable[[int], Iterator[Parcel]], Stage]:
+    """To each of five places a parcel of each item; from there all of them to another place."""
+
+    # In here, so that they travel with the job: no worker has this module.
+    def deal(number: int) -> Iterator[Parcel]:
+        yield from (Parcel(place, (number, place)) for place in range(5))
+
+    def pass_on(place: int, contents: list[Any]) -> Iterator[Parcel]:
+        yield Parcel(4 - place, sorted(contents))
+
+    return deal, Stage(5, pass_on)
+
+
+def test_a_place_gets_everything_that_was_sent_there(spark: SparkSession) -> None:
+    """More places than tasks, and far more than get anything."""
+    deal, passing = _dealing()
+    keep = Stage(100, lambda place, contents: [Parcel(place, contents)])
+    found = dict(exchanging(spark, 3)(range(7), deal, [passing, keep]))
+    assert found == {4 - place: [[(number, place) for number in range(7)]] for place in range(5)}
+
+
+def test_what_is_wrong_with_a_trace_comes_back_through_all_stages(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def read_it(number: int) -> Iterator[Parcel]:
+        yield Parcel(number, (number, 0))
+        yield Parcel(number, read(str(tmp_path / "nowhere.parquet"), ["run"], [0]))
+
+    _, passing = _dealing()
+    with pytest.raises(UnseenError, match=r"the worker on .* says: No such file"):
+        exchanging(spark, 2)(range(3), read_it, [passing, passing])
+
+
+def test_a_fault_in_the_middle_comes_back_as_well(spark: SparkSession) -> None:
+    def fail(place: int, contents: list[Any]) -> Iterator[Parcel]:
+        raise TooLongError
+
+    deal, passing = _dealing()
+    with pytest.raises(TooLongError):
+        exchanging(spark, 2)(range(3), deal, [Stage(5, fail), passing])
+
+
+def test_a_worker_of_another_version_takes_part_in_no_exchange(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.pipeline.spark.exchange.__version__", "9.9")
+    deal, passing = _dealing()
+    with pytest.raises(EnvironmentMissing, match=r"has tidings 0.* and not 9\.9"):
+        exchanging(spark, 2)(range(3), deal, [passing])

@@ -24,6 +24,7 @@ from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
 from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
+from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.plan import (
     JudgingLimits,
     JudgingPlan,
@@ -142,7 +143,12 @@ def judge_plan(
     spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None, progress: Show = silent
 ) -> Judged:
     judged = judge_by_arrays(
-        plan, performing(spark), most, progress=Progress.of(progress), marks=spool / "_marks"
+        plan,
+        performing(spark),
+        most,
+        exchange=exchanging(spark, plan.limits.slices),
+        progress=Progress.of(progress),
+        marks=spool / "_marks",
     )
     if judged is None:
         progress("runs lie scattered: bringing each of them together")

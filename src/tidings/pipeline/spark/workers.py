@@ -67,23 +67,27 @@ def packed(number: int, task: Callable[[Any], Any], item: Any, version: str) -> 
     The version is that of whoever asks; a worker that has another may not know the task.
     """
     try:
-        if version != __version__:
-            raise EnvironmentMissing(f"{_here()} has tidings {__version__}, and not {version}")
+        expect_version(version)
         result = task(item)
     except EXPECTED as fault:
-        result = _if_unseen(fault) or fault
+        result = as_it_is_seen(fault)
     columns = {"number": [number], "result": [pickle.dumps(result, protocol=5)]}
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _if_unseen(fault: Exception) -> UnseenError | None:
+def expect_version(version: str) -> None:
+    if version != __version__:
+        raise EnvironmentMissing(f"{_here()} has tidings {__version__}, and not {version}")
+
+
+def as_it_is_seen(fault: Exception) -> Exception:
     """What cannot even be opened is not corrupt."""
     cause = fault.__cause__
     if isinstance(fault, UnreadableError) and isinstance(
         cause, FileNotFoundError | PermissionError
     ):
         return UnseenError(fault.path, f"{_here()} says: {cause.strerror}")
-    return None
+    return fault
 
 
 def _here() -> str:
@@ -92,7 +96,7 @@ def _here() -> str:
 
 def results(packed: DataFrame) -> list[Any]:
     """The results in the order of their numbers; the first thing that is wrong is raised."""
-    with _workers_faults_named():
+    with workers_faults_named():
         table = packed.toArrow().sort_by("number")
     unpacked = [pickle.loads(result.as_buffer()) for result in table["result"]]
     for result in unpacked:
@@ -102,7 +106,7 @@ def results(packed: DataFrame) -> list[Any]:
 
 
 @contextmanager
-def _workers_faults_named() -> Iterator[None]:
+def workers_faults_named() -> Iterator[None]:
     """A worker that cannot even begin has no way to say so but a stack trace."""
     try:
         yield
