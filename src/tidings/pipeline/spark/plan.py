@@ -188,7 +188,8 @@ def _in_pieces(
     ]
     some = max(1, len(pieces) // (SURVEYS_A_SLICE * plan.limits.slices))
     bundles = [pieces[begin : begin + some] for begin in range(0, len(pieces), some)]
-    every = max(1, plan.limits.slab_rows // (MARKS_A_SLAB * plan.directory.width))
+    slab_rows = plan.limits.slab_rows or plan.rows
+    every = max(1, slab_rows // (MARKS_A_SLAB * plan.directory.width))
     bundled = perform(partial(_survey_all, directory=plan.directory, every=every), bundles)
     runs = outlines(pieces, [one for bundle in bundled for one in bundle], plan.directory)
     labels = list(plan.directory.numbers)
