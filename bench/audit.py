@@ -39,10 +39,11 @@ from pyspark.sql import functions as F
 
 from rivals import generate
 from tidings import pipeline
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import plainly
 from tidings.pipeline.arrays.rows import JUDGED
 from tidings.pipeline.queries.ingest import fill
-from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, judge_grouped, plan_of
+from tidings.pipeline.spark.plan import judge_by_arrays, judge_grouped, plan_of
 from tidings.pipeline.statement import verdicts_of
 from tidings.spec import Value
 from tidings.trace import layout, read_manifests
@@ -171,7 +172,7 @@ def queries(spark: SparkSession, folder: Path) -> None:
 
 def one_core(spark: SparkSession, folder: Path) -> None:
     manifests = read_manifests(layout(folder).manifests)
-    plan = plan_of(sorted(folder.glob("*.parquet")), manifests, JudgingLimits(slices=1))
+    plan = plan_of(sorted(folder.glob("*.parquet")), manifests, JudgingLimits())
     judged = judge_by_arrays(plan, plainly, 3)
     assert judged is not None, "the runs of a campaign are whole"
     _expect_good(verdicts_of(judged, manifests, plan.directory, 3))

@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from tidings import pipeline
-from tidings.pipeline.spark.plan import JudgingLimits
+from tidings.pipeline.arrays.limits import JudgingLimits
 
 WAYS: dict[str, Any] = {
-    "pieces": {"limits": JudgingLimits(batch_rows=20)},
+    "pieces": {"limits": JudgingLimits(batch_rows=20, least_tasks=2, slab_rows=15)},
     "grouped": {"limits": JudgingLimits(batch_rows=600)},
     "at once": {},
     "sql": {"checker": "sql"},

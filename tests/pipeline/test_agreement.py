@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from pipeline_ways import Verdicts, by_arrays, specified_by
 from slabs import worse_run
 from tidings import pipeline
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.spark import plan
-from tidings.pipeline.spark.plan import JudgingLimits
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
 from tidings.trace import HistoryCut, Manifest, Row, digest, parquet
 from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
@@ -104,28 +104,9 @@ def test_a_run_found_in_two_places_is_judged_by_none_of_them(folder: Path, tmp_p
     assert by_arrays(folder, tmp_path, JudgingLimits(batch_rows=2000), "batches") is None
 
 
-@pytest.mark.parametrize(("group", "slices", "most"), [(60, 1, None), (11, 2, None), (200, 3, 1)])
-def test_pieces_of_long_runs_and_the_specification_agree(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    group: int,
-    slices: int,
-    most: int | None,
-) -> None:
-    monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
-    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
-    drafts = [*random_runs(200, seed=group), *random_cut_runs(50, seed=group)]
-    write_drafts(tmp_path / "trace", drafts)
-    specified = specified_by(tmp_path / "trace")
-    (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, slices=slices)
-    found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most)
-    assert found == (specified if most is None else _cut(specified, most))
-
-
 @pytest.mark.parametrize("offset", [2**53, 1_700_000_000_000_000_000, 2**63 - 100])
 @pytest.mark.parametrize(
-    ("way", "limits"), [("at once", JudgingLimits()), ("pieces", JudgingLimits(1, 2))]
+    ("way", "limits"), [("at once", JudgingLimits()), ("pieces", JudgingLimits(batch_rows=1))]
 )
 def test_names_may_be_numbers_of_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, way: str, limits: JudgingLimits
@@ -153,17 +134,15 @@ def test_many_long_runs_are_judged_by_a_task_each(tmp_path: Path) -> None:
 WAYS: dict[str, Any] = {
     "at once": JudgingLimits(),
     "grouped": JudgingLimits(batch_rows=600),
-    "pieces": JudgingLimits(batch_rows=20),
-    "slabs": JudgingLimits(batch_rows=20, slab_rows=15),
+    "pieces": JudgingLimits(batch_rows=20, least_tasks=2, slab_rows=15),
 }
 
 
 DRAFTS: dict[str, Callable[[], list[Draft]]] = {
     "at once": lambda: random_runs(200, seed=5),
     "grouped": lambda: random_runs(200, seed=5),
-    "pieces": lambda: random_runs(3, seed=5),
     # Each with an altered text, and an early delivery whose cause is in another slab.
-    "slabs": lambda: [worse_run(f"worse-{seed}", seed) for seed in (44, 53)],
+    "pieces": lambda: [worse_run(f"worse-{seed}", seed) for seed in (44, 53)],
 }
 
 
@@ -178,8 +157,8 @@ def test_the_workers_of_spark_and_the_specification_agree(
         spark, tmp_path, examples=None, progress=stages.append, limits=WAYS[way]
     )
     assert audited.verdicts == specified_by(tmp_path)
-    words = {"at once": "all at once", "grouped": "lie scattered"}
-    assert words.get(way, "in pieces") in stages[-1]
+    words = {"at once": "all at once", "grouped": "lie scattered", "pieces": "something is wrong"}
+    assert words[way] in stages[-1]
 
 
 def test_the_random_runs_are_not_vacuous(specified: Verdicts) -> None:

@@ -1,12 +1,15 @@
 """What a progress line says, and when; and that every kind of Spark is heard."""
 
-import pickle
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tidings.pipeline.spark.progress import Progress, StageProgress
+from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage, exchanged_plainly
+from tidings.pipeline.spark.exchange import MARKS, Marking, followed
+from tidings.pipeline.spark.progress import Progress, StageProgress, marked
 
 
 class Clock:
@@ -78,25 +81,75 @@ def test_what_is_done_is_not_undone_and_every_stage_begins_with_nothing() -> Non
     ]
 
 
-def test_tasks_leave_a_mark_for_every_piece_they_have_read(tmp_path: Path) -> None:
+def _sum_at_three_places(exchange: Exchange) -> list[Parcel]:
+    """Two items, each with a parcel for two of three places."""
+    return exchange(
+        [0, 1],
+        lambda item: [Parcel(item, item), Parcel(item + 1, item)],
+        [Stage(3, 3, lambda place, some: [Parcel(place, sum(some))])],
+    )
+
+
+SUMS = [Parcel(0, 0), Parcel(1, 1), Parcel(2, 1)]
+
+
+def test_tasks_leave_marks_when_they_have_packed_and_when_they_have_worked(tmp_path: Path) -> None:
     clock, spoken = Clock(), list[str]()
     progress = Progress(spoken.append, clock=clock)
+
+    def looked_at(
+        items: Sequence[Any], pack: Callable[[Any], Iterable[Parcel]], stages: Sequence[Stage]
+    ) -> list[Parcel]:
+        def look(item: Any) -> Iterable[Parcel]:
+            packed = list(elsewhere(item))
+            clock.now += 3
+            progress.look()
+            return packed
+
+        elsewhere, folder = pack, next((tmp_path / "marks").iterdir())
+        found = exchanged_plainly(items, look, stages)
+        assert sum(file.stat().st_size for file in folder.iterdir()) == pytest.approx(MARKS, abs=3)
+        progress.look()
+        return found
+
     progress("judging")
-    answer = progress.marked(("a", "b"), 2, tmp_path / "marks")
-    elsewhere = pickle.loads(pickle.dumps(answer))
-    assert list(elsewhere) == ["a", "b"]
+    exchange = followed(looked_at, progress, tmp_path / "marks")
+    assert _sum_at_three_places(exchange) == SUMS
+    assert spoken == [
+        "judging",
+        "judging: 25 %, about 9 s left",
+        "judging: 50 %, about 6 s left",
+        "judging: 99 %, about 0 s left",
+    ]
+
+
+def test_an_exchange_that_is_used_again_is_a_stage_of_its_own(tmp_path: Path) -> None:
+    spoken: list[str] = []
+    progress = Progress(spoken.append)
+    progress("judging")
+    exchange = followed(exchanged_plainly, progress, tmp_path / "marks")
+    assert [_sum_at_three_places(exchange) for _ in "abc"] == 3 * [SUMS]
+    assert spoken == ["judging", *2 * ["judging, once more where something is wrong"]]
+
+
+def test_every_piece_that_is_done_makes_a_mark(tmp_path: Path) -> None:
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, clock=clock)
+    progress("running")
+    progress.expect_marks(tmp_path / "marks", 4)
+    pieces = marked(("a", "b"), str(tmp_path / "marks"))
     clock.now += 6
+    assert next(pieces) == "a"
     progress.look()
-    assert next(iter(elsewhere)) == "a"
-    assert list(zip(elsewhere, "xy", strict=True)) == [("a", "x"), ("b", "y")]
+    assert list(pieces) == ["b"]
     progress.look()
-    assert spoken[1:] == ["judging: 50 %, about 6 s left", "judging: 99 %, about 0 s left"]
+    assert spoken[1:] == ["running: 6 s so far", "running: 50 %, about 6 s left"]
 
 
 def test_a_worker_that_cannot_leave_marks_works_all_the_same(tmp_path: Path) -> None:
-    answer = Progress().marked(("a", "b"), 1, tmp_path / "marks")
-    (tmp_path / "marks").rmdir()
-    assert list(answer) == ["a", "b"]
+    gone = str(tmp_path / "gone")
+    assert list(marked(("a", "b"), gone)) == ["a", "b"]
+    assert list(Marking(lambda item: [Parcel(item, item)], gone, 9)(7)) == [Parcel(7, 7)]
 
 
 def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:

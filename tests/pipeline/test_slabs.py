@@ -10,16 +10,18 @@ import pytest
 
 from pipeline_ways import by_arrays, specified_by
 from slabs import Shuffled, any_cutting, renumber, worse_runs
+from tidings.pipeline.arrays import long
 from tidings.pipeline.arrays.findings import NOTHING
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer
 from tidings.pipeline.arrays.long.early import OfPair
 from tidings.pipeline.arrays.long.packing import Home, Note
 from tidings.pipeline.spark import plan
-from tidings.pipeline.spark.plan import JudgingLimits, NotByArraysError
+from tidings.pipeline.spark.plan import NotByArraysError
 from tidings.trace import parquet
 from traces import random_cut_runs, random_runs, write_drafts
 
-RUNS = 400
+RUNS = 200
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_slabs_cut_anywhere_and_the_specification_agree(
     monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
     dice = np.random.default_rng(seed)
     monkeypatch.setattr(
-        plan, "cutting_for", lambda marks, low, begins, slabs: any_cutting(dice, len(low))
+        long, "cutting_for", lambda marks, low, begins, slabs: any_cutting(dice, len(low))
     )
     drafts = [
         *random_runs(RUNS // 2, seed),
@@ -70,10 +72,10 @@ def test_slabs_as_they_are_cut_and_the_specification_agree(
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", 30)
     monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
-    drafts = [*random_runs(100, slab_rows), *random_cut_runs(50, slab_rows)]
+    drafts = [*random_runs(60, slab_rows), *random_cut_runs(30, slab_rows)]
     write_drafts(tmp_path / "trace", drafts)
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, slices=tasks, slab_rows=slab_rows)
+    limits = JudgingLimits(batch_rows=1, least_tasks=tasks, slab_rows=slab_rows)
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
     assert found == specified_by(tmp_path / "trace")
 

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from pipeline_ways import by_arrays, specified_by
 from tidings import pipeline
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.spark import plan
-from tidings.pipeline.spark.plan import JudgingLimits
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import parquet, read_runs
 from traces import random_runs, write_drafts
@@ -56,7 +56,7 @@ def test_runs_in_pieces_and_the_specification_agree(
     monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
     write_drafts(tmp_path / "trace", random_runs(200, seed=seed))
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, slices=1 + seed % 3)
+    limits = JudgingLimits(batch_rows=1, least_tasks=1 + seed % 3)
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
     assert found == specified_by(tmp_path / "trace")
 

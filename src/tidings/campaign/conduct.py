@@ -18,7 +18,7 @@ from tidings.campaign.cells import mixed
 from tidings.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.core import EnvironmentMissing, UsageError
 from tidings.disk.files import sync
-from tidings.pipeline.spark.progress import MarkedPieces, Progress
+from tidings.pipeline.spark.progress import Progress, marked
 from tidings.pipeline.spark.workers import performing
 from tidings.report.words import many
 
@@ -82,7 +82,8 @@ def _marks(folder: Folder, progress: Progress, count: int) -> Iterator[str]:
     place = folder.path / "marks"
     shutil.rmtree(place, ignore_errors=True)
     try:
-        yield progress.marked(tuple(range(count)), 1, place).folder
+        progress.expect_marks(place, count)
+        yield str(place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -101,9 +102,7 @@ def _work(number: int, path: Path, marks: str) -> int:
         raise EnvironmentMissing(f"the worker on {socket.gethostname()} says: {fault}") from None
     task = folder.tasks[number]
     try:
-        return runs.perform(
-            task, folder.path, folder.campaign.budget, MarkedPieces(task.runs, marks)
-        )
+        return runs.perform(task, folder.path, folder.campaign.budget, marked(task.runs, marks))
     except OSError as fault:
         raise EnvironmentMissing(
             f"a worker cannot write {fault.filename or path}: {fault.strerror}"

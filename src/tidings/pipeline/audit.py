@@ -19,6 +19,7 @@ from tidings.core import Members
 from tidings.disk.files import whole_file
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import Judged
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
 from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
@@ -26,7 +27,6 @@ from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
 from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.plan import (
-    JudgingLimits,
     JudgingPlan,
     NotByArraysError,
     judge_by_arrays,
@@ -34,7 +34,6 @@ from tidings.pipeline.spark.plan import (
     plan_of,
 )
 from tidings.pipeline.spark.progress import Progress, Show, silent
-from tidings.pipeline.spark.session import parallelism
 from tidings.pipeline.spark.spool import spool_for, unseen
 from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.pipeline.statement import (
@@ -107,7 +106,7 @@ def _audit_by_arrays(
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
         most = None if examples is None or violations is not None else max(examples, 1)
         try:
-            plan = plan_of(paths, manifests, limits or JudgingLimits(slices=parallelism(spark)))
+            plan = plan_of(paths, manifests, limits or JudgingLimits())
             progress(plan.why)
             with corrupt_files_named(sources):
                 judged = judge_plan(spark, plan, spool, most, progress)
@@ -146,7 +145,7 @@ def judge_plan(
         plan,
         performing(spark),
         most,
-        exchange=exchanging(spark, plan.limits.slices),
+        exchange=exchanging(spark),
         progress=Progress.of(progress),
         marks=spool / "_marks",
     )

@@ -18,7 +18,6 @@ from tidings.pipeline.arrays.findings import Array, Findings, Judged
 from tidings.pipeline.arrays.known import Endings
 from tidings.pipeline.arrays.rows import Directory, Share, checked, in_sequence, read
 
-BATCH_ROWS = 1 << 21
 LONGEST_ROWS = 1 << 24
 """A run of more rows than this is not judged in one go."""
 
@@ -59,7 +58,7 @@ def _rows_of(share: Share, label: str | None) -> Any:
 
 
 def judge_share(
-    share: Share, directory: Directory, most: int | None, batch_rows: int = BATCH_ROWS
+    share: Share, directory: Directory, most: int | None, batch_rows: int
 ) -> Judged | None:
     """Judge the runs that begin in a share, batch by batch; None if no run does."""
     parts = [

@@ -12,6 +12,12 @@ def plainly(task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     return [task(item) for item in items]
 
 
+def in_bundles(items: Sequence[Any], most: int) -> list[Sequence[Any]]:
+    """Neighbours together, in at most so many bundles of about the same size."""
+    count = min(len(items), most)
+    return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
+
+
 class Parcel(NamedTuple):
     """Something for whoever works at a place."""
 
@@ -23,7 +29,9 @@ class Stage(NamedTuple):
     """Work at each place that got anything, with all that it got, in any order."""
 
     places: int
-    """They are numbered from 0; neighbours may share a worker."""
+    """They are numbered from 0."""
+    tasks: int
+    """Neighbouring places share a task if there are fewer of these."""
     work: Callable[[int, list[Any]], Iterable[Parcel]]
 
 

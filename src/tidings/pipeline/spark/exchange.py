@@ -5,8 +5,10 @@ task has a place is fixed (``repartitionById``): neighbours share one, and it wo
 other, so at any time it holds the bytes of its parcels and the content of those for one place.
 """
 
+import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 
 from tidings import __version__
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage
+from tidings.pipeline.spark.progress import Progress, leave_marks
 from tidings.pipeline.spark.workers import (
     EXPECTED,
     as_it_is_seen,
@@ -22,10 +25,10 @@ from tidings.pipeline.spark.workers import (
     workers_faults_named,
 )
 
-PLACES_A_TASK = 16
-"""No task has more places, however few tasks are asked for."""
-
 BATCH_BYTES = 4 << 20
+
+MARKS = 1 << 16
+"""All tasks of an exchange together leave so many."""
 
 _PARCELS = "place int, is_fault boolean, content binary"
 _COLUMNS = pa.schema({"place": pa.int32(), "is_fault": pa.bool_(), "content": pa.binary()})
@@ -33,8 +36,8 @@ _COLUMNS = pa.schema({"place": pa.int32(), "is_fault": pa.bool_(), "content": pa
 _Row = tuple[int, bool, bytes]
 
 
-def exchanging(spark: SparkSession, tasks: int) -> Exchange:
-    """The workers of a session, where each stage has about so many tasks."""
+def exchanging(spark: SparkSession) -> Exchange:
+    """The workers of a session."""
 
     def exchange(
         items: Sequence[Any], pack: Callable[[Any], Iterable[Parcel]], stages: Sequence[Stage]
@@ -50,15 +53,15 @@ def exchanging(spark: SparkSession, tasks: int) -> Exchange:
 
         parcels = spark.range(0, len(items), 1, len(items)).mapInArrow(begin, _PARCELS)
         for stage in stages:
-            parcels = _sent(parcels, stage, tasks).mapInArrow(_at(stage, version), _PARCELS)
+            parcels = _sent(parcels, stage).mapInArrow(_at(stage, version), _PARCELS)
         return _received(parcels)
 
     return exchange
 
 
-def _sent(parcels: DataFrame, stage: Stage, tasks: int) -> DataFrame:
+def _sent(parcels: DataFrame, stage: Stage) -> DataFrame:
     """Each to the task that has its place."""
-    count = min(stage.places, max(tasks, -(-stage.places // PLACES_A_TASK)))
+    count = min(stage.places, stage.tasks)
     task = F.expr(f"cast(place * {count}L div {stage.places} as int)")
     return parcels.repartitionById(count, task)
 
@@ -126,3 +129,36 @@ def _received(parcels: DataFrame) -> list[Parcel]:
             raise one
         received.append(Parcel(place, one))
     return received
+
+
+# --- how far it is
+
+
+def followed(exchange: Exchange, progress: Progress, folder: Path) -> Exchange:
+    """The same exchange, whose tasks leave marks; if it is used again, the stage begins again."""
+    times = itertools.count()
+
+    def follow(
+        items: Sequence[Any], pack: Callable[[Any], Iterable[Parcel]], stages: Sequence[Stage]
+    ) -> list[Parcel]:
+        if time := next(times):
+            progress.once_more()
+        marks = folder / str(time)
+        progress.expect_marks(marks, MARKS)
+        # To read the rows is half of it, and the first to get them do nearly all the rest.
+        of_item, of_place = (round(MARKS / 2 / n) for n in (len(items), stages[0].places))
+        first = stages[0]._replace(work=Marking(stages[0].work, str(marks), of_place))
+        return exchange(items, Marking(pack, str(marks), of_item), [first, *stages[1:]])
+
+    return follow
+
+
+class Marking:
+    """Work at an item or at a place, which leaves so many marks when it is done."""
+
+    def __init__(self, work: Callable[..., Iterable[Parcel]], folder: str, marks: int) -> None:
+        self.work, self.folder, self.marks = work, folder, marks
+
+    def __call__(self, *on: Any) -> Iterator[Parcel]:
+        yield from self.work(*on)
+        leave_marks(self.folder, self.marks)

@@ -5,7 +5,7 @@ The footers of its files say how many rows there are, the manifests how many run
 - few rows in all: one task judges everything at once;
 - many runs, none of them long: every task takes some groups of rows, and judges the runs that
   begin there in batches;
-- one run, or few, that are long: in pieces, the processes dealt out among the tasks.
+- one run, or few, that are long: in pieces, and then in slabs (``arrays.long``).
 
 A campaign is judged in the belief that the rows of each run stand together, which the results
 confirm or not. If not, Spark reads them and brings each run together first (``judge_grouped``).
@@ -24,7 +24,6 @@ from pyspark.sql import functions as F
 
 from tidings import __version__
 from tidings.pipeline.arrays.campaign import (
-    BATCH_ROWS,
     LONGEST_ROWS,
     TooLongError,
     batches,
@@ -32,18 +31,12 @@ from tidings.pipeline.arrays.campaign import (
     judge_stored,
     judge_whole,
 )
-from tidings.pipeline.arrays.findings import Findings, Judged
-from tidings.pipeline.arrays.long import (
-    Outline,
-    SurveyedHistory,
-    cutting_for,
-    judge_long,
-    judge_slabs,
-    outlines,
-    survey,
-)
-from tidings.pipeline.arrays.perform import Exchange, Perform, exchanged_plainly
+from tidings.pipeline.arrays.findings import Judged
+from tidings.pipeline.arrays.limits import JudgingLimits
+from tidings.pipeline.arrays.long import Outline, SurveyedHistory, judge_long, outlines, survey
+from tidings.pipeline.arrays.perform import Exchange, Perform, exchanged_plainly, in_bundles
 from tidings.pipeline.arrays.rows import Directory, Share, Source, source_of
+from tidings.pipeline.spark.exchange import followed
 from tidings.pipeline.spark.progress import Progress
 from tidings.pipeline.spark.spool import stored_rows
 from tidings.pipeline.spark.workers import RESULT, packed, results
@@ -51,10 +44,6 @@ from tidings.trace import Manifest
 
 FEW_LONG_RUNS = 64
 """Each of them is two or three jobs; of more, each is judged by one task."""
-
-
-SURVEYS_A_SLICE = 4
-"""Tasks enough to keep all workers busy to the end, and not one for each piece."""
 
 MARKS_A_SLAB = 8
 """So many places of each history in a slab are marked by the survey."""
@@ -65,18 +54,6 @@ MOST_OF_A_BATCH = 0.25
 
 class NotByArraysError(Exception):
     """Why a trace has to be judged by the queries instead."""
-
-
-class JudgingLimits(NamedTuple):
-    """How much is judged at once; tests make these small."""
-
-    batch_rows: int = BATCH_ROWS
-    slices: int = 2
-    """How many tasks share the processes of a long run."""
-    slab_rows: int = 0
-    """So many rows of a long run make a slab, each task takes some of them; 0: no slabs."""
-    most_slab_rows: int = 1 << 25
-    """A slab may come out larger if names are no counters; this is too large for memory."""
 
 
 class JudgingPlan(NamedTuple):
@@ -186,10 +163,9 @@ def _in_pieces(
         for number, source in enumerate(plan.sources)
         for group in range(len(source.groups))
     ]
-    some = max(1, len(pieces) // (SURVEYS_A_SLICE * plan.limits.slices))
-    bundles = [pieces[begin : begin + some] for begin in range(0, len(pieces), some)]
-    slab_rows = plan.limits.slab_rows or plan.rows
-    every = max(1, slab_rows // (MARKS_A_SLAB * plan.directory.width))
+    bundles = in_bundles(pieces, plan.limits.tasks(plan.rows))
+    marked = MARKS_A_SLAB * plan.directory.width * plan.limits.slabs(plan.rows)
+    every = max(1, plan.rows // marked)
     bundled = perform(partial(_survey_all, directory=plan.directory, every=every), bundles)
     runs = outlines(pieces, [one for bundle in bundled for one in bundle], plan.directory)
     labels = list(plan.directory.numbers)
@@ -202,13 +178,8 @@ def _in_pieces(
     for run, outline in runs.items():
         progress(f"judging run {labels[run]} in pieces")
         progress.expect(outline.rows)
-        if marks is not None:
-            # The tasks that go through its pieces say how far they are.
-            tasks = min(plan.limits.slices, plan.directory.width)
-            times = tasks if outline.is_read_once else 2 * tasks
-            marked = progress.marked(outline.parts, times, marks / str(run))
-            outline = outline._replace(parts=marked)
-        judged.append(_one_long_run(outline, labels[run], plan, perform, exchange, most))
+        seen = exchange if marks is None else followed(exchange, progress, marks / str(run))
+        judged.append(_one_long_run(outline, labels[run], plan, perform, seen, most))
     return Judged.joined(judged)
 
 
@@ -226,43 +197,15 @@ def _one_long_run(
     exchange: Exchange,
     most: int | None,
 ) -> Judged:
-    if plan.limits.slab_rows and not outline.is_forsaken_in_part:
-        findings = _in_slabs(outline, plan, exchange, most)
-        return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
-    if outline.obstacle:
+    if outline.is_forsaken_in_part:
         if outline.rows > LONGEST_ROWS:
-            raise NotByArraysError(outline.obstacle)
+            raise NotByArraysError("one of several lists lost its majority")
         return _whole([(outline.pieces, label)], plan, perform, most)
-    slices = plan.limits.slices
-    findings = judge_long(outline, plan.directory, slices=slices, most=most, perform=perform)
-    return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
-
-
-def _in_slabs(
-    outline: Outline, plan: JudgingPlan, exchange: Exchange, most: int | None
-) -> Findings:
-    limits, directory = plan.limits, plan.directory
-    width, parts = directory.width, outline.parts
-    some = max(1, len(parts) // (SURVEYS_A_SLICE * limits.slices))
-    bundles = [parts[begin : begin + some] for begin in range(0, len(parts), some)]
-    begins = [
-        int(directory.first_indices(np.array(outline.run), np.array(process)))
-        for process in range(width)
-    ]
-    # As many for each task, so that none of them works alone in the end.
-    slabs = limits.slices * max(1, -(-outline.rows // (limits.slab_rows * limits.slices)))
     try:
-        return judge_slabs(
-            outline,
-            bundles,
-            directory,
-            cutting_for(outline.marks, outline.low, begins, slabs),
-            most=most,
-            most_rows=limits.most_slab_rows,
-            exchange=exchange,
-        )
+        findings = judge_long(outline, plan.directory, plan.limits, most=most, exchange=exchange)
     except TooLongError:
         raise NotByArraysError("too many rows are about the same few messages") from None
+    return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
 
 
 # --- a campaign whose runs lie scattered over files

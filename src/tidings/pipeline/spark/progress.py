@@ -6,8 +6,8 @@ Who works says which stage begins, and how much of what there is to do in it. Th
 done comes from whoever knows it best:
 
 - the worker itself, about things it can count (``done``);
-- the tasks that read a long run: a task that takes minutes leaves a mark for every piece it has
-  read (``MarkedPieces``), in a folder that it shares with us anyway. This needs nothing of Spark;
+- the tasks of a long run or of a campaign: they leave marks in a folder that they share with us
+  anyway. This needs nothing of Spark, which does not tell in advance how many stages follow;
 - Spark, which knows how many tasks are done. It may have more of them in store than it tells
   (a query goes stage by stage), so the time left is then what it takes at least.
 
@@ -37,6 +37,9 @@ LEAST_SHARE = 0.05
 """Of less than this nobody can say how long the rest will take."""
 
 TICK_S = 0.5
+
+AGAIN = ", once more where something is wrong"
+
 
 Show = Callable[[str], None]
 """Called with each line that says how far it is."""
@@ -132,12 +135,17 @@ class Progress:
         with self._lock:
             self._share(share, is_sure=True)
 
-    def marked(self, pieces: tuple[Any, ...], times: int, folder: Path) -> "MarkedPieces":
-        """The same pieces; whoever goes through them leaves marks, ``times`` times in all."""
+    def expect_marks(self, folder: Path, count: int) -> None:
+        """Tasks will leave so many marks in this folder."""
         folder.mkdir(parents=True)
         with self._lock:
-            self._marks = folder, times * len(pieces)
-        return MarkedPieces(pieces, str(folder))
+            self._marks = folder, count
+
+    def once_more(self) -> None:
+        """The same stage begins again: something was wrong, and has to be looked at."""
+        stage, total = self._pace.stage.removesuffix(AGAIN), self._pace.total
+        self(f"{stage}{AGAIN}")
+        self.expect(total)
 
     def look(self) -> None:
         """See how far it is, and show it if it is time."""
@@ -184,26 +192,17 @@ class Progress:
                 self._tasks = dict
 
 
-class MarkedPieces(tuple[Any, ...]):
-    """Pieces of work; each of them that was taken and left again makes a mark in a folder."""
+def marked(pieces: Iterable[Any], folder: str) -> Iterator[Any]:
+    """The same pieces of work; each that was taken and left again makes a mark in a folder."""
+    for piece in pieces:
+        yield piece
+        leave_marks(folder, 1)
 
-    folder: str
 
-    def __new__(cls, pieces: Iterable[Any], folder: str) -> "MarkedPieces":
-        made = super().__new__(cls, pieces)
-        made.folder = folder
-        return made
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return tuple(super().__iter__()), self.folder
-
-    def __iter__(self) -> Iterator[Any]:
-        mine = Path(self.folder, f"{socket.gethostname()}-{os.getpid()}")
-        for piece in super().__iter__():
-            yield piece
-            # Who cannot write there works none the worse for it.
-            with suppress(OSError), mine.open("ab") as marks:
-                marks.write(b".")
+def leave_marks(folder: str, count: int) -> None:
+    # Who cannot write there works none the worse for it.
+    with suppress(OSError), Path(folder, f"{socket.gethostname()}-{os.getpid()}").open("ab") as own:
+        own.write(bytes(count))
 
 
 def _marks_in(folder: Path) -> int:

@@ -1,21 +1,24 @@
-"""One run of any length, judged in pieces that fit in memory.
+"""One run of any length, judged in slabs that fit in memory.
 
 A piece is one group of rows of one file. First every piece is checked by itself (``survey``), and
 the ends of neighbours against each other (``outlines``): then it is known who was correct, and
-which sequence numbers each origin used. These are dense, or this way is not taken, so a message
-is a place in a table.
+which sequence numbers each origin used.
 
-Then the processes are dealt out. Whoever gets some of them (``judge_slice``) reads the whole trace
-twice, one piece after the other. The first time it notes, of its own processes as readers, where
-each first delivered each message, and, of its own processes as origins, the text of each message as
-it was first heard: if everybody heard the same, the text is right. The second time it goes through
-the history of every origin and asks for the causes, as ``batch`` does; the running maximum is
-carried from piece to piece. Four bytes for each message and reader, eight for each message of an
-origin, and one piece: that is all the memory it takes, but for what is wrong: of each bad delivery
-some dozen numbers are noted.
+Then the run is cut into *slabs* (``cutting``): of every process a part of its history, and of every
+origin some of its messages. Every piece is read once more, and its rows go to their slabs, about
+one byte each (``packing``); a row that is *away* from its message goes to the message's slab too.
+So a slab knows all about its messages, and judges four guarantees by itself (``slab``). For Causal
+Order it goes through its part of the histories; about the few rows that are away, slabs ask each
+other, and meet at the *border* (``causes``). What remains is a running maximum from slab to slab,
+one number for each origin and reader. Only if that shows that something is wrong is there a second
+job: to compare suspected texts one by one, or to list the early deliveries (``early``).
 
-Nothing here is an approximation. Names in any order, duplicates, strays and altered texts are
-judged as the specification does; what they cost is another look at the pieces concerned.
+Nothing here is an approximation but the sums of texts, and what they leave to chance is said in
+``texts``. Wherever the run is cut, names in any order, duplicates, strays and altered texts are
+judged as the specification does. How it is cut decides only what it costs.
+
+A task has some neighbouring slabs, and judges them one after the other. How many there are follows
+from the number of rows: tasks do not read the whole trace, whoever works at them.
 """
 
 import secrets
@@ -27,83 +30,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Findings, Found, joined
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer, Asked, Past, Request, Scan, border
-from tidings.pipeline.arrays.long.cutting import Cutting, cutting_for
-from tidings.pipeline.arrays.long.debts import Debts
+from tidings.pipeline.arrays.long.cutting import cutting_for
 from tidings.pipeline.arrays.long.early import list_early
-from tidings.pipeline.arrays.long.outline import (
-    Outline,
-    RunPiece,
-    SurveyedHistory,
-    outlines,
-    survey,
-)
+from tidings.pipeline.arrays.long.outline import Outline, SurveyedHistory, outlines, survey
 from tidings.pipeline.arrays.long.packing import Home, LongRun, Note, scatter
 from tidings.pipeline.arrays.long.slab import Slab, SlabVerdicts, in_order_of_broadcasts
-from tidings.pipeline.arrays.long.slice import SliceFindings, judge_slice
 from tidings.pipeline.arrays.perform import (
     Exchange,
     Parcel,
-    Perform,
     Stage,
     exchanged_plainly,
-    plainly,
+    in_bundles,
 )
 from tidings.pipeline.arrays.rows import Directory
 from tidings.spec import Guarantee
 
-__all__ = [
-    "Cutting",
-    "Outline",
-    "SurveyedHistory",
-    "cutting_for",
-    "judge_long",
-    "judge_slabs",
-    "outlines",
-    "survey",
-]
-
-
-def judge_long(
-    outline: Outline,
-    directory: Directory,
-    *,
-    slices: int = 1,
-    most: int | None = None,
-    perform: Perform = plainly,
-) -> Findings:
-    """The verdicts on one long run: ``slices`` tasks, and a few more to look up witnesses."""
-    dealt = [part.tolist() for part in np.array_split(np.arange(directory.width), slices)]
-    task = partial(judge_slice, outline=outline, directory=directory, most=most)
-    parts: list[SliceFindings] = perform(task, [mine for mine in dealt if mine])
-    debts = Debts(outline, directory, parts, most, perform)
-    counts = sum((part.counts for part in parts), Counter[str]())
-    repeated, invented, renamed, early = (
-        Found.joined([part.found[kind] for part in parts]).first(most)
-        for kind in ("repeated", "invented", "renamed", "early")
-    )
-    of_each = [
-        (counts["deliveries"], 0, counts["repeated"]),
-        (counts["compared"], 0, counts["invented"] + counts["renamed"]),
-        debts.validity_counts,
-        debts.agreement_counts,
-        (counts["ordered"], 0, counts["early"]),
-    ]
-    unreached = min((part.unreached for part in parts if part.unreached), default=None)
-    return Findings(
-        np.array([of_each], np.int64),
-        np.array([unreached[2:4] if unreached else (NOTHING, NOTHING)]),
-        {
-            Guarantee.NO_DUPLICATION: repeated,
-            Guarantee.NO_CREATION: Found(*joined([invented, renamed])).first(most),
-            Guarantee.VALIDITY: debts.validity,
-            Guarantee.UNIFORM_AGREEMENT: debts.agreement,
-            Guarantee.CAUSAL_ORDER: early,
-        },
-    )
-
-
-# --- in slabs
+__all__ = ["Outline", "SurveyedHistory", "judge_long", "outlines", "survey"]
 
 
 class SlabFindings(NamedTuple):
@@ -117,40 +61,41 @@ class SlabFindings(NamedTuple):
     """The slabs with events about our messages."""
 
 
-def judge_slabs(
+def judge_long(
     outline: Outline,
-    bundles: Sequence[Sequence[RunPiece]],
     directory: Directory,
-    cutting: Cutting,
+    limits: JudgingLimits,
     *,
     most: int | None = None,
-    most_rows: int,
     exchange: Exchange = exchanged_plainly,
 ) -> Findings:
-    """The verdicts on one long run, whose pieces were put into bundles, one for each task."""
+    """The verdicts on one long run; TooLongError if a slab of it does not fit in memory."""
+    tasks, slabs = limits.tasks(outline.rows), limits.slabs(outline.rows)
+    bundles = in_bundles(outline.parts, tasks)
+    cutting = cutting_for(outline.marks, outline.low, _begins(outline.run, directory), slabs)
     bare = outline._replace(parts=(), marks={})
-    run = LongRun(bare, directory, cutting, most, secrets.randbits(64), most_rows)
-    slabs = cutting.slabs
-    stages = [Stage(slabs, partial(_judge, run=run)), Stage(slabs, partial(_border, run=run))]
-    found: dict[int, SlabFindings] = dict(exchange(bundles, partial(_scatter, run=run), stages))
+    run = LongRun(bare, directory, cutting, limits, tasks, most, secrets.randbits(64))
+
+    def stage(work: Any) -> Stage:
+        return Stage(cutting.slabs, tasks, partial(work, run=run))
+
+    found: dict[int, SlabFindings] = dict(
+        exchange(bundles, partial(scatter, run=run), [stage(_judge), stage(_border)])
+    )
     suspects = frozenset(slab for slab, one in found.items() if one.verdicts.is_suspected)
-    texts = partial(_scatter, run=run, only=suspects, with_digests=True)
-    compare = [Stage(slabs, partial(_compare, run=run))]
-    altered = exchange(bundles, texts, compare) if suspects else []
+    texts = partial(scatter, run=run, only=suspects, with_digests=True)
+    altered = exchange(bundles, texts, [stage(_compare)]) if suspects else []
     wanted = Scan({slab: one.past for slab, one in found.items()}, run).wanted()
     helpers = [slab for slab, one in found.items() if not one.answers.isdisjoint(wanted)]
     early = list_early(wanted, helpers, bundles, run, exchange) if wanted else (0, Found.joined([]))
     return _put_together(list(found.values()), [one for _, one in altered], early, most)
 
 
-def _scatter(
-    bundle: Sequence[RunPiece],
-    run: LongRun,
-    only: frozenset[int] | None = None,
-    with_digests: bool = False,
-) -> Iterator[Parcel]:
-    for part in bundle:
-        yield from scatter(part, run, only, with_digests)
+def _begins(run: int, directory: Directory) -> list[int]:
+    """The first index of each process."""
+    every = np.arange(directory.width)
+    indices = np.broadcast_to(directory.first_indices(np.full_like(every, run), every), len(every))
+    return [int(index) for index in indices]
 
 
 def _judge(place: int, contents: list[Home | Note], run: LongRun) -> Iterator[Parcel]:

@@ -25,9 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import Array
-from tidings.pipeline.arrays.long.packing import HomeRows, LongRun, NotedRows
+from tidings.pipeline.arrays.long.packing import BELOW, HomeRows, LongRun, NotedRows
 from tidings.pipeline.arrays.long.slab import Slab
-from tidings.pipeline.arrays.long.tables import BELOW
 
 AT_ONCE = 1 << 18
 """So many (reader, event) are looked at together: they fit in a cache."""

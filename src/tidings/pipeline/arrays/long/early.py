@@ -19,9 +19,8 @@ import numpy as np
 from tidings.pipeline.arrays.findings import NOTHING, Array, Found, joined
 from tidings.pipeline.arrays.long.causes import Answer, Asked, History, Wanted, histories
 from tidings.pipeline.arrays.long.outline import RunPiece
-from tidings.pipeline.arrays.long.packing import Home, LongRun, Note, scatter
+from tidings.pipeline.arrays.long.packing import BELOW, Home, LongRun, Note, scatter
 from tidings.pipeline.arrays.long.slab import Slab
-from tidings.pipeline.arrays.long.tables import BELOW
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage
 
 
@@ -62,20 +61,15 @@ def list_early(
     """How many early deliveries there are, and the first of them; ``answering`` slabs help."""
     needed = frozenset(wanted).union(answering)
     stages = [
-        Stage(run.cutting.slabs, partial(_help, wanted=frozenset(wanted), run=run)),
-        Stage(run.cutting.slabs, partial(_list, wanted=wanted, run=run)),
-        Stage(run.width**2, partial(_resolve, run=run)),
+        Stage(run.cutting.slabs, run.tasks, partial(_help, wanted=frozenset(wanted), run=run)),
+        Stage(run.cutting.slabs, run.tasks, partial(_list, wanted=wanted, run=run)),
+        Stage(run.width**2, run.tasks, partial(_resolve, run=run)),
     ]
-    parcels = exchange(bundles, partial(_scatter, run=run, only=needed), stages)
+    parcels = exchange(bundles, partial(scatter, run=run, only=needed), stages)
     return (
         sum(count for _, (count, _) in parcels),
         Found.joined([found for _, (_, found) in parcels]).first(run.most),
     )
-
-
-def _scatter(bundle: Sequence[RunPiece], run: LongRun, only: frozenset[int]) -> Iterator[Parcel]:
-    for part in bundle:
-        yield from scatter(part, run, only)
 
 
 def _help(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Array, joined
-from tidings.pipeline.arrays.known import ABSENT, Cuts, Endings, KnownRuns, Lives
+from tidings.pipeline.arrays.known import ABSENT, Endings, KnownRuns, Lives
 from tidings.pipeline.arrays.long.cutting import Marks, marked
 from tidings.pipeline.arrays.rows import (
     BEGINS_AGAIN,
@@ -24,11 +24,8 @@ from tidings.pipeline.arrays.rows import (
     in_line,
 )
 
-KEPT_ROWS = 1 << 26
-"""Of a run of no more rows a task keeps, from the first reading, which message each is about."""
-
-SPARSE = 4
-"""The table of messages may have this many places for each broadcast."""
+BEYOND = 1 << 40
+"""No table has so many places."""
 
 
 class SurveyedHistory(NamedTuple):
@@ -41,13 +38,9 @@ class SurveyedHistory(NamedTuple):
     """Index, kind and incarnation of its first row."""
     last: tuple[int, int, int]
     """The same of its last; if that is a gap, the last index that is missing."""
-    broadcasts: int
     lowest: int
+    """The least sequence number of its broadcasts; NOTHING if there are none."""
     highest: int
-    first_seq: int
-    last_seq: int
-    is_rising: bool
-    """The sequence numbers of its broadcasts grow from each to the next."""
     has_gap: bool
     marks: Marks
     """Every so many events, for the cutting."""
@@ -82,12 +75,8 @@ def survey(piece: Share, directory: Directory, every: int) -> list[SurveyedHisto
                 end + 1 - start,
                 first,
                 last,
-                len(sent),
                 int(sent.min()) if len(sent) else NOTHING,
                 int(sent.max()) if len(sent) else NOTHING,
-                int(sent[0]) if len(sent) else NOTHING,
-                int(sent[-1]) if len(sent) else NOTHING,
-                bool((sent[1:] > sent[:-1]).all()),
                 bool(line.is_hole[mine].any()),
                 marked(index, origin, seq, directory.width, every),
             )
@@ -105,11 +94,7 @@ class Outline(NamedTuple):
     low: Array
     """(process): the least sequence number it used."""
     size: Array
-    """(process): how many places its sequence numbers take in the table of messages."""
-    is_rising: bool
-    """No name is used twice, and the order of names is that of broadcasts."""
-    is_full: bool
-    """Every place in the table is a message that was broadcast."""
+    """(process): how many places its sequence numbers take in a table."""
     last_index: int
     parts: tuple["RunPiece", ...]
     """In reading order."""
@@ -117,41 +102,18 @@ class Outline(NamedTuple):
     """Of each process that has any."""
 
     @property
-    def base(self) -> Array:
-        """(process): where its messages begin in the table."""
-        return np.cumsum(self.size) - self.size
-
-    @property
     def pieces(self) -> list[Share]:
         return [part.piece for part in self.parts]
-
-    @property
-    def messages(self) -> int:
-        return int(self.size.sum())
 
     @property
     def views(self) -> int:
         return len(self.known.forsaken)
 
     @property
-    def is_read_once(self) -> bool:
-        """Unless something unusual turns up."""
-        return self.is_full and self.rows <= KEPT_ROWS
-
-    @property
     def is_forsaken_in_part(self) -> bool:
         """What is owed depends on the causal past, all the way back."""
         forsaken = self.known.forsaken
         return self.views > 1 and bool(self.known.settled[0]) and bool(forsaken.any())
-
-    @property
-    def obstacle(self) -> str:
-        """Why the run cannot be judged in pieces, if so."""
-        if self.messages > SPARSE * max(self.rows, 1024):
-            return "its sequence numbers are too sparse"
-        if self.is_forsaken_in_part:
-            return "one of several lists lost its majority"
-        return ""
 
 
 class RunPiece(NamedTuple):
@@ -190,9 +152,8 @@ def _outline(
     width = directory.width
     last_kind, holed = np.full((1, width), ABSENT), np.zeros((1, width), bool)
     low, high = np.full(width, np.iinfo(np.int64).max), np.full(width, NOTHING)
-    is_rising, sent, last_index = True, 0, 0
+    last_index = 0
     last: dict[int, tuple[Share, SurveyedHistory]] = {}
-    last_seq: dict[int, int] = {}
     of_piece: dict[Share, list[SurveyedHistory]] = {}
     marks: dict[int, list[Marks]] = {}
     for piece, stretch in parts:
@@ -205,29 +166,21 @@ def _outline(
         last_index = max(last_index, stretch.last[0])
         of_piece.setdefault(piece, []).append(stretch)
         marks.setdefault(process, []).append(stretch.marks)
-        if stretch.broadcasts:
+        if stretch.highest != NOTHING:
             low[process] = min(low[process], stretch.lowest)
             high[process] = max(high[process], stretch.highest)
-            is_rising &= stretch.is_rising and (stretch.first_seq > last_seq.get(process, NOTHING))
-            last_seq[process] = stretch.last_seq
-            sent += stretch.broadcasts
     known = endings.known(directory.shape[[run]], Lives(last_kind, holed))
-    has_given = known.cuts is not None and bool(known.cuts.broadcast.any())
-    if known.cuts is not None:
-        _make_room_for_given(known.cuts, known.present[0], low, high)
     low[high == NOTHING] = 0
     size = high - low + 1
     size[high == NOTHING] = 0
     # What would not fit in 64 bits does not fit in any table either.
-    size = np.where((high.astype(float) - low) > 2**40, 2**40, size)
+    size = np.where((high.astype(float) - low) > BEYOND, BEYOND, size)
     return Outline(
         run,
         sum(stretch.rows for _, stretch in parts),
         known,
         low,
         size,
-        is_rising,
-        is_rising and int(size.sum()) == sent and not has_given,
         last_index,
         tuple(
             RunPiece(
@@ -240,15 +193,6 @@ def _outline(
         ),
         {process: Marks(*joined(some)) for process, some in marks.items()},
     )
-
-
-def _make_room_for_given(cuts: Cuts, present: Array, low: Array, high: Array) -> None:
-    """A place for each message that was broadcast below the cut and not delivered there by all."""
-    broadcast = cuts.broadcast[0]
-    by_all = cuts.had[0][present].min(axis=0)
-    is_some = by_all < broadcast
-    low[is_some] = np.minimum(low, by_all + 1)[is_some]
-    high[is_some] = np.maximum(high, broadcast)[is_some]
 
 
 def _follows_a_hole(

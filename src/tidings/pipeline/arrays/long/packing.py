@@ -9,7 +9,7 @@ Of a row whose message belongs to another slab, one that is *away*, that slab ge
 all there is to know. So whoever judges a slab knows every row about each of its messages.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,12 +17,17 @@ import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
 from tidings.pipeline.arrays.findings import Array
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.cutting import Cutting
 from tidings.pipeline.arrays.long.outline import Outline, RunPiece
-from tidings.pipeline.arrays.long.tables import read_events
+from tidings.pipeline.arrays.long.reading import read_events
 from tidings.pipeline.arrays.long.texts import LANES, mixed
 from tidings.pipeline.arrays.perform import Parcel
 from tidings.pipeline.arrays.rows import Directory
+from tidings.spec import BELOW_THE_CUT
+
+BELOW = BELOW_THE_CUT
+"""Less than any index, and so asks for nothing."""
 
 
 class LongRun(NamedTuple):
@@ -32,12 +37,13 @@ class LongRun(NamedTuple):
     """Without its pieces: each task has its own."""
     directory: Directory
     cutting: Cutting
+    limits: JudgingLimits
+    tasks: int
+    """So many in each stage."""
     most: int | None
     """So many violations of each guarantee are shown, or all."""
     salt: int
     """For the sums of texts."""
-    most_rows: int
-    """A slab of more does not fit in memory."""
 
     @property
     def width(self) -> int:
@@ -76,6 +82,10 @@ class Home(NamedTuple):
     digests: Array | None
     """Of all events, if the sums did not suffice."""
 
+    @property
+    def size(self) -> int:
+        return len(self.labels)
+
 
 class Note(NamedTuple):
     """Events of one process in one slab about messages of another."""
@@ -89,6 +99,10 @@ class Note(NamedTuple):
     seq: Array
     digest: Array
     views: Array | None
+
+    @property
+    def size(self) -> int:
+        return len(self.index)
 
 
 class ByLabel:
@@ -106,20 +120,29 @@ class ByLabel:
 
 
 def scatter(
-    part: RunPiece, run: LongRun, only: Collection[int] | None = None, with_digests: bool = False
+    bundle: Sequence[RunPiece],
+    run: LongRun,
+    only: Collection[int] | None = None,
+    with_digests: bool = False,
 ) -> Iterator[Parcel]:
-    """What a piece has for each slab, or for ``only`` some of them."""
+    """What some pieces have for each slab, or for ``only`` some of them."""
     columns = {"kind", "origin", "seq", "digest", "index"}
     if run.outline.views > 1:
         columns.add("view")
-    for process, events in read_events(part, columns, run.outline, run.directory):
-        bounds = np.searchsorted(events.index, run.cutting.next_index[:, process])
-        ends = np.concatenate([[0], bounds, [len(events.index)]])
-        for slab in np.flatnonzero(np.diff(ends)).tolist():
-            mine = _Packing(process, slab, events.at(slice(ends[slab], ends[slab + 1])), run)
-            yield from (note for note in mine.notes() if only is None or note.place in only)
-            if only is None or slab in only:
-                yield Parcel(slab, mine.home(with_digests))
+    for part in bundle:
+        for process, events in read_events(part, columns, run.outline, run.directory):
+            for packing in _packings(process, events, run):
+                yield from (note for note in packing.notes() if only is None or note.place in only)
+                if only is None or packing.slab in only:
+                    yield Parcel(packing.slab, packing.home(with_digests))
+
+
+def _packings(process: int, events: Events, run: LongRun) -> Iterator["_Packing"]:
+    """The events of a process, slab by slab."""
+    bounds = np.searchsorted(events.index, run.cutting.next_index[:, process])
+    ends = np.concatenate([[0], bounds, [len(events.index)]])
+    for slab in np.flatnonzero(np.diff(ends)).tolist():
+        yield _Packing(process, slab, events.at(slice(ends[slab], ends[slab + 1])), run)
 
 
 class _Packing:
@@ -230,7 +253,7 @@ class HomeRows:
     def __init__(self, home: Home, slab: int, width: int) -> None:
         self.home, self.process, self.slab, self.width = home, home.process, slab, width
         self.by_label = by_label = ByLabel(home.labels, width)
-        self.size = len(home.labels)
+        self.size = home.size
         index = np.arange(home.first, home.first + self.size)
         if home.gaps is not None:
             index += np.cumsum(home.gaps, dtype=np.int64)
@@ -278,7 +301,7 @@ class NotedRows:
         self.process, self.slab = note.process, note.slab
         self.index, self.origin, self.seq = note.index, note.origin, note.seq
         self.first = int(note.index[0])
-        self.size = len(note.index)
+        self.size = note.size
         self.is_broadcast = note.is_broadcast
         self.deliveries = np.flatnonzero(~note.is_broadcast)
         self.broadcasts = np.flatnonzero(note.is_broadcast)

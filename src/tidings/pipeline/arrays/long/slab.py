@@ -17,8 +17,15 @@ import numpy as np
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import NOTHING, Array, Found, joined
 from tidings.pipeline.arrays.long.messages import Messages
-from tidings.pipeline.arrays.long.packing import Home, HomeRows, LongRun, Note, Part, unpacked
-from tidings.pipeline.arrays.long.tables import BELOW
+from tidings.pipeline.arrays.long.packing import (
+    BELOW,
+    Home,
+    HomeRows,
+    LongRun,
+    Note,
+    Part,
+    unpacked,
+)
 from tidings.pipeline.arrays.long.texts import LANES, mixed
 
 Owed = tuple[int, int, int]
@@ -51,9 +58,9 @@ class Slab:
     def __init__(self, number: int, contents: list[Home | Note], run: LongRun) -> None:
         self.number, self.run, self.known = number, run, run.outline.known
         self.never, self.most = run.never, run.most
-        self.parts = unpacked(contents, number, run.width)
-        if sum(part.size for part in self.parts) > run.most_rows:
+        if sum(one.size for one in contents) > run.limits.most_slab_rows:
             raise TooLongError
+        self.parts = unpacked(contents, number, run.width)
         self.messages = Messages(number, self.parts, run)
         self.count = self.messages.count
         # One more place for whatever is away: it was never broadcast, and asks for nothing.
