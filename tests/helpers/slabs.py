@@ -7,9 +7,31 @@ from typing import Any
 
 import numpy as np
 
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.cutting import Cutting
 from tidings.pipeline.arrays.perform import Parcel, Stage
 from traces import BREAKING, HIDING, Draft, correct_run
+
+LEAST_AND_MOST = {
+    "task_rows": (1, 100),
+    "least_tasks": (1, 4),
+    "most_tasks": (4, 9),
+    "slab_rows": (1, 60),
+    "marks_a_slab": (1, 8),
+    "mark_window": (1, 8),
+    "most_moments": (2, 60),
+    "places_a_row": (0, 4),
+    "more_places": (0, 60),
+    "cells_at_once": (1, 600),
+    "batch_bytes": (1, 10_000),
+}
+"""What is drawn of the limits of a long run; the others say what is long, or too long."""
+
+
+def any_limits(rng: Random, **others: int) -> JudgingLimits:
+    """Small ones, that are reached; every run counts as long."""
+    drawn = {name: rng.randint(*between) for name, between in LEAST_AND_MOST.items()}
+    return JudgingLimits(batch_rows=1, few_long_runs=1 << 20)._replace(**drawn | others)
 
 
 def any_cutting(rng: np.random.Generator, width: int) -> Cutting:

@@ -18,7 +18,6 @@ from pipeline_ways import Verdicts, by_arrays, specified_by
 from slabs import worse_run
 from tidings import pipeline
 from tidings.pipeline.arrays.limits import JudgingLimits
-from tidings.pipeline.spark import plan
 from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
 from tidings.trace import HistoryCut, Manifest, Row, digest, parquet
 from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
@@ -93,10 +92,9 @@ def test_batches_are_cut_between_runs(
     seed = group + batch
     drafts = [*random_runs(100, seed), *random_cut_runs(50, seed)]
     write_drafts(tmp_path / "trace", _whole_runs(drafts))
-    monkeypatch.setattr(plan, "MOST_OF_A_BATCH", 10)
     specified = specified_by(tmp_path / "trace")
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=batch)
+    limits = JudgingLimits(batch_rows=batch, batch_share=10)
     assert by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "batches") == specified
 
 
@@ -106,13 +104,13 @@ def test_a_run_found_in_two_places_is_judged_by_none_of_them(folder: Path, tmp_p
 
 @pytest.mark.parametrize("offset", [2**53, 1_700_000_000_000_000_000, 2**63 - 100])
 @pytest.mark.parametrize(
-    ("way", "limits"), [("at once", JudgingLimits()), ("pieces", JudgingLimits(batch_rows=1))]
+    ("way", "limits"),
+    [("at once", JudgingLimits()), ("pieces", JudgingLimits(batch_rows=1, few_long_runs=RUNS))],
 )
 def test_names_may_be_numbers_of_any_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, way: str, limits: JudgingLimits
+    tmp_path: Path, offset: int, way: str, limits: JudgingLimits
 ) -> None:
     """Such as times in nanoseconds: neighbours among them are equal in floating-point."""
-    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
     drafts = random_runs(100, seed=offset % 1000)
     for draft in drafts:
         for event in (event for events in draft.events.values() for event in events):
@@ -125,9 +123,10 @@ def test_names_may_be_numbers_of_any_size(
 
 
 def test_many_long_runs_are_judged_by_a_task_each(tmp_path: Path) -> None:
-    write_drafts(tmp_path / "trace", random_runs(2 * plan.FEW_LONG_RUNS, seed=3))
+    write_drafts(tmp_path / "trace", random_runs(80, seed=3))
     (tmp_path / "spool").mkdir()
-    found = by_arrays(tmp_path / "trace", tmp_path / "spool", JudgingLimits(batch_rows=1), "pieces")
+    limits = JudgingLimits(batch_rows=1, few_long_runs=79, most_slab_rows=0)
+    found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
     assert found == specified_by(tmp_path / "trace")
 
 

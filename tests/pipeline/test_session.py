@@ -211,6 +211,9 @@ def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:
     assert "pip install 'tidings[spark]'" in spoken.stdout
 
 
+BATCH_BYTES = 100
+
+
 def _dealing() -> tuple[Callable[[int], Iterator[Parcel]], Stage]:
     """To each of five places a parcel of each item; from there all of them to another place."""
 
@@ -228,7 +231,7 @@ def test_a_place_gets_everything_that_was_sent_there(spark: SparkSession) -> Non
     """More places than tasks, and far more than get anything."""
     deal, passing = _dealing()
     keep = Stage(100, 3, lambda place, contents: [Parcel(place, contents)])
-    found = dict(exchanging(spark)(range(7), deal, [passing, keep]))
+    found = dict(exchanging(spark, BATCH_BYTES)(range(7), deal, [passing, keep]))
     assert found == {4 - place: [[(number, place) for number in range(7)]] for place in range(5)}
 
 
@@ -241,7 +244,7 @@ def test_what_is_wrong_with_a_trace_comes_back_through_all_stages(
 
     _, passing = _dealing()
     with pytest.raises(UnseenError, match=r"the worker on .* says: No such file"):
-        exchanging(spark)(range(3), read_it, [passing, passing])
+        exchanging(spark, BATCH_BYTES)(range(3), read_it, [passing, passing])
 
 
 def test_a_fault_in_the_middle_comes_back_as_well(spark: SparkSession) -> None:
@@ -250,7 +253,7 @@ def test_a_fault_in_the_middle_comes_back_as_well(spark: SparkSession) -> None:
 
     deal, passing = _dealing()
     with pytest.raises(TooLongError):
-        exchanging(spark)(range(3), deal, [Stage(5, 2, fail), passing])
+        exchanging(spark, BATCH_BYTES)(range(3), deal, [Stage(5, 2, fail), passing])
 
 
 def test_a_worker_of_another_version_takes_part_in_no_exchange(
@@ -259,4 +262,4 @@ def test_a_worker_of_another_version_takes_part_in_no_exchange(
     monkeypatch.setattr("tidings.pipeline.spark.exchange.__version__", "9.9")
     deal, passing = _dealing()
     with pytest.raises(EnvironmentMissing, match=r"has tidings 0.* and not 9\.9"):
-        exchanging(spark)(range(3), deal, [passing])
+        exchanging(spark, BATCH_BYTES)(range(3), deal, [passing])

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from pipeline_ways import by_arrays, specified_by
-from slabs import Shuffled, any_cutting, renumber, worse_runs
+from slabs import LEAST_AND_MOST, Shuffled, any_cutting, any_limits, renumber, worse_runs
 from tidings.pipeline.arrays import long
 from tidings.pipeline.arrays.findings import NOTHING
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer
 from tidings.pipeline.arrays.long.early import OfPair
 from tidings.pipeline.arrays.long.packing import Home, Note
-from tidings.pipeline.spark import plan
 from tidings.pipeline.spark.plan import NotByArraysError
 from tidings.trace import parquet
 from traces import random_cut_runs, random_runs, write_drafts
@@ -24,17 +23,14 @@ from traces import random_cut_runs, random_runs, write_drafts
 RUNS = 200
 
 
-@pytest.mark.parametrize(
-    ("seed", "group", "most"), [(0, 60, None), (1, 11, None), (2, 5, 2), (3, 200, 1)]
-)
+@pytest.mark.parametrize(("seed", "group", "most"), [(0, 60, None), (1, 11, 2), (2, 200, 1)])
 def test_slabs_cut_anywhere_and_the_specification_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, group: int, most: int | None
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
-    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
     dice = np.random.default_rng(seed)
     monkeypatch.setattr(
-        long, "cutting_for", lambda marks, low, begins, slabs: any_cutting(dice, len(low))
+        long, "cutting_for", lambda marks, low, *others: any_cutting(dice, len(low))
     )
     drafts = [
         *random_runs(RUNS // 2, seed),
@@ -44,7 +40,7 @@ def test_slabs_cut_anywhere_and_the_specification_agree(
     renumber(drafts, Random(seed))
     write_drafts(tmp_path / "trace", drafts)
     (tmp_path / "spool").mkdir()
-    limits, exchange = JudgingLimits(batch_rows=1, slab_rows=20), Shuffled(seed)
+    limits, exchange = any_limits(Random(seed)), Shuffled(seed)
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most, exchange)
     assert found is not None
     for run, verdicts in specified_by(tmp_path / "trace").items():
@@ -66,24 +62,37 @@ def _assert_not_vacuous(exchange: Shuffled) -> None:
     assert inherited > RUNS // 50
 
 
-@pytest.mark.parametrize(("slab_rows", "tasks"), [(1, 1), (7, 2), (25, 3), (1000, 4)])
+@pytest.mark.parametrize("seed", range(4))
 def test_slabs_as_they_are_cut_and_the_specification_agree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slab_rows: int, tasks: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", 30)
-    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
-    drafts = [*random_runs(60, slab_rows), *random_cut_runs(30, slab_rows)]
-    write_drafts(tmp_path / "trace", drafts)
+    write_drafts(tmp_path / "trace", [*random_runs(40, seed), *random_cut_runs(20, seed)])
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, least_tasks=tasks, slab_rows=slab_rows)
+    limits = any_limits(Random(seed))
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
-    assert found == specified_by(tmp_path / "trace")
+    assert found == specified_by(tmp_path / "trace"), limits
 
 
-def test_a_slab_that_would_not_fit_in_memory_is_left_to_the_queries(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", ["most_slab_rows", "most_slab_cells"])
+def test_a_slab_that_would_not_fit_in_memory_is_left_to_the_queries(
+    tmp_path: Path, limit: str
+) -> None:
     """However the run is cut, all rows about one message are in one slab."""
     write_drafts(tmp_path / "trace", random_runs(3, seed=5))
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, slab_rows=1, most_slab_rows=3)
-    with pytest.raises(NotByArraysError, match="about the same few messages"):
+    limits = JudgingLimits(batch_rows=1, slab_rows=1)._replace(**{limit: 3})
+    with pytest.raises(NotByArraysError, match=r"run run-0 has a slab that would not fit"):
         by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
+
+
+def test_every_limit_of_a_long_run_is_drawn() -> None:
+    about_others = {"batch_rows", "batch_share", "longest_rows", "few_long_runs"}
+    too_large = {"most_slab_rows", "most_slab_cells"}
+    assert {*LEAST_AND_MOST} | about_others | too_large == {*JudgingLimits._fields}
+
+
+def test_tasks_and_slabs_follow_from_the_rows() -> None:
+    limits = JudgingLimits(task_rows=100, least_tasks=4, most_tasks=16, slab_rows=30)
+    assert [limits.tasks(rows) for rows in (0, 400, 401, 1600, 10**9)] == [4, 4, 5, 16, 16]
+    assert [limits.slabs(rows) for rows in (0, 120, 121, 10**4)] == [4, 4, 8, 336]

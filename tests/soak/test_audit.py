@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -19,9 +20,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline_ways import by_arrays, specified_by
+from slabs import any_limits
 from tidings import pipeline
-from tidings.pipeline.arrays.limits import JudgingLimits
-from tidings.pipeline.spark import plan
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import parquet, read_runs
 from traces import random_runs, write_drafts
@@ -53,10 +53,9 @@ def test_runs_in_pieces_and_the_specification_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", 10 + 20 * seed)
-    monkeypatch.setattr(plan, "FEW_LONG_RUNS", RUNS)
     write_drafts(tmp_path / "trace", random_runs(200, seed=seed))
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, least_tasks=1 + seed % 3)
+    limits = any_limits(Random(seed))
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
     assert found == specified_by(tmp_path / "trace")
 

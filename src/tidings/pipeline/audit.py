@@ -145,7 +145,7 @@ def judge_plan(
         plan,
         performing(spark),
         most,
-        exchange=exchanging(spark),
+        exchange=exchanging(spark, plan.limits.batch_bytes),
         progress=Progress.of(progress),
         marks=spool / "_marks",
     )

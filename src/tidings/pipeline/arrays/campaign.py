@@ -16,10 +16,8 @@ import pyarrow.compute as pc
 from tidings.pipeline.arrays.batch import judge
 from tidings.pipeline.arrays.findings import Array, Findings, Judged
 from tidings.pipeline.arrays.known import Endings
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.rows import Directory, Share, checked, in_sequence, read
-
-LONGEST_ROWS = 1 << 24
-"""A run of more rows than this is not judged in one go."""
 
 
 class TooLongError(Exception):
@@ -58,12 +56,12 @@ def _rows_of(share: Share, label: str | None) -> Any:
 
 
 def judge_share(
-    share: Share, directory: Directory, most: int | None, batch_rows: int
+    share: Share, directory: Directory, most: int | None, limits: JudgingLimits
 ) -> Judged | None:
     """Judge the runs that begin in a share, batch by batch; None if no run does."""
     parts = [
         judge_tables([(share.file, table)], directory, most)
-        for table in batches(_own_runs(share), batch_rows)
+        for table in batches(_own_runs(share), limits)
     ]
     return Judged.joined(parts) if parts else None
 
@@ -108,9 +106,10 @@ def _leading(table: Any, run: Any) -> int:
     return int(is_other.argmax()) if is_other.any() else len(table)
 
 
-def batches(tables: Iterable[Any], batch_rows: int) -> Iterator[Any]:
+def batches(tables: Iterable[Any], limits: JudgingLimits) -> Iterator[Any]:
     """The same rows in tables of about so many, cut only between two runs."""
     waiting: list[Any] = []
+    batch_rows, longest = limits.batch_rows, limits.longest_rows
     rows, enough = 0, batch_rows
     for table in tables:
         waiting.append(table)
@@ -123,10 +122,10 @@ def batches(tables: Iterable[Any], batch_rows: int) -> Iterator[Any]:
         if border:
             yield whole.slice(0, border)
             whole = whole.slice(border)
-        elif rows > LONGEST_ROWS:
+        elif rows > longest:
             raise TooLongError
         waiting, rows = [whole], len(whole)
         # A long run is not looked at again and again.
-        enough = min(max(batch_rows, 2 * rows), max(batch_rows, LONGEST_ROWS + 1))
+        enough = min(max(batch_rows, 2 * rows), max(batch_rows, longest + 1))
     if rows:
         yield pa.concat_tables(waiting, promote_options="default").unify_dictionaries()

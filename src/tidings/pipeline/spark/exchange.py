@@ -25,8 +25,6 @@ from tidings.pipeline.spark.workers import (
     workers_faults_named,
 )
 
-BATCH_BYTES = 4 << 20
-
 MARKS = 1 << 16
 """All tasks of an exchange together leave so many."""
 
@@ -36,8 +34,8 @@ _COLUMNS = pa.schema({"place": pa.int32(), "is_fault": pa.bool_(), "content": pa
 _Row = tuple[int, bool, bytes]
 
 
-def exchanging(spark: SparkSession) -> Exchange:
-    """The workers of a session."""
+def exchanging(spark: SparkSession, batch_bytes: int) -> Exchange:
+    """The workers of a session, to which parcels go in batches of about so many bytes."""
 
     def exchange(
         items: Sequence[Any], pack: Callable[[Any], Iterable[Parcel]], stages: Sequence[Stage]
@@ -47,13 +45,12 @@ def exchanging(spark: SparkSession) -> Exchange:
 
         def begin(batches: Iterator[Any]) -> Iterator[Any]:
             numbers = (number for batch in batches for number in batch.column("id").to_pylist())
-            yield from _batches(
-                _rows((parcel for number in numbers for parcel in pack(items[number])), version)
-            )
+            parcels = (parcel for number in numbers for parcel in pack(items[number]))
+            yield from _batches(_rows(parcels, version), batch_bytes)
 
         parcels = spark.range(0, len(items), 1, len(items)).mapInArrow(begin, _PARCELS)
         for stage in stages:
-            parcels = _sent(parcels, stage).mapInArrow(_at(stage, version), _PARCELS)
+            parcels = _sent(parcels, stage).mapInArrow(_at(stage, version, batch_bytes), _PARCELS)
         return _received(parcels)
 
     return exchange
@@ -66,7 +63,7 @@ def _sent(parcels: DataFrame, stage: Stage) -> DataFrame:
     return parcels.repartitionById(count, task)
 
 
-def _at(stage: Stage, version: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _at(stage: Stage, version: str, batch_bytes: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         arrived: dict[int, list[bytes]] = {}
         faults: list[_Row] = []
@@ -78,7 +75,7 @@ def _at(stage: Stage, version: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 else:
                     arrived.setdefault(place, []).append(content)
         # After a fault nobody asks for the rest.
-        yield from _batches(faults or _rows(_worked(arrived, stage), version))
+        yield from _batches(faults or _rows(_worked(arrived, stage), version), batch_bytes)
 
     return work
 
@@ -98,13 +95,13 @@ def _rows(parcels: Iterable[Parcel], version: str) -> Iterator[_Row]:
         yield 0, True, pickle.dumps(as_it_is_seen(fault), protocol=5)
 
 
-def _batches(rows: Iterable[_Row]) -> Iterator[Any]:
+def _batches(rows: Iterable[_Row], batch_bytes: int) -> Iterator[Any]:
     waiting: list[_Row] = []
     size = 0
     for row in rows:
         waiting.append(row)
         size += len(row[-1])
-        if size >= BATCH_BYTES:
+        if size >= batch_bytes:
             yield _batch(waiting)
             waiting, size = [], 0
     if waiting:

@@ -24,7 +24,6 @@ from pyspark.sql import functions as F
 
 from tidings import __version__
 from tidings.pipeline.arrays.campaign import (
-    LONGEST_ROWS,
     TooLongError,
     batches,
     judge_share,
@@ -41,15 +40,6 @@ from tidings.pipeline.spark.progress import Progress
 from tidings.pipeline.spark.spool import stored_rows
 from tidings.pipeline.spark.workers import RESULT, packed, results
 from tidings.trace import Manifest
-
-FEW_LONG_RUNS = 64
-"""Each of them is two or three jobs; of more, each is judged by one task."""
-
-MARKS_A_SLAB = 8
-"""So many places of each history in a slab are marked by the survey."""
-
-MOST_OF_A_BATCH = 0.25
-"""Runs are not long while they take no more of a batch than this, on average."""
 
 
 class NotByArraysError(Exception):
@@ -81,7 +71,7 @@ def plan_of(
     amount = f"{_many(rows, 'row')} of {_many(runs, 'run')} in {_many(len(sources), 'file')}"
     if rows <= limits.batch_rows:
         way, why = "at once", f"{amount}: all at once"
-    elif rows <= runs * limits.batch_rows * MOST_OF_A_BATCH:
+    elif rows <= runs * limits.batch_rows * limits.batch_share:
         way, why = "batches", f"{amount}: in batches of whole runs"
     else:
         way, why = "pieces", f"{amount}: long runs, in pieces"
@@ -131,7 +121,7 @@ def _in_batches(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged
         judge_share,
         directory=plan.directory,
         most=most,
-        batch_rows=plan.limits.batch_rows,
+        limits=plan.limits,
     )
     judged = Judged.joined([part for part in perform(task, _shares(plan)) if part is not None])
     return judged if judged.is_whole else None
@@ -164,13 +154,11 @@ def _in_pieces(
         for group in range(len(source.groups))
     ]
     bundles = in_bundles(pieces, plan.limits.tasks(plan.rows))
-    marked = MARKS_A_SLAB * plan.directory.width * plan.limits.slabs(plan.rows)
-    every = max(1, plan.rows // marked)
-    bundled = perform(partial(_survey_all, directory=plan.directory, every=every), bundles)
+    bundled = perform(partial(_survey_all, plan=plan), bundles)
     runs = outlines(pieces, [one for bundle in bundled for one in bundle], plan.directory)
     labels = list(plan.directory.numbers)
-    if len(runs) > FEW_LONG_RUNS:
-        if max(outline.rows for outline in runs.values()) > LONGEST_ROWS:
+    if len(runs) > plan.limits.few_long_runs:
+        if max(outline.rows for outline in runs.values()) > plan.limits.longest_rows:
             raise NotByArraysError(f"{len(runs)} long runs")
         each = [(outline.pieces, labels[run]) for run, outline in runs.items()]
         return _whole(each, plan, perform, most)
@@ -183,10 +171,11 @@ def _in_pieces(
     return Judged.joined(judged)
 
 
-def _survey_all(
-    pieces: Sequence[Share], directory: Directory, every: int
-) -> list[list[SurveyedHistory]]:
-    return [survey(piece, directory, every) for piece in pieces]
+def _survey_all(pieces: Sequence[Share], plan: JudgingPlan) -> list[list[SurveyedHistory]]:
+    limits, directory = plan.limits, plan.directory
+    marks = limits.marks_a_slab * directory.width * limits.slabs(plan.rows)
+    every = max(1, plan.rows // marks)
+    return [survey(piece, directory, every, limits.mark_window) for piece in pieces]
 
 
 def _one_long_run(
@@ -198,13 +187,13 @@ def _one_long_run(
     most: int | None,
 ) -> Judged:
     if outline.is_forsaken_in_part:
-        if outline.rows > LONGEST_ROWS:
+        if outline.rows > plan.limits.longest_rows:
             raise NotByArraysError("one of several lists lost its majority")
         return _whole([(outline.pieces, label)], plan, perform, most)
     try:
         findings = judge_long(outline, plan.directory, plan.limits, most=most, exchange=exchange)
     except TooLongError:
-        raise NotByArraysError("too many rows are about the same few messages") from None
+        raise NotByArraysError(f"run {label} has a slab that would not fit in memory") from None
     return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
 
 
@@ -214,11 +203,11 @@ def _one_long_run(
 def judge_grouped(spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None) -> Judged:
     """Judge every run of the files in the spool, all its rows in one task."""
     task = partial(_judge_batch, directory=plan.directory, most=most)
-    batch_rows, version = plan.limits.batch_rows, __version__
+    limits, version = plan.limits, __version__
 
     def work(arriving: Iterator[Any]) -> Iterator[Any]:
         try:
-            for table in batches(map(_table, arriving), batch_rows):
+            for table in batches(map(_table, arriving), limits):
                 yield packed(0, task, table, version)
         except TooLongError as fault:
             yield packed(0, _fail, fault, version)
@@ -229,7 +218,7 @@ def judge_grouped(spark: SparkSession, plan: JudgingPlan, spool: Path, most: int
         F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
         F.col("_metadata.row_index").alias("row"),
     )
-    in_order = placed.repartition(1 + plan.rows // batch_rows, "run").sortWithinPartitions(
+    in_order = placed.repartition(1 + plan.rows // limits.batch_rows, "run").sortWithinPartitions(
         "run", "file", "row"
     )
     return Judged.joined(results(in_order.mapInArrow(work, RESULT)))

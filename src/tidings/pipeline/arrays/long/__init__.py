@@ -72,7 +72,8 @@ def judge_long(
     """The verdicts on one long run; TooLongError if a slab of it does not fit in memory."""
     tasks, slabs = limits.tasks(outline.rows), limits.slabs(outline.rows)
     bundles = in_bundles(outline.parts, tasks)
-    cutting = cutting_for(outline.marks, outline.low, _begins(outline.run, directory), slabs)
+    begins = _begins(outline.run, directory)
+    cutting = cutting_for(outline.marks, outline.low, begins, slabs, limits.most_moments)
     bare = outline._replace(parts=(), marks={})
     run = LongRun(bare, directory, cutting, limits, tasks, most, secrets.randbits(64))
 

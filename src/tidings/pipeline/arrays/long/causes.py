@@ -28,9 +28,6 @@ from tidings.pipeline.arrays.findings import Array
 from tidings.pipeline.arrays.long.packing import BELOW, HomeRows, LongRun, NotedRows
 from tidings.pipeline.arrays.long.slab import Slab
 
-AT_ONCE = 1 << 18
-"""So many (reader, event) are looked at together: they fit in a cache."""
-
 
 class Past(NamedTuple):
     """What part of a run says of each (origin, reader)."""
@@ -215,7 +212,7 @@ class _Asking:
         events = np.append(self.asked.slab.count, self.history.message)
         starts = np.append(0, self.history.sent + 1)
         readers = np.flatnonzero(self.asked.whole)
-        at_once = max(1, AT_ONCE // len(events))
+        at_once = max(1, self.asked.slab.run.limits.cells_at_once // len(events))
         for begin in range(0, len(readers), at_once):
             self._fill(past, readers[begin : begin + at_once], events, starts)
 

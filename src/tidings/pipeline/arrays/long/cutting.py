@@ -15,11 +15,6 @@ import numpy as np
 
 from tidings.pipeline.arrays.findings import Array
 
-WINDOW = 8
-"""A mark looks back over so many rows for each process."""
-
-MOST_MOMENTS = 1 << 14
-
 _BEYOND = 1e15
 """Numbers are not counters if they are so far apart; up to here they are exact as floats."""
 
@@ -60,11 +55,14 @@ class Marks(NamedTuple):
     """(mark, origin): the largest number right before it; -1 if there is none"""
 
 
-def marked(index: Array, origin: Array, seq: Array, width: int, every: int) -> Marks:
-    """Marks in a part of one history, every so many events and at the last."""
+def marked(index: Array, origin: Array, seq: Array, width: int, every: int, window: int) -> Marks:
+    """Marks in a part of one history, every so many events and at the last.
+
+    Each looks back over a ``window`` of so many events for each process.
+    """
     at = np.unique(np.append(np.arange(every, len(seq) + 1, every), len(seq)) - 1)
     at = at[at >= 0]
-    window = min(every, WINDOW * width)
+    window = min(every, window * width)
     near = np.maximum(at[:, None] - np.arange(window), 0)
     largest = np.full((len(at), width), -1)
     row = np.repeat(np.arange(len(at)), window)
@@ -88,7 +86,11 @@ class _Course(NamedTuple):
 
 
 def cutting_for(
-    marks: Mapping[int, Marks], low: Array, begins: Sequence[int], slabs: int
+    marks: Mapping[int, Marks],
+    low: Array,
+    begins: Sequence[int],
+    slabs: int,
+    most_moments: int,
 ) -> Cutting:
     """A cutting into so many slabs, from the marks of each process.
 
@@ -98,7 +100,7 @@ def cutting_for(
     courses = {who: _Course.of(some, low, begins[who]) for who, some in marks.items()}
     if slabs == 1 or not courses:
         return Cutting(np.zeros((0, width), np.int64), np.zeros((0, width), np.int64))
-    moments = _moments(list(courses.values()), slabs)
+    moments = _moments(list(courses.values()), slabs, most_moments)
     known = np.zeros((slabs - 1, width))
     for course in courses.values():
         for origin in range(width):
@@ -117,11 +119,11 @@ def cutting_for(
     return Cutting(last_seq, np.maximum.accumulate(index, axis=0).astype(np.int64))
 
 
-def _moments(courses: Sequence[_Course], slabs: int) -> Array:
+def _moments(courses: Sequence[_Course], slabs: int, most: int) -> Array:
     """The times between slabs that have the same number of rows."""
     time = np.unique(np.concatenate([course.time for course in courses]))
-    if len(time) > MOST_MOMENTS:
-        time = time[np.linspace(0, len(time) - 1, MOST_MOMENTS).astype(np.int64)]
+    if len(time) > most:
+        time = time[np.linspace(0, len(time) - 1, most).astype(np.int64)]
     rows = sum(np.interp(time, one.time, one.index - one.index[0]) for one in courses)
     shares = np.arange(1, slabs) / slabs
     return np.interp(shares * rows[-1], rows, time)

@@ -12,11 +12,6 @@ import numpy as np
 from tidings.pipeline.arrays.findings import Array
 from tidings.pipeline.arrays.long.packing import HomeRows, LongRun, NotedRows, Part
 
-SPARSE = 4
-"""The table may have this many places for each row, and"""
-SMALL = 1024
-"""this many more."""
-
 
 class Messages:
     """Says of each part which message its rows are about; of those that are away, ``count``."""
@@ -27,7 +22,8 @@ class Messages:
         self.low = np.maximum(low, np.minimum(self.before, np.iinfo(np.int64).max - 1) + 1)
         high = np.minimum(low + (size - 1), self.last)
         self.size = np.where(size > 0, np.maximum(high - self.low + 1, 0), 0)
-        if self.size.sum() > SPARSE * sum(part.size for part in parts) + SMALL:
+        rows, limits = sum(part.size for part in parts), run.limits
+        if self.size.sum() > limits.places_a_row * rows + limits.more_places:
             self.size[:] = 0
         self.base = np.cumsum(self.size) - self.size
         self.count = int(self.size.sum())

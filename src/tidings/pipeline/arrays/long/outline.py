@@ -46,7 +46,7 @@ class SurveyedHistory(NamedTuple):
     """Every so many events, for the cutting."""
 
 
-def survey(piece: Share, directory: Directory, every: int) -> list[SurveyedHistory]:
+def survey(piece: Share, directory: Directory, every: int, window: int) -> list[SurveyedHistory]:
     """Check a piece, and tell what is in it; there is a mark after ``every`` so many events."""
     unread = ("digest",) if piece.source.is_digested else ()
     columns = [column for column in piece.source.columns if column not in unread]
@@ -78,7 +78,7 @@ def survey(piece: Share, directory: Directory, every: int) -> list[SurveyedHisto
                 int(sent.min()) if len(sent) else NOTHING,
                 int(sent.max()) if len(sent) else NOTHING,
                 bool(line.is_hole[mine].any()),
-                marked(index, origin, seq, directory.width, every),
+                marked(index, origin, seq, directory.width, every, window),
             )
         )
     return stretches

@@ -63,6 +63,9 @@ class Slab:
         self.parts = unpacked(contents, number, run.width)
         self.messages = Messages(number, self.parts, run)
         self.count = self.messages.count
+        away = sum(int((~part.here).sum()) for part in self.parts if part.here is not None)
+        if run.width * max(self.count, away) > run.limits.most_slab_cells:
+            raise TooLongError
         # One more place for whatever is away: it was never broadcast, and asks for nothing.
         self.given = np.zeros(self.count + 1, bool)
         """Which messages were broadcast below a cut."""
