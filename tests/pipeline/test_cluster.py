@@ -46,32 +46,16 @@ def _specified(trace: Path) -> object:
     return json.loads(msgspec.json.encode(verdicts))
 
 
-def _python_that_waits_once(folder: Path) -> Path:
-    """The first executor that starts it waits in vain, for as long as it lives."""
-    program = folder / "python"
-    program.write_text(
-        "#!/bin/sh\n"
-        f"if mkdir {folder}/first 2>/dev/null; then\n"
-        f"  echo $PPID >{folder}/draft && mv {folder}/draft {folder}/waiting\n"
-        "  while kill -0 $PPID 2>/dev/null; do sleep 0.05; done\n"
-        "  exit 1\n"
-        "fi\n"
-        f'exec {sys.executable} "$@"\n'
-    )
-    program.chmod(0o755)
-    return program
-
-
-def test_an_executor_dies_in_the_middle_and_the_verdicts_are_those_of_the_specification(
+def test_an_executor_dies_between_two_exchanges_and_the_verdicts_are_those_of_the_specification(
     trace: Path, tmp_path: Path
 ) -> None:
-    python = _python_that_waits_once(tmp_path)
+    """What it had packed for others is lost with it, and what it was working at."""
     with (
         standalone(tmp_path) as cluster,
-        auditing(trace, "master", cluster.master, "pieces", python=python) as audit,
+        auditing(trace, "master", cluster.master, "pieces", wait_in=tmp_path) as audit,
     ):
         waiting = tmp_path / "waiting"
-        wait_for(lambda: waiting.exists() or not audit.is_running(), "a task has begun")
+        wait_for(lambda: waiting.exists() or not audit.is_running(), "rows have arrived")
         executor = int(waiting.read_text())
         assert executor in cluster.executors(), "it is one of the cluster's"
         os.kill(executor, signal.SIGKILL)
