@@ -2,15 +2,23 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
 
+from pipeline_ways import Verdicts, by_arrays
+from tidings.pipeline.arrays import long
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.cutting import Cutting
 from tidings.pipeline.arrays.perform import Parcel, Stage
-from traces import BREAKING, HIDING, Draft, correct_run
+from tidings.trace import parquet
+from traces import BREAKING, HIDING, Draft, correct_run, random_cut_runs, random_runs
 
 LEAST_AND_MOST = {
     "task_rows": (1, 100),
@@ -102,3 +110,67 @@ def renumber(drafts: Iterable[Draft], rng: Random) -> None:
             for event in (event for events in draft.events.values() for event in events):
                 if event.get("seq", 2**40) < 90 and rng.random() < 0.97:
                     event["seq"] += offset
+
+
+def runs_of_all_kinds(count: int, seed: int) -> list[Draft]:
+    """Half of them random, a quarter with histories cut off, a quarter with many faults."""
+    drafts = [
+        *random_runs(count // 2, seed),
+        *random_cut_runs(count // 4, seed),
+        *worse_runs(count // 4, seed),
+    ]
+    renumber(drafts, Random(seed))
+    return drafts
+
+
+def judged_anywhere(
+    folder: Path, spool: Path, seed: int, most: int | None = None
+) -> tuple[Verdicts | None, Shuffled]:
+    """What slabs say of a trace that is cut at random, and what they sent to each other."""
+    dice, exchange = np.random.default_rng(seed), Shuffled(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long, "cutting_for", lambda _, low, *__: any_cutting(dice, len(low)))
+        limits = any_limits(Random(seed))
+        return by_arrays(folder, spool, limits, "pieces", most, exchange), exchange
+
+
+# --- a long trace in columns, with faults anywhere
+
+
+def spoil_anywhere(good: Path, folder: Path, rng: np.random.Generator) -> None:
+    """A copy in which histories have swaps, losses, repeats, altered texts and strays."""
+    folder.mkdir()
+    (folder / "manifest.jsonl").write_bytes((good / "manifest.jsonl").read_bytes())
+    for path in sorted(good.glob("*.parquet")):
+        table = _spoilt(pq.read_table(path), rng)
+        size = int(rng.choice((7000, 20_000, 1 << 20)))
+        pq.write_table(table, folder / path.name, row_group_size=size, **parquet.FORM)
+
+
+def _spoilt(table: Any, rng: np.random.Generator) -> Any:
+    is_delivery = pc.equal(table["kind"].cast("string"), "deliver").to_numpy()
+    deliveries = np.flatnonzero(is_delivery)
+    columns = {name: table[name].fill_null(0).to_numpy().copy() for name in ("digest", "seq")}
+    for _ in range(rng.integers(1, 3)):
+        columns["digest"][rng.choice(deliveries)] += 1
+    for _ in range(rng.integers(0, 3)):
+        columns["seq"][rng.choice(deliveries)] += int(rng.choice((1, 10**7, 10**12)))
+    order = np.arange(len(table))
+    for _ in range(rng.integers(0, 3)):
+        one = int(rng.choice(deliveries))
+        other = min(one + int(rng.integers(1, rng.choice((3, 100, 20_000)))), deliveries[-1])
+        order[[one, other]] = order[[other, one]]
+    # The last row says how the history ends, and stays.
+    if rng.random() < 0.5:
+        order = np.delete(order, rng.choice(deliveries))
+    if rng.random() < 0.5:
+        again = int(rng.choice(deliveries[: len(deliveries) // 2]))
+        order = np.insert(order, int(rng.integers(again + 1, len(order) - 1)), again)
+    is_null = table["seq"].is_null().to_numpy()
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, parquet.ARROW.field(name), pa.array(values, mask=is_null))
+    index = pa.array(np.arange(len(order)))
+    place = table.column_names.index("index")
+    moved = table.take(pa.array(order)).set_column(place, parquet.ARROW.field("index"), index)
+    return moved.cast(parquet.ARROW)

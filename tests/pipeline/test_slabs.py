@@ -5,12 +5,10 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-import numpy as np
 import pytest
 
 from pipeline_ways import by_arrays, specified_by
-from slabs import LEAST_AND_MOST, Shuffled, any_cutting, any_limits, renumber, worse_runs
-from tidings.pipeline.arrays import long
+from slabs import LEAST_AND_MOST, Shuffled, any_limits, judged_anywhere, runs_of_all_kinds
 from tidings.pipeline.arrays.findings import NOTHING
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer
@@ -28,20 +26,9 @@ def test_slabs_cut_anywhere_and_the_specification_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, group: int, most: int | None
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
-    dice = np.random.default_rng(seed)
-    monkeypatch.setattr(
-        long, "cutting_for", lambda marks, low, *others: any_cutting(dice, len(low))
-    )
-    drafts = [
-        *random_runs(RUNS // 2, seed),
-        *random_cut_runs(RUNS // 4, seed),
-        *worse_runs(RUNS // 4, seed),
-    ]
-    renumber(drafts, Random(seed))
-    write_drafts(tmp_path / "trace", drafts)
+    write_drafts(tmp_path / "trace", runs_of_all_kinds(RUNS, seed))
     (tmp_path / "spool").mkdir()
-    limits, exchange = any_limits(Random(seed)), Shuffled(seed)
-    found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces", most, exchange)
+    found, exchange = judged_anywhere(tmp_path / "trace", tmp_path / "spool", seed, most)
     assert found is not None
     for run, verdicts in specified_by(tmp_path / "trace").items():
         shown = [msgspec.structs.replace(v, violations=v.violations[:most]) for v in verdicts]

@@ -1,4 +1,4 @@
-"""The audit at length: all random runs by every judge, and one bad event among millions.
+"""The audit at length: random runs by every judge, mutants, and one bad event among millions.
 
 ``TIDINGS_EVENTS=50e6`` makes the long trace as long as the benchmark's.
 """
@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,8 +21,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline_ways import by_arrays, specified_by
-from slabs import any_limits
+from slab_mutants import MUTANTS
+from slabs import any_limits, judged_anywhere, runs_of_all_kinds, spoil_anywhere
 from tidings import pipeline
+from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import parquet, read_runs
 from traces import random_runs, write_drafts
@@ -58,6 +61,54 @@ def test_runs_in_pieces_and_the_specification_agree(
     limits = any_limits(Random(seed))
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
     assert found == specified_by(tmp_path / "trace")
+
+
+# --- slabs, cut anywhere
+
+
+@pytest.mark.parametrize("seed", range(10, 18))
+def test_slabs_cut_anywhere_and_the_specification_agree_on_many_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(parquet, "ROWS_A_GROUP", 5 + 30 * (seed % 4))
+    write_drafts(tmp_path / "trace", runs_of_all_kinds(400, seed))
+    (tmp_path / "spool").mkdir()
+    found, _ = judged_anywhere(tmp_path / "trace", tmp_path / "spool", seed)
+    assert found == specified_by(tmp_path / "trace")
+
+
+@pytest.fixture(scope="module")
+def cut_anywhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("anywhere")
+    write_drafts(folder, runs_of_all_kinds(200, seed=0))
+    return folder
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_of_the_slabs_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_anywhere: Path, name: str
+) -> None:
+    MUTANTS[name].live(monkeypatch)
+    try:
+        found, _ = judged_anywhere(cut_anywhere, tmp_path, seed=0)
+    except (AssertionError, IndexError):
+        return
+    assert found != specified_by(cut_anywhere)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_long_run_with_faults_is_judged_in_slabs_as_at_once(tmp_path: Path, seed: int) -> None:
+    """Cut as it would be: every count, and every violation with its witnesses."""
+    rng = np.random.default_rng(seed)
+    generate.long_run(tmp_path / "good", 300_000, 5, seed)
+    spoil_anywhere(tmp_path / "good", tmp_path / "trace", rng)
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "again").mkdir()
+    limits = JudgingLimits(batch_rows=1, least_tasks=3, slab_rows=int(rng.integers(2, 50)) * 5000)
+    at_once = by_arrays(tmp_path / "trace", tmp_path / "spool", JudgingLimits(), "at once")
+    assert by_arrays(tmp_path / "trace", tmp_path / "again", limits, "pieces") == at_once
+    assert at_once is not None
+    assert sum(one.violated for one in at_once["long"]) > 0
 
 
 # --- one bad event among millions
