@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,7 @@ from pipeline_ways import Verdicts, by_arrays, specified_by
 from slabs import worse_run
 from tidings import pipeline
 from tidings.pipeline.arrays.limits import JudgingLimits
-from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict
+from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict, Violation
 from tidings.trace import HistoryCut, Manifest, Row, digest, parquet
 from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
 from traces import Draft, random_cut_runs, random_runs, write_drafts, write_trace
@@ -150,14 +151,33 @@ def test_the_workers_of_spark_and_the_specification_agree(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", 40)
-    write_drafts(tmp_path, DRAFTS[way]())
-    stages: list[str] = []
+    trace, folder, stages = tmp_path / "trace", tmp_path / "all.parquet", list[str]()
+    write_drafts(trace, DRAFTS[way]())
     audited = pipeline.audit(
-        spark, tmp_path, examples=None, progress=stages.append, limits=WAYS[way]
+        spark, trace, examples=2, progress=stages.append, limits=WAYS[way], violations=folder
     )
-    assert audited.verdicts == specified_by(tmp_path)
+    specified = specified_by(trace)
+    assert audited.verdicts == _cut(specified, 2)
+    assert Counter(map(str, pq.read_table(folder).to_pylist())) == Counter(
+        str(_row(run, one)) for run, five in specified.items() for v in five for one in v.violations
+    )
     words = {"at once": "all at once", "grouped": "lie scattered", "pieces": "something is wrong"}
     assert words[way] in stages[-1]
+
+
+def _row(run: str, violation: Violation) -> dict[str, Any]:
+    """As it stands in the table of violations."""
+    cause = violation.cause
+    return {
+        "run": run,
+        "guarantee": str(violation.guarantee),
+        "process": violation.process,
+        "origin": violation.message.origin,
+        "seq": violation.message.seq,
+        "cause_origin": None if cause is None else cause.origin,
+        "cause_seq": None if cause is None else cause.seq,
+        "witness": [{"process": at.process, "index": at.index} for at in violation.witness],
+    }
 
 
 def test_the_random_runs_are_not_vacuous(specified: Verdicts) -> None:

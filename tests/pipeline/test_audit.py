@@ -1,15 +1,19 @@
 """The audit as a whole: what it carries, what it says while it works, what notebooks get."""
 
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from tidings import pipeline
-from tidings.core import MessageId
+from tidings.core import EnvironmentMissing, MessageId
+from tidings.pipeline.arrays.written import rows_in, whole_folder, write_part
 from tidings.spec import Guarantee, Place, Value, judge
 from tidings.trace import HistoryCut, Manifest, Row, digest, read_runs
 from traces import write_trace
@@ -167,6 +171,38 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
         "cause_seq": None,
         "witness": [{"process": "p10", "index": 0}, {"process": "p10", "index": 1}],
     } in rows
+
+
+def test_a_folder_of_violations_is_whole_or_not_there(tmp_path: Path) -> None:
+    table, folder = pa.table({"seq": [1, 2, 3]}), tmp_path / "violations.parquet"
+    with suppress(KeyboardInterrupt), whole_folder(folder) as draft:
+        write_part(draft, "one", table)
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    with whole_folder(folder) as draft:
+        write_part(draft, "one", table)
+        write_part(draft, "other", table)
+        write_part(draft, "one", table)  # by a task that was done again
+        (draft / ".one-host-7").touch()  # by one that was killed
+    assert sorted(file.name for file in folder.iterdir()) == ["one.parquet", "other.parquet"]
+    assert rows_in(folder) == 6
+
+
+def test_violations_that_workers_wrote_elsewhere_are_missed(
+    spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = import_module("tidings.pipeline.audit")
+    monkeypatch.setattr(module, "rows_in", lambda draft: rows_in(draft) - 1)
+    with pytest.raises(EnvironmentMissing, match="file system that all workers share"):
+        pipeline.audit(spark, folder, violations=tmp_path / "violations.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_folder_is_overwritten_by_violations(tidings: Any, cut: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    answer = tidings("audit", str(cut), "--violations", str(tmp_path))
+    assert (answer.status, answer.out) == (64, "")
+    assert "is not an empty folder" in answer.err
 
 
 def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> None:

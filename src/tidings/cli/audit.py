@@ -82,7 +82,7 @@ def audit(
         typer.Option(help="arrays: fast. sql: queries, an independent second opinion."),
     ] = "arrays",
     violations: Annotated[
-        Path | None, typer.Option(help="Write all violations to this Parquet file.")
+        Path | None, typer.Option(help="Write all violations to this folder, as Parquet.")
     ] = None,
     tables: Annotated[
         Path | None,
@@ -100,8 +100,9 @@ def audit(
         raise UsageError("--examples takes 0 or more")
     refuse_both(master, remote)
     files = layout(path)  # what is not there at all is said before Spark starts
-    if tables is not None:
-        refuse_to_overwrite(tables)
+    for folder in (violations, tables):
+        if folder is not None:
+            refuse_to_overwrite(folder)
     with on_spark(master, remote) as (spark, progress):
         from tidings import pipeline
 

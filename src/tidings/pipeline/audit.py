@@ -11,16 +11,15 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidings.core import Members
-from tidings.disk.files import whole_file
+from tidings.core import EnvironmentMissing, Members
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
+from tidings.pipeline.arrays.written import empty, rows_in, whole_folder, write_part
 from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
 from tidings.pipeline.queries.checks import CHECKS, no_creation
@@ -43,11 +42,12 @@ from tidings.pipeline.statement import (
     five,
     verdicts_of,
     violation_of,
-    violations_table,
 )
 from tidings.spec import Guarantee, Verdict, from_the_cut_on
 from tidings.spec.evidence import Evidence
+from tidings.spec.table import shown_by_cuts
 from tidings.trace import Manifest, layout, read_manifests
+from tidings.trace.layout import refuse_to_overwrite
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -73,20 +73,50 @@ def audit(
 ) -> Audit:
     """All five verdicts on every run, each with its first few violations, or with all (None).
 
-    All violations also become a table in the Parquet file ``violations``, if given.
+    All violations also become a table: Parquet files in the new folder ``violations``, if given.
     """
+    if violations is None:
+        return _audit(spark, Path(path), examples, progress, checker, None, limits)
+    refuse_to_overwrite(violations)
+    with whole_folder(violations) as draft:
+        audited = _audit(spark, Path(path), examples, progress, checker, draft, limits)
+        _expect_all(audited, draft, violations)
+        return audited
+
+
+def _audit(
+    spark: SparkSession,
+    path: Path,
+    examples: int | None,
+    progress: Show,
+    checker: Checker,
+    violations: Path | None,
+    limits: JudgingLimits | None,
+) -> Audit:
     if checker == "arrays":
         try:
-            return _audit_by_arrays(spark, Path(path), examples, progress, violations, limits)
+            return _audit_by_arrays(spark, path, examples, progress, violations, limits)
         except NotByArraysError as obstacle:
             progress(f"not by arrays, but by queries: {obstacle}")
     with examine(spark, path, progress=progress) as case:
         if violations is not None:
-            write_table(every_violation(case).toArrow(), violations)
+            empty(violations)
+            found = every_violation(case).write.mode("append").option("compression", "zstd")
+            found.parquet(str(violations))
         return Audit(
             rows=case.rows,
             manifests={manifest.run: manifest for manifest in case.trace.manifests},
             verdicts=judge(case, examples=examples, progress=progress),
+        )
+
+
+def _expect_all(audited: Audit, draft: Path, folder: Path) -> None:
+    """Workers that do not share the folder with us have written somewhere else."""
+    violated = sum(one.violated for five in audited.verdicts.values() for one in five)
+    if (written := rows_in(draft)) != violated:
+        raise EnvironmentMissing(
+            f"{folder}: {written} of {violated} violations arrived; it has to be on a file system "
+            "that all workers share, under the same path (see docs/pipeline.md)"
         )
 
 
@@ -104,12 +134,12 @@ def _audit_by_arrays(
     with spool_for(spark, path) as spool:
         sources = fill(spool, files, manifests)
         paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
-        most = None if examples is None or violations is not None else max(examples, 1)
+        most = None if examples is None else max(examples, 1)
         try:
             plan = plan_of(paths, manifests, limits or JudgingLimits())
             progress(plan.why)
             with corrupt_files_named(sources):
-                judged = judge_plan(spark, plan, spool, most, progress)
+                judged = judge_plan(spark, plan, spool, most, progress, violations)
         except UnreadableError as fault:
             raise corrupt(sources[paths.index(Path(fault.path))]) from None
         except UnseenError as fault:
@@ -125,7 +155,7 @@ def _audit_by_arrays(
                 f"{path}: bad rows for one reader, good ones for the other"
             ) from None
     if violations is not None:
-        write_table(violations_table(judged, manifests, plan.directory), violations)
+        write_part(violations, "cuts", shown_by_cuts(manifests.values()))
     return Audit(
         rows=judged.rows,
         manifests=manifests,
@@ -133,13 +163,13 @@ def _audit_by_arrays(
     )
 
 
-def write_table(table: Any, path: Path) -> None:
-    with whole_file(path) as draft:
-        pq.write_table(table, draft, compression="zstd")
-
-
 def judge_plan(
-    spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None, progress: Show = silent
+    spark: SparkSession,
+    plan: JudgingPlan,
+    spool: Path,
+    most: int | None,
+    progress: Show = silent,
+    violations: Path | None = None,
 ) -> Judged:
     judged = judge_by_arrays(
         plan,
@@ -148,10 +178,13 @@ def judge_plan(
         exchange=exchanging(spark, plan.limits.batch_bytes),
         progress=Progress.of(progress),
         marks=spool / "_marks",
+        violations=violations,
     )
     if judged is None:
         progress("runs lie scattered: bringing each of them together")
-        judged = judge_grouped(spark, plan, spool, most)
+        if violations is not None:
+            empty(violations)
+        judged = judge_grouped(spark, plan, spool, most, violations)
     return judged
 
 

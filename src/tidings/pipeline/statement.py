@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING, Findings, Judged
 from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
 from tidings.pipeline.arrays.rows import Directory
 from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
-from tidings.spec.table import shown_by_cuts
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 
@@ -136,44 +133,3 @@ def _shown(judged: Judged, directory: Directory) -> Shown:
         )
         shown.setdefault(run, {}).setdefault(guarantee, []).append(violation)
     return shown
-
-
-def violations_table(
-    judged: Judged, manifests: Mapping[str, Manifest], directory: Directory
-) -> Any:
-    """Every violation that was found, with names for the numbers: the columns of ``violations``."""
-    columns = {name: judged.breaches[name].to_numpy() for name in judged.breaches.column_names}
-    run = columns["run"]
-    names = np.full((len(directory.shapes), directory.width + 1), None)
-    for number, shape in enumerate(directory.shapes):
-        names[number, : len(shape.names)] = shape.names
-
-    def named(process: Any) -> Any:
-        # NOTHING is -1: the last column, which has no names.
-        return pa.array(names[directory.shape[run], process], pa.string())
-
-    who, index = (
-        np.stack([columns[f"witness_{what}_{place}"] for place in range(MOST_WITNESSES)], axis=1)
-        for what in ("process", "index")
-    )
-    is_place = who != NOTHING
-    whose = names[directory.shape[run][:, None], who][is_place]
-    ends = np.concatenate([[0], np.cumsum(is_place.sum(axis=1))])
-    witness = pa.StructArray.from_arrays(
-        [pa.array(whose, pa.string()), pa.array(index[is_place])], ["process", "index"]
-    )
-    labels = np.array(list(manifests), object)
-    guarantees = np.array([str(one) for one in Guarantee], object)
-    found = pa.table(
-        {
-            "run": pa.array(labels[run], pa.string()),
-            "guarantee": pa.array(guarantees[columns["guarantee"]], pa.string()),
-            "process": named(columns["process"]),
-            "origin": named(columns["origin"]),
-            "seq": columns["seq"],
-            "cause_origin": named(columns["cause_origin"]),
-            "cause_seq": pa.array(columns["cause_seq"], mask=columns["cause_origin"] == NOTHING),
-            "witness": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), witness),
-        }
-    )
-    return pa.concat_tables([found, shown_by_cuts(manifests.values()).cast(found.schema)])

@@ -18,6 +18,7 @@ from tidings.pipeline.arrays.findings import Array, Findings, Judged
 from tidings.pipeline.arrays.known import Endings
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.rows import Directory, Share, checked, in_sequence, read
+from tidings.pipeline.arrays.written import Showing
 
 
 class TooLongError(Exception):
@@ -25,29 +26,30 @@ class TooLongError(Exception):
 
 
 def judge_tables(
-    tables: Sequence[tuple[int, Any]], directory: Directory, most: int | None
+    tables: Sequence[tuple[int, Any]], directory: Directory, showing: Showing
 ) -> Judged:
     """Judge whole runs, given as tables in reading order with the number of their file."""
     stored = pa.concat_tables([table for _, table in tables], promote_options="default")
     files = np.repeat([file for file, _ in tables], [len(table) for _, table in tables])
-    return judge_stored(stored, files, directory, most)
+    return judge_stored(stored, files, directory, showing)
 
 
-def judge_stored(stored: Any, files: Array, directory: Directory, most: int | None) -> Judged:
+def judge_stored(stored: Any, files: Array, directory: Directory, showing: Showing) -> Judged:
     if not len(stored):
         return Findings.of_nothing(0).of_runs(np.zeros(0, np.int64), [], 0)
     runs, events, lives = in_sequence(checked(stored, directory), files, directory)
     known = Endings(directory.shapes).known(directory.shape[runs], lives)
-    return judge(events, known, most).of_runs(runs, known.doubts, len(stored))
+    found = judge(events, known, showing.at_first)
+    return showing.kept(found.of_runs(runs, known.doubts, len(stored)), directory)
 
 
 def judge_whole(
-    some: tuple[Sequence[Share], str | None], directory: Directory, most: int | None
+    some: tuple[Sequence[Share], str | None], directory: Directory, showing: Showing
 ) -> Judged:
     """Judge at once all runs of some shares, or the one with this label, mixed as they may be."""
     shares, label = some
     tables = [(share.file, _rows_of(share, label)) for share in shares]
-    return judge_tables(tables, directory, most)
+    return judge_tables(tables, directory, showing)
 
 
 def _rows_of(share: Share, label: str | None) -> Any:
@@ -56,11 +58,11 @@ def _rows_of(share: Share, label: str | None) -> Any:
 
 
 def judge_share(
-    share: Share, directory: Directory, most: int | None, limits: JudgingLimits
+    share: Share, directory: Directory, showing: Showing, limits: JudgingLimits
 ) -> Judged | None:
     """Judge the runs that begin in a share, batch by batch; None if no run does."""
     parts = [
-        judge_tables([(share.file, table)], directory, most)
+        judge_tables([(share.file, table)], directory, showing)
         for table in batches(_own_runs(share), limits)
     ]
     return Judged.joined(parts) if parts else None

@@ -35,6 +35,7 @@ from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long import Outline, SurveyedHistory, judge_long, outlines, survey
 from tidings.pipeline.arrays.perform import Exchange, Perform, exchanged_plainly, in_bundles
 from tidings.pipeline.arrays.rows import Directory, Share, Source, source_of
+from tidings.pipeline.arrays.written import Showing
 from tidings.pipeline.spark.exchange import followed
 from tidings.pipeline.spark.progress import Progress
 from tidings.pipeline.spark.spool import stored_rows
@@ -90,37 +91,40 @@ def judge_by_arrays(
     exchange: Exchange = exchanged_plainly,
     progress: Progress | None = None,
     marks: Path | None = None,
+    violations: Path | None = None,
 ) -> Judged | None:
     """What is found on the planned way; None if the runs of a campaign are not whole anywhere.
 
-    In the folder ``marks``, if given, tasks that take long tell how far they are.
+    In the folder ``marks``, if given, tasks that take long tell how far they are; into the folder
+    ``violations`` they write all violations. Here are the first ``most`` of each guarantee and run.
     """
     progress = progress or Progress()
+    showing = Showing(most, str(violations or ""))
     progress.expect(plan.rows)
     if plan.way == "pieces":
-        return _in_pieces(plan, perform, exchange, most, progress, marks)
+        return _in_pieces(plan, perform, exchange, showing, progress, marks)
     if plan.way == "batches":
-        return _in_batches(plan, perform, most)
+        return _in_batches(plan, perform, showing)
     files = [Share(at, one, 0, len(one.groups)) for at, one in enumerate(plan.sources)]
-    return _whole([(files, None)], plan, perform, most)
+    return _whole([(files, None)], plan, perform, showing)
 
 
 def _whole(
     work: Sequence[tuple[Sequence[Share], str | None]],
     plan: JudgingPlan,
     perform: Perform,
-    most: int | None,
+    showing: Showing,
 ) -> Judged:
     """Each of these at once: all runs of some shares, or the one with a label."""
-    task = partial(judge_whole, directory=plan.directory, most=most)
+    task = partial(judge_whole, directory=plan.directory, showing=showing)
     return Judged.joined(perform(task, work))
 
 
-def _in_batches(plan: JudgingPlan, perform: Perform, most: int | None) -> Judged | None:
+def _in_batches(plan: JudgingPlan, perform: Perform, showing: Showing) -> Judged | None:
     task = partial(
         judge_share,
         directory=plan.directory,
-        most=most,
+        showing=showing,
         limits=plan.limits,
     )
     judged = Judged.joined([part for part in perform(task, _shares(plan)) if part is not None])
@@ -144,7 +148,7 @@ def _in_pieces(
     plan: JudgingPlan,
     perform: Perform,
     exchange: Exchange,
-    most: int | None,
+    showing: Showing,
     progress: Progress,
     marks: Path | None,
 ) -> Judged:
@@ -161,13 +165,13 @@ def _in_pieces(
         if max(outline.rows for outline in runs.values()) > plan.limits.longest_rows:
             raise NotByArraysError(f"{len(runs)} long runs")
         each = [(outline.pieces, labels[run]) for run, outline in runs.items()]
-        return _whole(each, plan, perform, most)
+        return _whole(each, plan, perform, showing)
     judged = []
     for run, outline in runs.items():
         progress(f"judging run {labels[run]} in pieces")
         progress.expect(outline.rows)
         seen = exchange if marks is None else followed(exchange, progress, marks / str(run))
-        judged.append(_one_long_run(outline, labels[run], plan, perform, seen, most))
+        judged.append(_one_long_run(outline, labels[run], plan, perform, seen, showing))
     return Judged.joined(judged)
 
 
@@ -184,14 +188,16 @@ def _one_long_run(
     plan: JudgingPlan,
     perform: Perform,
     exchange: Exchange,
-    most: int | None,
+    showing: Showing,
 ) -> Judged:
     if outline.is_forsaken_in_part:
         if outline.rows > plan.limits.longest_rows:
             raise NotByArraysError("one of several lists lost its majority")
-        return _whole([(outline.pieces, label)], plan, perform, most)
+        return _whole([(outline.pieces, label)], plan, perform, showing)
     try:
-        findings = judge_long(outline, plan.directory, plan.limits, most=most, exchange=exchange)
+        findings = judge_long(
+            outline, plan.directory, plan.limits, showing=showing, exchange=exchange
+        )
     except TooLongError:
         raise NotByArraysError(f"run {label} has a slab that would not fit in memory") from None
     return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
@@ -200,9 +206,16 @@ def _one_long_run(
 # --- a campaign whose runs lie scattered over files
 
 
-def judge_grouped(spark: SparkSession, plan: JudgingPlan, spool: Path, most: int | None) -> Judged:
+def judge_grouped(
+    spark: SparkSession,
+    plan: JudgingPlan,
+    spool: Path,
+    most: int | None,
+    violations: Path | None = None,
+) -> Judged:
     """Judge every run of the files in the spool, all its rows in one task."""
-    task = partial(_judge_batch, directory=plan.directory, most=most)
+    showing = Showing(most, str(violations or ""))
+    task = partial(_judge_batch, directory=plan.directory, showing=showing)
     limits, version = plan.limits, __version__
 
     def work(arriving: Iterator[Any]) -> Iterator[Any]:
@@ -237,5 +250,5 @@ def _fail(fault: Exception) -> None:
     raise fault
 
 
-def _judge_batch(table: Any, directory: Directory, most: int | None) -> Judged:
-    return judge_stored(table.drop_columns(["file"]), table["file"].to_numpy(), directory, most)
+def _judge_batch(table: Any, directory: Directory, showing: Showing) -> Judged:
+    return judge_stored(table.drop_columns(["file"]), table["file"].to_numpy(), directory, showing)

@@ -45,6 +45,7 @@ from tidings.pipeline.arrays.perform import (
     in_bundles,
 )
 from tidings.pipeline.arrays.rows import Directory
+from tidings.pipeline.arrays.written import Showing
 from tidings.spec import Guarantee
 
 __all__ = ["Outline", "SurveyedHistory", "judge_long", "outlines", "survey"]
@@ -66,7 +67,7 @@ def judge_long(
     directory: Directory,
     limits: JudgingLimits,
     *,
-    most: int | None = None,
+    showing: Showing,
     exchange: Exchange = exchanged_plainly,
 ) -> Findings:
     """The verdicts on one long run; TooLongError if a slab of it does not fit in memory."""
@@ -75,7 +76,7 @@ def judge_long(
     begins = _begins(outline.run, directory)
     cutting = cutting_for(outline.marks, outline.low, begins, slabs, limits.most_moments)
     bare = outline._replace(parts=(), marks={})
-    run = LongRun(bare, directory, cutting, limits, tasks, most, secrets.randbits(64))
+    run = LongRun(bare, directory, cutting, limits, tasks, showing, secrets.randbits(64))
 
     def stage(work: Any) -> Stage:
         return Stage(cutting.slabs, tasks, partial(work, run=run))
@@ -89,7 +90,7 @@ def judge_long(
     wanted = Scan({slab: one.past for slab, one in found.items()}, run).wanted()
     helpers = [slab for slab, one in found.items() if not one.answers.isdisjoint(wanted)]
     early = list_early(wanted, helpers, bundles, run, exchange) if wanted else (0, Found.joined([]))
-    return _put_together(list(found.values()), [one for _, one in altered], early, most)
+    return _put_together(list(found.values()), [one for _, one in altered], early, showing.most)
 
 
 def _begins(run: int, directory: Directory) -> list[int]:
@@ -121,7 +122,8 @@ def _border(place: int, contents: list[Any], run: LongRun) -> Iterator[Parcel]:
 
 def _compare(place: int, contents: list[Home | Note], run: LongRun) -> Iterator[Parcel]:
     altered = Slab(place, contents, run).altered()
-    yield Parcel(place, (len(altered.position), altered.first(run.most)))
+    shown = run.shown(Guarantee.NO_CREATION, altered, f"slab-{place:06}-altered")
+    yield Parcel(place, (len(altered.position), shown))
 
 
 def _put_together(

@@ -22,6 +22,7 @@ from tidings.pipeline.arrays.long.outline import RunPiece
 from tidings.pipeline.arrays.long.packing import BELOW, Home, LongRun, Note, scatter
 from tidings.pipeline.arrays.long.slab import Slab
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage
+from tidings.spec import Guarantee
 
 
 class Early(NamedTuple):
@@ -68,7 +69,7 @@ def list_early(
     parcels = exchange(bundles, partial(scatter, run=run, only=needed), stages)
     return (
         sum(count for _, (count, _) in parcels),
-        Found.joined([found for _, (_, found) in parcels]).first(run.most),
+        Found.joined([found for _, (_, found) in parcels]).first(run.showing.most),
     )
 
 
@@ -151,11 +152,11 @@ class _Listing:
 
 
 def _first(listed: Sequence[tuple[int, int, OfPair]], run: LongRun) -> Iterator[Parcel]:
-    """What is listed, to the place of each pair: of the deliveries only the first few."""
+    """What is listed, to the place of each pair: of the deliveries the first few, or all."""
     reader = np.repeat([one for _, one, _ in listed], [part.found for *_, part in listed])
     at = np.concatenate([np.zeros(0, np.int64), *(part.early.at for *_, part in listed)])
     shown = np.zeros(len(at), bool)
-    shown[np.lexsort((at, reader))[: run.most]] = True
+    shown[np.lexsort((at, reader))[: run.showing.at_first]] = True
     begin = 0
     for process, who, part in listed:
         mine = shown[begin : begin + part.found]
@@ -174,4 +175,5 @@ def _resolve(place: int, contents: list[OfPair], run: LongRun) -> Iterator[Parce
     cause[waiting] = event[order[np.searchsorted(asked[order], at[waiting], side="left")]]
     witness = [(process, cause[:, 0]), (process, sent_at), (reader, at)]
     found = Found.of(reader, at, origin, seq, witness, (cause[:, 1], cause[:, 2]))
+    found = run.shown(Guarantee.CAUSAL_ORDER, found, f"pair-{place:06}-early")
     yield Parcel(place, (sum(part.found for part in contents), found))

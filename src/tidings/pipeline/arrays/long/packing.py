@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.batch import Events
-from tidings.pipeline.arrays.findings import Array
+from tidings.pipeline.arrays.findings import Array, Found
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.cutting import Cutting
 from tidings.pipeline.arrays.long.outline import Outline, RunPiece
@@ -24,7 +24,8 @@ from tidings.pipeline.arrays.long.reading import read_events
 from tidings.pipeline.arrays.long.texts import LANES, mixed
 from tidings.pipeline.arrays.perform import Parcel
 from tidings.pipeline.arrays.rows import Directory
-from tidings.spec import BELOW_THE_CUT
+from tidings.pipeline.arrays.written import Showing
+from tidings.spec import BELOW_THE_CUT, Guarantee
 
 BELOW = BELOW_THE_CUT
 """Less than any index, and so asks for nothing."""
@@ -40,10 +41,16 @@ class LongRun(NamedTuple):
     limits: JudgingLimits
     tasks: int
     """So many in each stage."""
-    most: int | None
-    """So many violations of each guarantee are shown, or all."""
+    showing: Showing
     salt: int
     """For the sums of texts."""
+
+    def shown(self, guarantee: Guarantee, found: Found, part: str) -> Found:
+        """The first of these violations; all of them are written, if they are wanted."""
+        if self.showing.folder:
+            table = found.table(guarantee, np.array([self.outline.run]))
+            self.showing.write(f"run-{self.outline.run:08}-{part}", table, self.directory)
+        return found.first(self.showing.most)
 
     @property
     def width(self) -> int:

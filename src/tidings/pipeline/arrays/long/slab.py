@@ -27,6 +27,16 @@ from tidings.pipeline.arrays.long.packing import (
     unpacked,
 )
 from tidings.pipeline.arrays.long.texts import LANES, mixed
+from tidings.spec import Guarantee
+
+GUARANTEES = {
+    "repeated": Guarantee.NO_DUPLICATION,
+    "invented": Guarantee.NO_CREATION,
+    "renamed": Guarantee.NO_CREATION,
+    "lost": Guarantee.VALIDITY,
+    "owed": Guarantee.UNIFORM_AGREEMENT,
+}
+"""What each kind of violation breaks."""
 
 Owed = tuple[int, int, int]
 """How much was judged, not owed, violated."""
@@ -57,7 +67,7 @@ class Broadcasts(NamedTuple):
 class Slab:
     def __init__(self, number: int, contents: list[Home | Note], run: LongRun) -> None:
         self.number, self.run, self.known = number, run, run.outline.known
-        self.never, self.most = run.never, run.most
+        self.never = run.never
         if sum(one.size for one in contents) > run.limits.most_slab_rows:
             raise TooLongError
         self.parts = unpacked(contents, number, run.width)
@@ -170,7 +180,10 @@ class Slab:
         found |= {"lost": lost, "owed": owed}
         return SlabVerdicts(
             self.counts,
-            {kind: some.first(self.most) for kind, some in found.items()},
+            {
+                kind: self.run.shown(GUARANTEES[kind], some, f"slab-{self.number:06}-{kind}")
+                for kind, some in found.items()
+            },
             validity,
             agreement,
             self._unreached(),
