@@ -14,13 +14,14 @@ from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import plainly
-from tidings.pipeline.arrays.rows import JUDGED, BadRowsError, UnreadableError, read, source_of
+from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError, read, source_of
 from tidings.pipeline.queries.faults import PROCESS, in_sequence
 from tidings.pipeline.queries.ingest import placed, runs_table
 from tidings.pipeline.spark.plan import judge_by_arrays, plan_of
 from tidings.pipeline.spark.spool import STORED
 from tidings.trace import HistoryCut, Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows
+from tidings.trace.schema import JUDGED
 from traces import write_trace
 
 Columns = dict[str, Any]
@@ -122,7 +123,6 @@ SAID_DIFFERENTLY: dict[str, Spoil] = {
     "no process": _set(8, process=None),
     "no index": _set(8, index=None),
     "no kind": _set(8, kind=None),
-    "no time": _set(8, time_ns=None),
     "negative seq": _set(8, seq=-1),
     "negative index": _set(0, index=-1),
     "negative bytes": _set(2, bytes=-1),
@@ -135,6 +135,7 @@ SAID_DIFFERENTLY: dict[str, Spoil] = {
 ACCEPTED: dict[str, Spoil] = {
     "as it is": lambda rows: None,
     "no incarnation": _set(8, incarnation=None),
+    "no time": _set(8, time_ns=None),
     "a stored word of 255": _set(2, packet_kind="x" * 255),
     "an empty vector": _set(0, vector=[]),
     "needless columns": _set(9, view=0, origin=2, seq=0, value=-5),
@@ -417,9 +418,28 @@ def _other_type(folder: Path) -> None:
     pq.write_table(wide, folder / "rows.parquet")
 
 
-def _extra_column(folder: Path) -> None:
+def _unsigned(folder: Path) -> None:
     table = pq.read_table(folder / "rows.parquet")
-    pq.write_table(table.append_column("more", [[1] * len(table)]), folder / "rows.parquet")
+    place = table.column_names.index("digest")
+    wide = table.set_column(place, "digest", table["digest"].cast(pa.uint64(), safe=False))
+    pq.write_table(wide, folder / "rows.parquet")
+
+
+def _judged_column_missing(folder: Path) -> None:
+    table = pq.read_table(folder / "rows.parquet")
+    pq.write_table(table.drop_columns(["view"]), folder / "rows.parquet")
+
+
+def _same_name_twice(folder: Path) -> None:
+    table = pq.read_table(folder / "rows.parquet")
+    pq.write_table(table.append_column("Peer", table["peer"]), folder / "rows.parquet")
+
+
+def _name_in_capitals(folder: Path) -> None:
+    """Spark would read it as peer, everybody else as a column that nobody knows."""
+    table = pq.read_table(folder / "rows.parquet")
+    names = [name.replace("peer", "PEER") for name in table.column_names]
+    pq.write_table(table.rename_columns(names), folder / "rows.parquet")
 
 
 def _no_manifest(folder: Path) -> None:
@@ -439,7 +459,10 @@ def _bad_line(folder: Path) -> None:
         _foreign,
         _other_version,
         _other_type,
-        _extra_column,
+        _unsigned,
+        _judged_column_missing,
+        _same_name_twice,
+        _name_in_capitals,
         _no_manifest,
         _bad_line,
     ],

@@ -103,6 +103,7 @@ def audit(
     for folder in (violations, tables):
         if folder is not None:
             refuse_to_overwrite(folder)
+    untold = ""
     with on_spark(master, remote) as (spark, progress):
         from tidings import pipeline
 
@@ -116,6 +117,9 @@ def audit(
         )
         if tables is not None:
             pipeline.write_tables(spark, path, tables, progress=progress)
+            untold = pipeline.measures.unmeasured(path)
+    if untold:
+        err.print(untold, soft_wrap=True)
     status = _status(audited)
     if as_json:
         runs = [result(audited.manifests[run], of_run) for run, of_run in audited.verdicts.items()]

@@ -2,9 +2,14 @@
 
 Names become positions in the dictionary of the run's manifest, digests become signed 64-bit
 numbers, and steadily growing columns are stored as differences.
+
+So we write it. We read what any other writer makes of the same columns: only the judged ones have
+to be there, a word may be any kind of string, an integer as wide as its writer likes, and columns
+that we do not know are left alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +20,15 @@ from tidings.core import DataError, EnvironmentMissing
 from tidings.disk.files import whole_file
 from tidings.trace.histories import Histories
 from tidings.trace.manifest import Manifest
-from tidings.trace.schema import COLUMNS, KINDS, READABLE, SCHEMA_VERSION, Row, unreadable
+from tidings.trace.schema import (
+    COLUMNS,
+    JUDGED,
+    KINDS,
+    READABLE,
+    SCHEMA_VERSION,
+    Row,
+    unreadable,
+)
 
 try:
     import pyarrow as pa
@@ -101,28 +114,61 @@ def _packed(column: str, value: Any, position: Mapping[str, int]) -> Any:
 
 
 def check_file(path: Path) -> int:
-    """Refuse a file that is not a trace of this version; otherwise, how many rows it has."""
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as fault:
-        reason = str(fault).splitlines()[0]
-        raise DataError(f"{path}: not a Parquet file, or a truncated one: {reason}") from None
-    with file:
-        version = (file.schema_arrow.metadata or {}).get(b"tidings.schema")
+    """Refuse a file that is not a trace; otherwise, how many rows it has."""
+    with _opened(path) as file:
+        # The key is the file's own: not every writer repeats it in a schema for Arrow.
+        version = (file.metadata.metadata or {}).get(b"tidings.schema")
         if version is None:
             raise DataError(f"{path}: a Parquet file, but not a trace (no tidings.schema in it)")
         if version not in [str(one).encode() for one in READABLE]:
-            raise DataError(f"{path}: {unreadable(version.decode())}")
-        found = {field.name: _plain(field.type) for field in file.schema_arrow}
-        for name, wanted in ((field.name, _plain(field.type)) for field in ARROW):
-            if name not in found:
-                raise DataError(f"{path}: the column {name!r} is missing")
-            if found[name] != wanted:
-                raise DataError(f"{path}: column {name!r} is {found[name]}, not {wanted}")
-        for name in found:
-            if name not in COLUMNS:
-                raise DataError(f"{path}: the column {name!r} is none of a trace's")
+            raise DataError(f"{path}: {unreadable(version.decode(errors='replace'))}")
+        _check_columns(path, file.schema_arrow)
         return int(file.metadata.num_rows)
+
+
+def missing_columns(path: Path) -> list[str]:
+    """Which columns of a trace a file does not have."""
+    with _opened(path) as file:
+        return [column for column in COLUMNS if column not in file.schema_arrow.names]
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise DataError(f"{path}: not a Parquet file, or a truncated one: {reason}") from None
+
+
+def _check_columns(path: Path, schema: Any) -> None:
+    for name in JUDGED:
+        if name not in schema.names:
+            raise DataError(f"{path}: the column {name!r} is missing")
+    alike = Counter(name.lower() for name in schema.names)
+    for found in schema:
+        name = found.name.lower()
+        if name not in COLUMNS:
+            continue
+        # Arrow can tell Kind from kind, and two columns of one name; Spark cannot.
+        if alike[name] > 1:
+            raise DataError(f"{path}: more than one column is called {name!r}")
+        if found.name != name:
+            raise DataError(f"{path}: the column {found.name!r} has to be called {name!r}")
+        wanted = ARROW.field(name).type
+        if not _suits(found.type, wanted):
+            raise DataError(f"{path}: column {name!r} is {found.type}, not {_plain(wanted)}")
+
+
+def _suits(found: Any, wanted: Any) -> bool:
+    """Whether all values of one type are values of the other, but for numbers that are too large.
+
+    Spark cannot read unsigned numbers of 64 bits.
+    """
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found) and found != pa.uint64())
+    if wanted == _WORD:
+        return _plain(found) in (pa.string(), pa.large_string(), pa.string_view())
+    return bool(found == wanted)
 
 
 def _plain(kind: Any) -> Any:
@@ -130,14 +176,22 @@ def _plain(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def narrowed(table: Any) -> Any:
+    """The same rows with numbers as wide as we write them; OverflowError if one is too large."""
+    for place, field in enumerate(table.schema):
+        wanted = ARROW.field(field.name)
+        if pa.types.is_integer(field.type) and field.type != wanted.type:
+            try:
+                table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
+            except pa.ArrowInvalid as fault:
+                raise OverflowError(f"{field.name}: {fault}") from None
+    return table
+
+
 def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) -> None:
     check_file(path)
     into.begin_file()
-    try:
-        table = pq.read_table(path, page_checksum_verification=True)
-    except (pa.ArrowInvalid, OSError) as fault:
-        raise DataError(f"{path}: corrupt: {str(fault).splitlines()[0]}") from None
-    for number, values in enumerate(table.to_pylist(), start=1):
+    for number, values in enumerate(_stored(path), start=1):
         try:
             manifest = manifests.get(values["run"])
             if manifest is None:
@@ -145,6 +199,16 @@ def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) ->
             into.add(_unpacked(values, manifest))
         except DataError as fault:
             raise DataError(f"{path}: row {number}: {fault}") from None
+
+
+def _stored(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
+            for batch in file.iter_batches(columns=columns):
+                yield from batch.select(columns).to_pylist()  # peer does not mean peer.host
+    except (pa.ArrowException, OSError) as fault:
+        raise DataError(f"{path}: corrupt: {str(fault).splitlines()[0]}") from None
 
 
 def _unpacked(values: dict[str, Any], manifest: Manifest) -> Row:
@@ -156,6 +220,7 @@ def _unpacked(values: dict[str, Any], manifest: Manifest) -> Row:
     if values["kind"] not in KINDS:
         raise DataError(f"unknown kind {values['kind']!r}")
     given = {column: value for column, value in values.items() if value is not None}
+    given.setdefault("time_ns", 0)
     for column in NAMES:
         if column in given:
             given[column] = name(given[column])

@@ -83,7 +83,9 @@ class Row(
 
 
 COLUMNS = Row.__struct_fields__
-REQUIRED = ("process", "index", "kind", "time_ns")
+JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
+"""The columns that every table of rows has; the others may be missing."""
+REQUIRED = ("process", "index", "kind")
 """What a stored row of any kind cannot do without, beside its run."""
 COUNTS = ("index", "incarnation", "seq", "packet", "bytes", "view")
 WORDS = ("packet_kind", "name")

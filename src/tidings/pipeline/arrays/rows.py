@@ -3,8 +3,8 @@
 The rules are those of ``faults``; here they only say whether anything at all is wrong. Then the
 slower reader there is asked which row it is, and says so in words.
 
-A column that nobody needs is not read: the statistics in the footer of a Parquet file say that
-``peer`` is empty from end to end, or that no ``time_ns`` is missing. In a table without a column it
+A column that nobody needs is not read: no order depends on ``time_ns``, and the statistics in the
+footer of a Parquet file say that ``peer`` is empty from end to end. In a table without a column it
 counts as empty.
 """
 
@@ -24,10 +24,8 @@ from tidings.pipeline.arrays.findings import Array
 from tidings.pipeline.arrays.known import ABSENT, Lives, Shape, shapes_of
 from tidings.trace import KINDS, NEEDED, Manifest
 from tidings.trace.manifest import begins_of
-from tidings.trace.schema import COUNTS, LONGEST_WORD, REQUIRED, WORDS
-
-JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
-"""What is always read; the other columns only where the footer does not acquit them."""
+from tidings.trace.parquet import narrowed
+from tidings.trace.schema import COLUMNS, COUNTS, JUDGED, LONGEST_WORD, REQUIRED, WORDS
 
 BROADCAST, DELIVER, GAP = (KINDS.index(kind) for kind in ("broadcast", "deliver", "gap"))
 OVER = np.isin(KINDS, ("crash", "leave"))
@@ -125,7 +123,7 @@ class Source(NamedTuple):
     groups: tuple[int, ...]
     """How many rows each group has."""
     columns: tuple[str, ...]
-    """Those that have to be looked at."""
+    """Those that have to be looked at: the judged, and others that the footer does not acquit."""
     is_digested: bool
     """No row is without a digest."""
 
@@ -161,9 +159,9 @@ def source_of(path: Path) -> Source:
                     chunks.setdefault(chunk.path_in_schema.split(".")[0], []).append(chunk)
             suspects = [
                 name
-                for name in schema.names
-                if groups and name not in JUDGED
-                if not _is_innocent(name, schema.field(name), chunks[name])
+                for name in COLUMNS
+                if name in schema.names and name not in (*JUDGED, "time_ns")
+                if groups and not _is_innocent(name, chunks[name])
             ]
             return Source(
                 str(path),
@@ -182,12 +180,10 @@ def _nulls(chunks: Sequence[Any]) -> int | None:
     return sum(one.null_count for one in statistics) if is_known else None
 
 
-def _is_innocent(name: str, field: Any, chunks: Sequence[Any]) -> bool:
+def _is_innocent(name: str, chunks: Sequence[Any]) -> bool:
     """Whether the statistics rule out that anything is wrong with the column."""
     nulls = _nulls(chunks)
     is_empty: bool = nulls == sum(chunk.num_values for chunk in chunks)
-    if name == "time_ns":
-        return not field.nullable or nulls == 0
     if name == "incarnation" and nulls is not None and not is_empty:
         statistics = [chunk.statistics for chunk in chunks]
         return all(one.has_min_max and one.min == one.max == 0 for one in statistics)
@@ -201,7 +197,9 @@ def read(path: str, columns: Sequence[str], groups: Sequence[int]) -> Any:
         file = _opened(path, about.st_mtime_ns, about.st_size)
         table = file.read_row_groups(list(groups), columns=list(columns), use_threads=False)
         table.validate(full=True)  # a damaged page may yield what is no text, or no number of one
-        return table
+        return narrowed(table.select(columns))  # Arrow takes peer.host for a part of peer
+    except OverflowError:
+        raise BadRowsError from None
     except (pa.ArrowException, OSError) as fault:
         raise UnreadableError(path) from fault
 
@@ -212,8 +210,12 @@ def _opened(path: str, written_ns: int, size: int) -> Any:
 
     The time and the size tell a file from another one that came under the same name.
     """
-    words = ["run", "kind", *WORDS]
-    return pq.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
+    footer = pq.read_metadata(path)
+    columns = footer.schema.to_arrow_schema().names
+    words = [word for word in ("run", "kind", *WORDS) if word in columns]
+    return pq.ParquetFile(
+        path, metadata=footer, read_dictionary=words, page_checksum_verification=True
+    )
 
 
 def checked(table: Any, directory: Directory, unread: Sequence[str] = ()) -> Rows:

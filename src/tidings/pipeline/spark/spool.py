@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.spark.session import is_here
+from tidings.trace.manifest import MOST_NAMES
+from tidings.trace.parquet import NAMES
 
 STORED = (
     "run string, process smallint, index bigint, kind string, time_ns bigint, incarnation bigint, "
@@ -23,6 +26,8 @@ STORED = (
     "digest bigint, view bigint, name string, value bigint, vector map<smallint, bigint>"
 )
 """The columns of a Parquet trace, as Spark calls their types."""
+_AS_WRITTEN = STORED.replace(" smallint", " bigint")
+"""Other writers have wider positions. Spark would cut off what it cannot hold, without a word."""
 
 
 @contextmanager
@@ -43,8 +48,15 @@ def _temporary(trace: Path | None) -> "TemporaryDirectory[str]":
 
 
 def stored_rows(spark: SparkSession, spool: Path) -> DataFrame:
-    """All rows of the files in a spool."""
-    return spark.read.schema(STORED).parquet(literally(spool))
+    """All rows of the files in a spool; columns that a file does not have are null."""
+    written = spark.read.schema(_AS_WRITTEN).parquet(literally(spool))
+    return written.withColumns({column: _narrowed(F.col(column)) for column in NAMES})
+
+
+def _narrowed(position: Column) -> Column:
+    """As we write it; what is too large becomes the least position that no dictionary has."""
+    nearest = F.greatest(F.lit(-1), F.least(position, F.lit(MOST_NAMES)))
+    return F.when(position.isNotNull(), nearest).cast("smallint")
 
 
 def literally(folder: Path) -> str:

@@ -24,6 +24,7 @@ from tidings.pipeline.queries.measures.recording import (
     percentiles,
     record,
     recording_of,
+    unmeasured,
 )
 from tidings.pipeline.queries.measures.tables import TABLES, write_tables
 
@@ -44,5 +45,6 @@ __all__ = [
     "states",
     "states_by_process",
     "states_by_run",
+    "unmeasured",
     "write_tables",
 ]

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tidings.pipeline.queries.ingest import corrupt_files_named, fill
 from tidings.pipeline.spark.spool import spool_for, stored_rows
 from tidings.trace import Manifest, layout, read_manifests
+from tidings.trace.parquet import missing_columns
 
 
 class Recording(NamedTuple):
@@ -68,20 +69,46 @@ def recording_of(
             F.max("index").alias("last"),
             F.max(F.when(F.col("kind") == "settle", F.col("index"))).alias("settled"),
             F.max(F.when(ended, F.col("index"))).alias("ended"),
+            F.max(F.col("time_ns").isNull()).alias("timeless"),
             *(F.max(F.col("kind") == kind).alias(kind) for kind in _OPTIONAL),
         )
         .persist()
     )
-    found = lives.agg(*(F.max(kind).alias(kind) for kind in _OPTIONAL)).collect()[0]
+    found = lives.agg(*(F.max(one).alias(one) for one in ("timeless", *_OPTIONAL))).collect()[0]
+    runs = _runs_table(spark, manifests.values())
+    if found["timeless"]:
+        # A delivery of which nobody knows when it was is one nevertheless: it counts, as of a run
+        # without a clock.
+        timeless = lives.where("timeless").select("run").distinct()
+        without = runs.join(timeless, "run", "left_semi").withColumn("clock", F.lit(None))
+        runs = runs.join(timeless, "run", "left_anti").unionByName(without)
+        rows = rows.withColumn("time_ns", F.coalesce("time_ns", F.lit(0)))
     return Recording(
         rows=rows,
-        runs=_runs_table(spark, manifests.values()),
-        lives=lives.drop(*_OPTIONAL),
+        runs=runs,
+        lives=lives.drop("timeless", *_OPTIONAL),
         width=max(len(manifest.names) for manifest in manifests.values()),
         kinds=frozenset(kind for kind in _OPTIONAL if found[kind]),
     )
 
 
+def unmeasured(path: Path | str) -> str:
+    """In one line what the columns of a trace cannot tell; empty if they can tell everything."""
+    for file in layout(Path(path)).parquet:
+        missing = missing_columns(file)
+        untold = [measure for measure, needs in _NEEDS.items() if not needs.isdisjoint(missing)]
+        if untold:
+            columns = sorted(set().union(*_NEEDS.values()).intersection(missing))
+            lacks = f"{file.name} has no {', '.join(columns)}"
+            return f"not measured: {', '.join(untold)} ({lacks})"
+    return ""
+
+
+_NEEDS = {
+    "costs": {"packet_kind", "bytes"},
+    "states": {"name", "value"},
+    "latencies and hold-back times": {"time_ns"},
+}
 _OPTIONAL = ("held", "state")
 _POSITIONS = pa.list_(pa.int16())
 _RUNS = pa.schema(
