@@ -41,8 +41,9 @@ from rivals import generate
 from tidings import pipeline
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import plainly
+from tidings.pipeline.arrays.plan import judge_by_arrays, plan_of
 from tidings.pipeline.queries.ingest import fill
-from tidings.pipeline.spark.plan import judge_by_arrays, judge_grouped, plan_of
+from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.statement import verdicts_of
 from tidings.spec import Value
 from tidings.trace import layout, read_manifests

@@ -59,7 +59,10 @@ def on_spark(folder: Folder, jobs: int) -> OnSpark:
     """How long the session takes to start, and then the simulations."""
     begin = time.perf_counter()
     progress = pipeline.Progress(lambda words: print(f"... {words}", file=sys.stderr), every_s=10.0)
-    with pipeline.session(master=f"local[{jobs}]") as spark, progress.following(spark):
+    with (
+        pipeline.session(master=f"local[{jobs}]") as spark,
+        progress.following(pipeline.tasks_of(spark)),
+    ):
         spark.range(1).count()
         started, used = time.perf_counter(), _cpu_s()
         simulate(spark, folder, progress)

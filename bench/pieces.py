@@ -31,8 +31,8 @@ from rivals import generate
 from tidings import pipeline
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Perform, Stage
+from tidings.pipeline.arrays.plan import judge_by_arrays, plan_of
 from tidings.pipeline.spark.exchange import exchanging
-from tidings.pipeline.spark.plan import judge_by_arrays, plan_of
 from tidings.pipeline.spark.workers import performing
 from tidings.pipeline.statement import verdicts_of
 from tidings.spec import Value

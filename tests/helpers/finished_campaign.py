@@ -33,12 +33,12 @@ def finish(spark: Any, place: Path) -> Path:
     from tidings.campaign import conduct
     from tidings.campaign.folder import begun
     from tidings.campaign.plan import read_plan
-    from tidings.pipeline import Progress
+    from tidings.pipeline import Progress, tasks_of
 
     (place / "plan.toml").write_text(PLAN)
     folder = begun(place / "out", read_plan(place / "plan.toml"))
     progress = Progress()
-    with progress.following(spark):
+    with progress.following(tasks_of(spark)):
         done = conduct.conduct(spark, folder, progress)
     assert done == (RUNS, 0)
     return folder.path

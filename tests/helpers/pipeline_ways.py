@@ -4,11 +4,11 @@ from pathlib import Path
 
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import Exchange, exchanged_plainly, plainly
-from tidings.pipeline.queries.ingest import fill
-from tidings.pipeline.spark.plan import judge_by_arrays, plan_of
+from tidings.pipeline.arrays.plan import judge_by_arrays, plan_of
 from tidings.pipeline.statement import verdicts_of
 from tidings.spec import Verdict, judge
 from tidings.trace import layout, read_manifests, read_runs
+from tidings.trace.spooling import fill
 
 Verdicts = dict[str, tuple[Verdict, ...]]
 

@@ -24,7 +24,7 @@ import itertools, sys
 from tidings import pipeline
 
 progress = pipeline.Progress(print, clock=itertools.count(0, 10).__next__)
-with pipeline.session(remote=sys.argv[1]) as spark, progress.following(spark):
+with pipeline.session(remote=sys.argv[1]) as spark, progress.following(pipeline.tasks_of(spark)):
     progress("counting")
     spark.range(0, 1 << 21, 1, 8).selectExpr("sum(length(sha2(string(id), 256)))").collect()
     progress.look()

@@ -14,10 +14,10 @@ from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import plainly
+from tidings.pipeline.arrays.plan import judge_by_arrays, plan_of
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError, read, source_of
 from tidings.pipeline.queries.faults import PROCESS, in_sequence
 from tidings.pipeline.queries.ingest import placed, runs_table
-from tidings.pipeline.spark.plan import judge_by_arrays, plan_of
 from tidings.pipeline.spark.spool import STORED
 from tidings.trace import HistoryCut, Manifest, Row, digest, read_runs
 from tidings.trace.parquet import ARROW, write_rows

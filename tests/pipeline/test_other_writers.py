@@ -16,7 +16,7 @@ from tidings import pipeline
 from tidings.core import DataError
 from tidings.pipeline import measures
 from tidings.pipeline.arrays.perform import plainly
-from tidings.pipeline.spark.plan import JudgingLimits, judge_by_arrays, plan_of
+from tidings.pipeline.arrays.plan import JudgingLimits, judge_by_arrays, plan_of
 from tidings.pipeline.statement import Verdicts, verdicts_of
 from tidings.spec import Verdict
 from tidings.trace import Row, layout, read_manifests, read_runs

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tidings.pipeline.arrays.following import MARKS, Marking, followed
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage, exchanged_plainly
-from tidings.pipeline.spark.exchange import MARKS, Marking, followed
-from tidings.pipeline.spark.progress import Progress, StageProgress, marked
+from tidings.pipeline.progress import Progress, StageProgress, marked
+from tidings.pipeline.spark.tasks import tasks_of
 
 
 class Clock:
@@ -156,7 +157,7 @@ def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:
     clock, spoken = Clock(), list[str]()
     progress = Progress(spoken.append, clock=clock)
     spark.range(10).count()
-    with progress.following(spark):
+    with progress.following(tasks_of(spark)):
         progress("counting")
         clock.now += 4
         progress.look()

@@ -200,8 +200,9 @@ def test_without_pyspark_the_pipeline_says_how_to_get_it() -> None:
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
         "import tidings.core, tidings.spec, tidings.trace\n"
+        "import tidings.pipeline\n"
         "try:\n"
-        "    import tidings.pipeline\n"
+        "    tidings.pipeline.audit\n"
         "except tidings.core.EnvironmentMissing as missing:\n"
         "    print(missing)\n"
     )

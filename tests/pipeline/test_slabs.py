@@ -14,7 +14,7 @@ from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer
 from tidings.pipeline.arrays.long.early import OfPair
 from tidings.pipeline.arrays.long.packing import Home, Note
-from tidings.pipeline.spark.plan import NotByArraysError
+from tidings.pipeline.arrays.plan import NotByArraysError
 from tidings.trace import parquet
 from traces import random_cut_runs, random_runs, write_drafts
 

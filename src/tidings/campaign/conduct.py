@@ -18,7 +18,7 @@ from tidings.campaign.cells import mixed
 from tidings.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.core import EnvironmentMissing, UsageError
 from tidings.disk.files import sync
-from tidings.pipeline.spark.progress import Progress, marked
+from tidings.pipeline.progress import Progress, marked
 from tidings.pipeline.spark.workers import performing
 from tidings.report.words import many
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         used = context.command_path if context is not None else "tidings"
         return _fail(f"{error.format_message()} (see {used} --help)", Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        if "tidings.pipeline" in sys.modules:
+        if "pyspark" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
         if judges(words):
             print("UNKNOWN")

@@ -65,7 +65,7 @@ def on_spark(
         progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
         with (
             pipeline.session(master=master, remote=remote, progress=progress) as spark,
-            progress.following(spark),
+            progress.following(pipeline.tasks_of(spark)),
         ):
             yield spark, progress
 

@@ -1,42 +1,66 @@
-"""Whether it did what it should: the five guarantees on Spark, from a laptop to a cluster.
+"""Whether it did what it should: the five guarantees, from a laptop to a cluster.
 
 The only package in the project that imports pyspark. It answers to ``spec``: the same verdicts,
 the same counts, the same witnesses, for traces of any size. There are two judges that know
 nothing of each other: the fast one is ``arrays``, without any Spark, and its oracle is
-``queries``. ``spark`` is what both run on, ``audit`` asks either, and ``statement`` puts
+``queries``. ``spark`` is what both run on, ``judging`` asks either, and ``statement`` puts
 their numbers into the specification's words.
 """
 
-from tidings.core import EnvironmentMissing
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-try:
-    import pyspark  # noqa: F401 - only to say clearly that it is missing
-except ImportError as missing:
-    raise EnvironmentMissing(
-        "the audit runs on Spark; install it with: pip install 'tidings[spark]'"
-    ) from missing
+if TYPE_CHECKING:
+    from tidings.pipeline.judging import audit as audit
+    from tidings.pipeline.judging import judge as judge
+    from tidings.pipeline.judging import verdict_table as verdict_table
+    from tidings.pipeline.judging import verdicts as verdicts
+    from tidings.pipeline.progress import Progress as Progress
+    from tidings.pipeline.queries import measures as measures
+    from tidings.pipeline.queries.case import Case as Case
+    from tidings.pipeline.queries.case import examine as examine
+    from tidings.pipeline.queries.case import violations as violations
+    from tidings.pipeline.queries.measures import Overview as Overview
+    from tidings.pipeline.queries.measures import overview as overview
+    from tidings.pipeline.queries.measures import write_tables as write_tables
+    from tidings.pipeline.spark.session import abandon as abandon
+    from tidings.pipeline.spark.session import session as session
+    from tidings.pipeline.spark.tasks import tasks_of as tasks_of
+    from tidings.pipeline.statement import Audit as Audit
+else:
+    # On demand: whoever judges here needs no Spark, and does not wait for it.
+    from tidings.core import EnvironmentMissing
 
-from tidings.pipeline.audit import Audit, audit, judge, verdict_table, verdicts
-from tidings.pipeline.queries import measures
-from tidings.pipeline.queries.case import Case, examine, violations
-from tidings.pipeline.queries.measures import Overview, overview, write_tables
-from tidings.pipeline.spark.progress import Progress
-from tidings.pipeline.spark.session import abandon, session
+    _PLACES = {
+        "judging": ("audit", "judge", "verdict_table", "verdicts"),
+        "progress": ("Progress",),
+        "queries.case": ("Case", "examine", "violations"),
+        "queries.measures": ("Overview", "measures", "overview", "write_tables"),
+        "spark.session": ("abandon", "session"),
+        "spark.tasks": ("tasks_of",),
+        "statement": ("Audit",),
+    }
+    _SPARK = "the audit runs on Spark; install it with: pip install 'tidings[spark]'"
+    _ARRAYS = "the audit needs numpy and pyarrow; install them with: pip install 'tidings[audit]'"
+    _WITHOUT = {"pyspark": _SPARK, "py4j": _SPARK, "numpy": _ARRAYS, "pyarrow": _ARRAYS}
 
-__all__ = [
-    "Audit",
-    "Case",
-    "Overview",
-    "Progress",
-    "abandon",
-    "audit",
-    "examine",
-    "judge",
-    "measures",
-    "overview",
-    "session",
-    "verdict_table",
-    "verdicts",
-    "violations",
-    "write_tables",
-]
+    __all__ = [name for names in _PLACES.values() for name in names]
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
+    def __getattr__(name):
+        for place, names in _PLACES.items():
+            if name in names:
+                module = _imported(f"{__name__}.{place}")
+                return module if name == "measures" else getattr(module, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def _imported(module):
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as missing:
+            package = str(missing.name).split(".")[0]
+            if package not in _WITHOUT:
+                raise
+            raise EnvironmentMissing(_WITHOUT[package]) from missing

@@ -14,6 +14,15 @@ from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 
+
+class Audit(msgspec.Struct, frozen=True):
+    """The five verdicts on every run of a trace, in the order of its manifests."""
+
+    rows: int
+    manifests: Mapping[str, Manifest]
+    verdicts: Mapping[str, tuple[Verdict, ...]]
+
+
 Verdicts = dict[str, tuple[Verdict, ...]]
 Doubts = tuple[str, str, str]
 """Why the histories, what was broadcast, and the end of a run are in doubt, if they are."""

@@ -1,6 +1,6 @@
 """Whole runs to disk and back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,7 @@ from tidings.core import DataError
 from tidings.disk.files import whole_file
 from tidings.trace import segments
 from tidings.trace.histories import Histories, Run
-from tidings.trace.layout import MANIFEST, layout, read_manifests
+from tidings.trace.layout import MANIFEST, Layout, layout, read_manifests
 from tidings.trace.manifest import Manifest
 from tidings.trace.schema import Row
 
@@ -69,13 +69,18 @@ def read_runs(path: Path) -> list[Run]:
     files = layout(path)
     manifests = read_manifests(files.manifests)
     histories = Histories(manifests)
+    read_all(files, manifests, histories)
+    return histories.runs()
+
+
+def read_all(files: Layout, manifests: Mapping[str, Manifest], into: Histories) -> None:
+    """All rows of a trace, in reading order."""
     for file in files.jsonl:
-        read_lines(file, histories)
+        read_lines(file, into)
     if files.parquet:
         from tidings.trace import parquet
 
         for file in files.parquet:
-            parquet.read_rows(file, manifests, histories)
+            parquet.read_rows(file, manifests, into)
     for file in files.segments:
-        segments.read_rows(file, histories)
-    return histories.runs()
+        segments.read_rows(file, into)

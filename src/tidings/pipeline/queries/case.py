@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.queries.checks import CHECKS
 from tidings.pipeline.queries.evidence import known_events, with_messages
 from tidings.pipeline.queries.facts import Facts, endings, facts_of, first_forsaken
 from tidings.pipeline.queries.ingest import Trace, ingest
-from tidings.pipeline.spark.progress import Show, silent
 from tidings.pipeline.spark.spool import spool_for
 from tidings.spec import Guarantee
 from tidings.spec.endings import Ending

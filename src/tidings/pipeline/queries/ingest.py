@@ -1,10 +1,7 @@
 """A trace on disk becomes one table of checked rows.
 
-Spark reads Parquet only. Each file of the trace appears in a folder of our own under its number,
-in the order in which the files are read: Parquet files as links, JSON Lines converted on the
-way by the reader that can name the line of a fault, the segments of nodes expanded. So a file's
-number tells a missing file from a gap within one, and no name that a user chose reaches Spark's
-glob patterns.
+Spark reads the files of a spool (``trace.spooling``). A file's number tells a missing file from a
+gap within one, and no name that a user chose reaches Spark's glob patterns.
 
 Runs and processes become numbers. A run's number is its position among the manifests; a
 process's number is its place in the order a person expects (p2 before p10), not its position in
@@ -12,7 +9,6 @@ the run's dictionary, so that "the first" means the same here as in the specific
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +24,9 @@ from tidings.core import DataError, Members, ordered
 from tidings.pipeline.queries.faults import PROCESS, fault_in_row, in_sequence
 from tidings.pipeline.spark.spool import stored_rows, unseen
 from tidings.spec.endings import Life
-from tidings.trace import Manifest, Row, layout, parquet, read_manifests, unpack
-from tidings.trace.files import read_lines
-from tidings.trace.histories import Histories, refuse_cuts_beyond
-from tidings.trace.layout import Layout
+from tidings.trace import Manifest, layout, read_manifests
 from tidings.trace.manifest import begins_of
-from tidings.trace.segments import Owner
+from tidings.trace.spooling import corrupt, fill
 
 
 class Trace(NamedTuple):
@@ -82,10 +75,6 @@ def corrupt_files_named(sources: Sequence[Path]) -> Iterator[None]:
         if "FILE_NOT_EXIST" in str(fault):
             raise unseen(sources[int(spooled[1])], "a worker does not find it") from None
         raise corrupt(sources[int(spooled[1])]) from None
-
-
-def corrupt(source: Path) -> DataError:
-    return DataError(f"{source}: corrupt: its rows cannot be read")
 
 
 def runs_table(spark: SparkSession, manifests: Mapping[str, Manifest]) -> DataFrame:
@@ -143,41 +132,6 @@ def placed(stored: DataFrame, runs: DataFrame) -> DataFrame:
         F.coalesce("incarnation", F.lit(0)).alias("incarnation"),
         fault_in_row().alias("fault"),
     )
-
-
-def fill(spool: Path, files: Layout, manifests: Mapping[str, Manifest]) -> list[Path]:
-    """Put every file of the trace into the spool under its number; the sources by number."""
-    sources = [*files.jsonl, *files.parquet, *files.segments]
-    reader = _LineReader(manifests)
-    left = Counter[Owner]()
-    for number, source in enumerate(sources):
-        target = spool / f"{number:06}.parquet"
-        if source in files.parquet:
-            if not parquet.check_file(source) and len(sources) > 1:
-                # A run in which nothing happened is one file; among others somebody lost rows.
-                raise DataError(f"{source}: empty: it has no rows")
-            target.symlink_to(source.resolve())
-        elif source in files.segments:
-            left.update(unpack.write_segment(target, source, manifests))
-        else:
-            read_lines(source, reader)
-            parquet.write_rows(target, reader.here, manifests)
-    cut_off = [(owner.run, owner.process) for owner, blocks in left.items() if not blocks]
-    refuse_cuts_beyond(cut_off, manifests)
-    return sources
-
-
-class _LineReader(Histories):
-    """Checks every row like its parent, but keeps only one file, and the end of each history."""
-
-    def begin_file(self) -> None:
-        super().begin_file()
-        self.here: list[Row] = []
-
-    def add(self, row: Row) -> None:
-        super().add(row)
-        self.here.append(row)
-        del self.rows[row.run, row.process][:-1]
 
 
 def _lives(

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.queries.measures.costs import costs, run_costs, states
 from tidings.pipeline.queries.measures.latencies import MEASURES, latencies
 from tidings.pipeline.queries.measures.recording import Recording, percentiles, record
-from tidings.pipeline.spark.progress import Show, silent
 
 SHARES = (25, 50, 75, 95, 99)
 MOST_SAMPLES = 200

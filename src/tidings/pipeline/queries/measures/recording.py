@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidings.pipeline.queries.ingest import corrupt_files_named, fill
+from tidings.pipeline.queries.ingest import corrupt_files_named
 from tidings.pipeline.spark.spool import spool_for, stored_rows
 from tidings.trace import Manifest, layout, read_manifests
 from tidings.trace.parquet import missing_columns
+from tidings.trace.spooling import fill
 
 
 class Recording(NamedTuple):

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core import EnvironmentMissing
+from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.queries.measures.costs import (
     costs,
     run_costs,
@@ -23,7 +24,6 @@ from tidings.pipeline.queries.measures.latencies import (
     latency_summary,
 )
 from tidings.pipeline.queries.measures.recording import Recording, record
-from tidings.pipeline.spark.progress import Show, silent
 from tidings.pipeline.spark.spool import literally
 from tidings.trace.layout import refuse_to_overwrite
 

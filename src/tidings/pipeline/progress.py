@@ -20,15 +20,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
-
-from tidings.pipeline.spark.session import is_remote
 
 QUIET_S = 2.0
 """What takes no longer needs no figures; and nobody knows a pace sooner."""
@@ -173,8 +167,8 @@ class Progress:
         self._pace = self._pace._replace(share=share, is_sure=is_sure)
 
     @contextmanager
-    def following(self, spark: SparkSession) -> Iterator[None]:
-        """Look again and again while the block lasts, and ask this session for its tasks."""
+    def following(self, source: AbstractContextManager[Tasks] | None = None) -> Iterator[None]:
+        """Look again and again while the block lasts, and ask this source for its tasks."""
         is_over = threading.Event()
 
         def follow() -> None:
@@ -182,7 +176,7 @@ class Progress:
                 self.look()
 
         follower = threading.Thread(target=follow, name="progress", daemon=True)
-        with _tasks_of(spark) as self._tasks:
+        with source or nullcontext(dict) as self._tasks:
             follower.start()
             try:
                 yield
@@ -211,47 +205,3 @@ def _marks_in(folder: Path) -> int:
         return sum(file.stat().st_size for file in folder.iterdir())
     except OSError:
         return 0
-
-
-@contextmanager
-def _tasks_of(spark: SparkSession) -> Iterator[Tasks]:
-    if not is_remote(spark):
-        yield partial(_tracked, spark.sparkContext.statusTracker(), {})
-        return
-    jobs: dict[Hashable, Counts] = {}
-
-    def note(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
-        jobs[operation_id] = sum(done for done, _ in counts), sum(known for _, known in counts)
-
-    handler: Any = note
-    spark.registerProgressHandler(handler)
-    try:
-        yield jobs.copy
-    finally:
-        spark.removeProgressHandler(handler)
-
-
-def _tracked(tracker: Any, over: dict[Hashable, Counts]) -> Mapping[Hashable, Counts]:
-    """The jobs of a session that is not remote; nobody asks again for one that is over."""
-    running: dict[Hashable, Counts] = {}
-    # A Spark that is being stopped has nothing to say any more.
-    with suppress(Py4JError, OSError):
-        for job in tracker.getJobIdsForGroup(None):
-            if job not in over:
-                is_over, counts = _job(tracker, job)
-                (over if is_over else running)[job] = counts
-    return over | running
-
-
-def _job(tracker: Any, job: int) -> tuple[bool, Counts]:
-    about = tracker.getJobInfo(job)
-    if about is None:
-        return True, (0, 0)
-    stages = [tracker.getStageInfo(stage) for stage in about.stageIds]
-    # What has not begun may never do so: its results may be there from an earlier job.
-    begun = [one for one in stages if one and (one.numActiveTasks or one.numCompletedTasks)]
-    done = sum(one.numCompletedTasks for one in begun)
-    if about.status != "RUNNING":
-        return True, (done, done)
-    return False, (done, sum(one.numTasks for one in begun))

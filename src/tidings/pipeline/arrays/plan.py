@@ -8,38 +8,26 @@ The footers of its files say how many rows there are, the manifests how many run
 - one run, or few, that are long: in pieces, and then in slabs (``arrays.long``).
 
 A campaign is judged in the belief that the rows of each run stand together, which the results
-confirm or not. If not, Spark reads them and brings each run together first (``judge_grouped``).
+confirm or not. If not, somebody has to bring each run together first (``spark.grouped``).
 Whatever cannot be judged by arrays is left to the ``queries``: ``NotByArraysError`` says why.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from tidings import __version__
-from tidings.pipeline.arrays.campaign import (
-    TooLongError,
-    batches,
-    judge_share,
-    judge_stored,
-    judge_whole,
-)
+from tidings.pipeline.arrays.campaign import TooLongError, judge_share, judge_whole
 from tidings.pipeline.arrays.findings import Judged
+from tidings.pipeline.arrays.following import followed
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long import Outline, SurveyedHistory, judge_long, outlines, survey
 from tidings.pipeline.arrays.perform import Exchange, Perform, exchanged_plainly, in_bundles
 from tidings.pipeline.arrays.rows import Directory, Share, Source, source_of
 from tidings.pipeline.arrays.written import Showing
-from tidings.pipeline.spark.exchange import followed
-from tidings.pipeline.spark.progress import Progress
-from tidings.pipeline.spark.spool import stored_rows
-from tidings.pipeline.spark.workers import RESULT, packed, results
+from tidings.pipeline.progress import Progress
 from tidings.trace import Manifest
 
 
@@ -201,54 +189,3 @@ def _one_long_run(
     except TooLongError:
         raise NotByArraysError(f"run {label} has a slab that would not fit in memory") from None
     return findings.of_runs(np.array([outline.run]), outline.known.doubts, outline.rows)
-
-
-# --- a campaign whose runs lie scattered over files
-
-
-def judge_grouped(
-    spark: SparkSession,
-    plan: JudgingPlan,
-    spool: Path,
-    most: int | None,
-    violations: Path | None = None,
-) -> Judged:
-    """Judge every run of the files in the spool, all its rows in one task."""
-    showing = Showing(most, str(violations or ""))
-    task = partial(_judge_batch, directory=plan.directory, showing=showing)
-    limits, version = plan.limits, __version__
-
-    def work(arriving: Iterator[Any]) -> Iterator[Any]:
-        try:
-            for table in batches(map(_table, arriving), limits):
-                yield packed(0, task, table, version)
-        except TooLongError as fault:
-            yield packed(0, _fail, fault, version)
-
-    needed = {column for source in plan.sources for column in source.columns}
-    placed = stored_rows(spark, spool).select(
-        *sorted(needed),
-        F.substring_index("_metadata.file_name", ".", 1).cast("int").alias("file"),
-        F.col("_metadata.row_index").alias("row"),
-    )
-    in_order = placed.repartition(1 + plan.rows // limits.batch_rows, "run").sortWithinPartitions(
-        "run", "file", "row"
-    )
-    return Judged.joined(results(in_order.mapInArrow(work, RESULT)))
-
-
-def _table(batch: Any) -> Any:
-    """A batch as it came; the words that stand in every row become numbers at once."""
-    table = pa.Table.from_batches([batch]).drop_columns(["row"])
-    for word in ("run", "kind"):
-        place = table.column_names.index(word)
-        table = table.set_column(place, word, table[word].dictionary_encode())
-    return table
-
-
-def _fail(fault: Exception) -> None:
-    raise fault
-
-
-def _judge_batch(table: Any, directory: Directory, showing: Showing) -> Judged:
-    return judge_stored(table.drop_columns(["file"]), table["file"].to_numpy(), directory, showing)

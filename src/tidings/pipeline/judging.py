@@ -1,6 +1,6 @@
 """The verdicts on a whole trace: counted on Spark, stated by the specification's own words.
 
-There are two judges. The fast one works by arrays (``spark.plan``, ``arrays``). The other, in
+There are two judges. The fast one works by arrays (``arrays``). The other, in
 queries (``queries.checks``), is the oracle for the first, judges the rare trace that does not suit
 arrays, and knows which row it is when any row is bad.
 """
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -18,24 +17,25 @@ from tidings.core import EnvironmentMissing, Members
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.limits import JudgingLimits
-from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.arrays.written import empty, rows_in, whole_folder, write_part
-from tidings.pipeline.queries.case import Case, breaches, examine
-from tidings.pipeline.queries.case import violations as every_violation
-from tidings.pipeline.queries.checks import CHECKS, no_creation
-from tidings.pipeline.queries.ingest import corrupt, corrupt_files_named, fill, ingest
-from tidings.pipeline.spark.exchange import exchanging
-from tidings.pipeline.spark.plan import (
+from tidings.pipeline.arrays.plan import (
     JudgingPlan,
     NotByArraysError,
     judge_by_arrays,
-    judge_grouped,
     plan_of,
 )
-from tidings.pipeline.spark.progress import Progress, Show, silent
+from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
+from tidings.pipeline.arrays.written import empty, rows_in, whole_folder, write_part
+from tidings.pipeline.progress import Progress, Show, silent
+from tidings.pipeline.queries.case import Case, breaches, examine
+from tidings.pipeline.queries.case import violations as every_violation
+from tidings.pipeline.queries.checks import CHECKS, no_creation
+from tidings.pipeline.queries.ingest import corrupt_files_named, ingest
+from tidings.pipeline.spark.exchange import exchanging
+from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.spool import spool_for, unseen
 from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.pipeline.statement import (
+    Audit,
     Doubts,
     Shown,
     doubt_about_broadcasts,
@@ -46,17 +46,9 @@ from tidings.pipeline.statement import (
 from tidings.spec import Guarantee, Verdict, from_the_cut_on
 from tidings.spec.evidence import Evidence
 from tidings.spec.table import shown_by_cuts
-from tidings.trace import Manifest, layout, read_manifests
+from tidings.trace import layout, read_manifests
 from tidings.trace.layout import refuse_to_overwrite
-
-
-class Audit(msgspec.Struct, frozen=True):
-    """The five verdicts on every run of a trace, in the order of its manifests."""
-
-    rows: int
-    manifests: Mapping[str, Manifest]
-    verdicts: Mapping[str, tuple[Verdict, ...]]
-
+from tidings.trace.spooling import corrupt, fill, spooled
 
 Checker = Literal["arrays", "sql"]
 
@@ -133,7 +125,7 @@ def _audit_by_arrays(
     manifests = read_manifests(files.manifests)
     with spool_for(spark, path) as spool:
         sources = fill(spool, files, manifests)
-        paths = [Path(spool, f"{number:06}.parquet").resolve() for number in range(len(sources))]
+        paths = [spooled(spool, number).resolve() for number in range(len(sources))]
         most = None if examples is None else max(examples, 1)
         try:
             plan = plan_of(paths, manifests, limits or JudgingLimits())
