@@ -20,7 +20,7 @@ test: $(READY) ## every test that fits in a coffee break
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
 
-bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the audit; EVENTS=50e6 for a longer one
+bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the audit, its start; EVENTS=50e6 for a longer one
 	@mkdir -p runs
 	@$(BIN)/tidings compare --chart runs/costs.svg
 	@$(BIN)/python bench/ranges.py --out runs/ranges.svg
@@ -34,6 +34,8 @@ bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the
 	@echo; echo "the audit of one long run, and of a campaign"
 	@$(BIN)/python bench/audit.py --events $(EVENTS)
 	@$(BIN)/python bench/audit.py --runs 20000
+	@echo; echo "the shortest audit, with and without Spark"
+	@$(BIN)/python bench/start.py
 	@echo; echo "what Spark adds to the runs of a campaign"
 	@$(BIN)/python bench/campaign.py
 

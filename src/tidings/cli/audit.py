@@ -1,4 +1,4 @@
-"""Judging a trace on Spark: ``tidings audit``, and ``tidings report``, which tells it on a page.
+"""Judging a trace: ``tidings audit``, and ``tidings report``, which tells it on a page.
 
 The pipeline is imported late: everything else works without Spark.
 """
@@ -6,7 +6,7 @@ The pipeline is imported late: everything else works without Spark.
 import logging
 import shlex
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -73,36 +73,21 @@ def on_spark(
 # --- the verdicts
 
 
-@app.command(epilog="Example: tidings audit runs/7")
-def audit(
-    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
-    examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
-    checker: Annotated[
-        Literal["arrays", "sql"],
-        typer.Option(help="arrays: fast. sql: queries, an independent second opinion."),
-    ] = "arrays",
-    violations: Annotated[
-        Path | None, typer.Option(help="Write all violations to this folder, as Parquet.")
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option(help="Also measure costs and latencies, and write the tables to this folder."),
-    ] = None,
-    master: Master = None,
-    remote: Remote = None,
-    as_json: AsJson = False,
-) -> None:
-    """Judge the five guarantees on any trace, on Spark.
+def _refuse_with_local(needing_spark: Mapping[str, bool]) -> None:
+    for option, is_given in needing_spark.items():
+        if is_given:
+            raise UsageError(f"{option} needs Spark: leave out --local")
 
-    Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
-    """
-    if examples < 0:
-        raise UsageError("--examples takes 0 or more")
-    refuse_both(master, remote)
-    files = layout(path)  # what is not there at all is said before Spark starts
-    for folder in (violations, tables):
-        if folder is not None:
-            refuse_to_overwrite(folder)
+
+def _judged_on_spark(
+    path: Path,
+    examples: int,
+    checker: Literal["arrays", "sql"],
+    violations: Path | None,
+    tables: Path | None,
+    master: str | None,
+    remote: str | None,
+) -> "Audit":
     untold = ""
     with on_spark(master, remote) as (spark, progress):
         from tidings import pipeline
@@ -120,13 +105,73 @@ def audit(
             untold = pipeline.measures.unmeasured(path)
     if untold:
         err.print(untold, soft_wrap=True)
+    return audited
+
+
+def _judged_here(path: Path, examples: int, violations: Path | None) -> "Audit":
+    with progress_line("reading the trace", every_s=EVERY_S) as show:
+        from tidings import pipeline
+
+        progress = pipeline.Progress(show)
+        with progress.following():
+            return pipeline.audit_here(
+                path, examples=examples, progress=progress, violations=violations
+            )
+
+
+@app.command(epilog="Example: tidings audit runs/7")
+def audit(
+    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
+    examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
+    checker: Annotated[
+        Literal["arrays", "sql"],
+        typer.Option(help="arrays: fast. sql: queries, an independent second opinion."),
+    ] = "arrays",
+    violations: Annotated[
+        Path | None, typer.Option(help="Write all violations to this folder, as Parquet.")
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Also measure costs and latencies, and write the tables to this folder."),
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Judge in this process, without Spark and Java.")
+    ] = False,
+    master: Master = None,
+    remote: Remote = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the five guarantees on any trace, on Spark or, with --local, without it.
+
+    Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
+    """
+    if examples < 0:
+        raise UsageError("--examples takes 0 or more")
+    refuse_both(master, remote)
+    files = layout(path)  # what is not there at all is said before Spark starts
+    for folder in (violations, tables):
+        if folder is not None:
+            refuse_to_overwrite(folder)
+    if local:
+        _refuse_with_local(
+            {
+                "--checker sql": checker == "sql",
+                "--tables": tables is not None,
+                "--master": master is not None,
+                "--remote": remote is not None,
+            }
+        )
+        audited = _judged_here(path, examples, violations)
+    else:
+        audited = _judged_on_spark(path, examples, checker, violations, tables, master, remote)
     status = _status(audited)
     if as_json:
         runs = [result(audited.manifests[run], of_run) for run, of_run in audited.verdicts.items()]
         print_json({"rows": audited.rows, "runs": runs})
         raise typer.Exit(status)
     is_many = len(audited.verdicts) > 1
-    say(f"{audited.rows:,} rows of {many(len(audited.verdicts), 'run')} audited on Spark")
+    where = "here" if local else "on Spark"
+    say(f"{audited.rows:,} rows of {many(len(audited.verdicts), 'run')} judged {where}")
     if is_many:
         out.print(campaign_table(audited.verdicts))
         if cut := sum(bool(manifest.cuts) for manifest in audited.manifests.values()):

@@ -4,7 +4,7 @@ The only package in the project that imports pyspark. It answers to ``spec``: th
 the same counts, the same witnesses, for traces of any size. There are two judges that know
 nothing of each other: the fast one is ``arrays``, without any Spark, and its oracle is
 ``queries``. ``spark`` is what both run on, ``judging`` asks either, and ``statement`` puts
-their numbers into the specification's words.
+their numbers into the specification's words. ``local`` asks the arrays without Spark.
 """
 
 from importlib import import_module
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.judging import judge as judge
     from tidings.pipeline.judging import verdict_table as verdict_table
     from tidings.pipeline.judging import verdicts as verdicts
+    from tidings.pipeline.local import audit_here as audit_here
     from tidings.pipeline.progress import Progress as Progress
     from tidings.pipeline.queries import measures as measures
     from tidings.pipeline.queries.case import Case as Case
@@ -33,6 +34,7 @@ else:
 
     _PLACES = {
         "judging": ("audit", "judge", "verdict_table", "verdicts"),
+        "local": ("audit_here",),
         "progress": ("Progress",),
         "queries.case": ("Case", "examine", "violations"),
         "queries.measures": ("Overview", "measures", "overview", "write_tables"),
@@ -40,7 +42,10 @@ else:
         "spark.tasks": ("tasks_of",),
         "statement": ("Audit",),
     }
-    _SPARK = "the audit runs on Spark; install it with: pip install 'tidings[spark]'"
+    _SPARK = (
+        "the audit runs on Spark; install it with: pip install 'tidings[spark]', "
+        "or judge without it: tidings audit --local"
+    )
     _ARRAYS = "the audit needs numpy and pyarrow; install them with: pip install 'tidings[audit]'"
     _WITHOUT = {"pyspark": _SPARK, "py4j": _SPARK, "numpy": _ARRAYS, "pyarrow": _ARRAYS}
 

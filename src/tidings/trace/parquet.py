@@ -35,7 +35,7 @@ try:
     import pyarrow.parquet as pq
 except ImportError as missing:  # pragma: no cover - exercised in an environment without it
     raise EnvironmentMissing(
-        "Parquet needs pyarrow; install it with: pip install 'tidings[spark]'"
+        "Parquet needs pyarrow; install it with: pip install 'tidings[audit]'"
     ) from missing
 
 NAMES = ("process", "origin", "peer")

