@@ -19,6 +19,7 @@ from tidings.campaign.folder import PLAN, Folder, opened, refuse_other_code
 from tidings.core import EnvironmentMissing, UsageError
 from tidings.disk.files import sync
 from tidings.pipeline.progress import Progress, marked
+from tidings.pipeline.spark.naming import naming_jobs
 from tidings.pipeline.spark.workers import performing
 from tidings.report.words import many
 
@@ -33,6 +34,7 @@ class Done(NamedTuple):
     earlier: int
 
 
+@naming_jobs
 def conduct(spark: "SparkSession", folder: Folder, progress: Progress) -> Done:
     """All tables, and the counterexamples; what is there already is left as it is."""
     done = simulate(spark, folder, progress)

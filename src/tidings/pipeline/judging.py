@@ -32,6 +32,7 @@ from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt_files_named, ingest
 from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.grouped import judge_grouped
+from tidings.pipeline.spark.naming import naming_jobs
 from tidings.pipeline.spark.spool import spool_for, unseen
 from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.pipeline.statement import (
@@ -53,6 +54,7 @@ from tidings.trace.spooling import corrupt, fill, spooled
 Checker = Literal["arrays", "sql"]
 
 
+@naming_jobs
 def audit(
     spark: SparkSession,
     path: Path | str,
@@ -180,6 +182,7 @@ def judge_plan(
     return judged
 
 
+@naming_jobs
 def judge(
     case: Case, *, examples: int | None = 3, progress: Show = silent
 ) -> dict[str, tuple[Verdict, ...]]:

@@ -99,6 +99,8 @@ class Progress:
         self._every_s = every_s
         self._clock = clock
         self._tasks: Tasks = dict
+        self.name_jobs: Show = silent
+        """Called with each stage that begins."""
         self._lock = threading.Lock()
         self._begin("")
 
@@ -111,6 +113,7 @@ class Progress:
         """A stage begins."""
         with self._lock:
             self._begin(stage)
+            self.name_jobs(stage)
             self._show(stage)
 
     def _begin(self, stage: str) -> None:

@@ -15,6 +15,7 @@ from tidings.pipeline.queries.checks import CHECKS
 from tidings.pipeline.queries.evidence import known_events, with_messages
 from tidings.pipeline.queries.facts import Facts, endings, facts_of, first_forsaken
 from tidings.pipeline.queries.ingest import Trace, ingest
+from tidings.pipeline.spark.naming import jobs_named
 from tidings.pipeline.spark.spool import spool_for
 from tidings.spec import Guarantee
 from tidings.spec.endings import Ending
@@ -46,14 +47,15 @@ class Case(NamedTuple):
 def examine(spark: SparkSession, path: Path | str, *, progress: Show = silent) -> Iterator[Case]:
     """Open a trace, or refuse it; its tables live as long as the block."""
     with spool_for(spark, Path(path)) as spool:
-        progress("reading the trace and checking every row")
-        trace = ingest(spark, Path(path), spool)
-        ended = endings(trace)
-        facts = facts_of(spark, ended, forsaken={})
-        if any(ending.is_doomed for ending in ended):
-            progress("following what was lost with a majority")
-            met = with_messages(trace.rows, trace.width, facts.cuts)
-            facts = facts_of(spark, ended, first_forsaken(spark, met, facts))
+        with jobs_named(spark, progress) as progress:
+            progress("reading the trace and checking every row")
+            trace = ingest(spark, Path(path), spool)
+            ended = endings(trace)
+            facts = facts_of(spark, ended, forsaken={})
+            if any(ending.is_doomed for ending in ended):
+                progress("following what was lost with a majority")
+                met = with_messages(trace.rows, trace.width, facts.cuts)
+                facts = facts_of(spark, ended, first_forsaken(spark, met, facts))
         yield Case(spark, trace, ended, facts)
 
 

@@ -1,6 +1,7 @@
 """A Spark session that starts fast, keeps quiet, and stays on this machine unless told otherwise.
 
-``with session() as spark:`` stops it at the end of the block.
+All that we set is a default: what the user has set for Spark stays as it is (``settings``), and so
+does a session that is there already. ``with session() as spark:`` stops it at the end of the block.
 """
 
 import os
@@ -13,15 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.spark.java import find_java, launcher_home
+from tidings.pipeline.spark.settings import conf_folder, user_settings
 
 REACHED_WITHIN_S = 10
 """A cluster that does not even answer by then is not there. Spark itself asks for minutes."""
@@ -29,9 +31,10 @@ REACHED_WITHIN_S = 10
 HERE = "local[*]"
 ATTEMPTS = 3
 """At a task whose worker dies; on one machine Spark would give up at once."""
-_SHUFFLES = "spark.sql.shuffle.partitions"
-_UNDECIDED = "200"
-"""Spark's default, which is for clusters of a hundred cores."""
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SPARKS_BATCH_ROWS = "10000"
+_OUR_BATCH_ROWS = str(1 << 17)
+"""Arrow functions get whole batches; Spark's own default is mostly overhead."""
 _MASTERS = ("local", "spark://", "yarn", "k8s://")
 
 
@@ -43,15 +46,20 @@ def session(
 ) -> SparkSession:
     """A session on a cluster (``master``), or on a Connect server (``remote``).
 
-    Without either: where ``spark-submit`` says, if it started us; otherwise on this machine.
+    Without either: the one that is active here; where ``spark-submit`` says, if it started us;
+    where ``spark-defaults.conf`` says; otherwise on this machine.
     """
+    if master is None and remote is None and (active := SparkSession.getActiveSession()):
+        return active
     if remote is not None:
         progress(f"connecting to Spark at {remote}")
         return _remote_session(remote)
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
         progress("joining the Spark that started us")
-        return _sized(_configured(_FOR_QUERIES).getOrCreate())
-    master = re.sub(r"^local\[([^],]+)\]$", rf"local[\1,{ATTEMPTS}]", master or HERE)
+        return _joined(SparkSession.builder)
+    settings = user_settings()
+    master = master or settings.get("spark.master") or HERE
+    master = re.sub(r"^local\[([^],]+)\]$", rf"local[\1,{ATTEMPTS}]", master)
     if not master.startswith(_MASTERS):
         raise EnvironmentMissing(f"{master!r} is no Spark master; one is spark://host:port")
     address = _address(master)
@@ -67,28 +75,24 @@ def session(
             PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON")
             or (sys.executable if _is_local(master) else None),
         ):
-            options = _options(master, memory_gib or _memory_gib())
-            spark = _configured(options).master(master).getOrCreate()
+            options: dict[str, Any] = {
+                name: value for name, value in _options(master).items() if name not in settings
+            }
+            if memory_gib is not None:
+                options["spark.driver.memory"] = f"{memory_gib}g"
+            return SparkSession.builder.master(master).config(map=options).getOrCreate()
     except (PySparkException, Py4JError) as fault:
         place = "" if _is_local(master) else f" with {master}"
         raise EnvironmentMissing(
             f"Spark did not start{place} on {java.program}: {_reason(fault)}"
         ) from fault
-    if not _is_local(master):
-        progress("waiting for the workers of the cluster")
-        _sized(spark)
-    return spark
 
 
-def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at the same time, as far as Spark lets anybody know."""
-    return int(spark.range(1 << 12).select(F.spark_partition_id().alias("task")).distinct().count())
-
-
-def _sized(spark: SparkSession) -> SparkSession:
-    """As many tasks for a shuffle as suit the cluster, unless somebody else has decided that."""
-    if spark.conf.get(_SHUFFLES) == _UNDECIDED:
-        spark.conf.set(_SHUFFLES, str(2 * parallelism(spark)))
+def _joined(builder: SparkSession.Builder) -> SparkSession:
+    """A session that others have configured; nobody tells what they left as it was."""
+    spark = builder.getOrCreate()
+    if spark.conf.get(_BATCH_ROWS) == _SPARKS_BATCH_ROWS:
+        spark.conf.set(_BATCH_ROWS, _OUR_BATCH_ROWS)
     return spark
 
 
@@ -100,10 +104,6 @@ def is_here(spark: SparkSession) -> bool:
 def is_remote(spark: SparkSession) -> bool:
     """Whether it is a session of Spark Connect, which has no class in common with the others."""
     return not isinstance(spark, SparkSession)
-
-
-def _configured(options: dict[str, str]) -> SparkSession.Builder:
-    return SparkSession.builder.appName("tidings").config(map={**options})
 
 
 def _reason(fault: Exception) -> str:
@@ -121,7 +121,7 @@ def _remote_session(remote: str) -> SparkSession:
     try:
         with DefaultChannelBuilder(remote).toChannel() as channel:
             grpc.channel_ready_future(channel).result(timeout=REACHED_WITHIN_S)
-        return _sized(_configured(_FOR_QUERIES).remote(remote).getOrCreate())
+        return _joined(SparkSession.builder.remote(remote))
     except grpc.FutureTimeoutError as fault:
         raise EnvironmentMissing(
             f"no Spark Connect server answers at {remote} (tried for {REACHED_WITHIN_S} s)"
@@ -132,21 +132,17 @@ def _remote_session(remote: str) -> SparkSession:
         ) from fault
 
 
-_FOR_QUERIES = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Arrow functions get whole batches; the default of 10,000 rows is mostly overhead.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 17),
-}
-"""What can be said to any Spark, wherever it runs."""
-
-
-def _options(master: str, memory_gib: int) -> dict[str, str]:
-    log4j = Path(__file__).with_name("log4j2.properties")
-    options = _FOR_QUERIES | {
-        "spark.driver.memory": f"{memory_gib}g",
+def _options(master: str) -> dict[str, str]:
+    """What suits an audit where the user has said nothing."""
+    log4j = conf_folder() / "log4j2.properties"
+    if not log4j.is_file():
+        log4j = Path(__file__).with_name("log4j2.properties")
+    options = {
+        "spark.app.name": "tidings",
+        _BATCH_ROWS: _OUR_BATCH_ROWS,
+        "spark.driver.memory": f"{_memory_gib()}g",
         "spark.driver.extraJavaOptions": (
-            f'-XX:+UseParallelGC "-Dlog4j2.configurationFile={log4j.as_uri()}"'
+            f'-XX:+UseParallelGC "-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"'
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -158,7 +154,7 @@ def _options(master: str, memory_gib: int) -> dict[str, str]:
         options |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            _SHUFFLES: str(2 * (os.cpu_count() or 1)),
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         }
     return options
 
@@ -170,7 +166,7 @@ def _is_local(master: str) -> bool:
 def _address(master: str) -> str | None:
     """By which address the workers find this process: the one that looks towards the master."""
     if _is_local(master):
-        return "127.0.0.1"
+        return os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
     ours = _reached(master) if master.startswith("spark://") else None
     return os.environ.get("SPARK_LOCAL_IP") or ours
 

@@ -11,6 +11,7 @@ from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.queries.measures.costs import costs, run_costs, states
 from tidings.pipeline.queries.measures.latencies import MEASURES, latencies
 from tidings.pipeline.queries.measures.recording import Recording, percentiles, record
+from tidings.pipeline.spark.naming import naming_jobs
 
 SHARES = (25, 50, 75, 95, 99)
 MOST_SAMPLES = 200
@@ -56,6 +57,7 @@ class Overview(NamedTuple):
     """By process, if there is one run only."""
 
 
+@naming_jobs
 def overview(
     spark: SparkSession,
     path: Path | str,

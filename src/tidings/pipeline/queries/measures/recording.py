@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidings.pipeline.queries.ingest import corrupt_files_named
+from tidings.pipeline.spark.naming import jobs_named
 from tidings.pipeline.spark.spool import spool_for, stored_rows
 from tidings.trace import Manifest, layout, read_manifests
 from tidings.trace.parquet import missing_columns
@@ -52,7 +53,9 @@ def record(spark: SparkSession, path: Path | str) -> Iterator[Recording]:
     with spool_for(spark, Path(path)) as spool:
         sources = fill(spool, files, manifests)
         with corrupt_files_named(sources):
-            recording = recording_of(spark, stored_rows(spark, spool), manifests)
+            with jobs_named(spark) as progress:
+                progress("reading the trace to measure it")
+                recording = recording_of(spark, stored_rows(spark, spool), manifests)
             try:
                 yield recording
             finally:

@@ -24,6 +24,7 @@ from tidings.pipeline.queries.measures.latencies import (
     latency_summary,
 )
 from tidings.pipeline.queries.measures.recording import Recording, record
+from tidings.pipeline.spark.naming import naming_jobs
 from tidings.pipeline.spark.spool import literally
 from tidings.trace.layout import refuse_to_overwrite
 
@@ -45,6 +46,7 @@ _SUMMED_UP: dict[str, tuple[str, Callable[[Recording, DataFrame], DataFrame]]] =
 TABLES = (*_MEASURED, *_SUMMED_UP)
 
 
+@naming_jobs
 def write_tables(
     spark: SparkSession,
     path: Path | str,
