@@ -23,6 +23,7 @@ from typing import Any
 import tidings
 from tidings.node.group import Group
 from tidings.testkit.fleet import free_ports
+from tidings.trace.schema import DIGEST, DIGESTS
 
 MEMBERS = ("p1", "p2", "p3")
 SIZE = 100
@@ -91,7 +92,7 @@ async def member(name: str, folder: Path, count: int, profile: str) -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
 
-def group_file(durable: bool, traced: bool, window: int) -> str:
+def group_file(durable: bool, traced: bool, digest: str, window: int) -> str:
     addresses = zip(MEMBERS, free_ports(len(MEMBERS)), strict=True)
     return "\n".join(
         [
@@ -99,6 +100,7 @@ def group_file(durable: bool, traced: bool, window: int) -> str:
             f"durable = {str(durable).lower()}",
             f"limits.window = {window}",
             f"trace.on = {str(traced).lower()}",
+            f'trace.digest = "{digest}"',
             "[members]",
             *(f'{name} = "127.0.0.1:{port}"' for name, port in addresses),
         ]
@@ -106,7 +108,7 @@ def group_file(durable: bool, traced: bool, window: int) -> str:
 
 
 def run(folder: Path, asked: argparse.Namespace) -> dict[str, float]:
-    text = group_file(asked.durable, not asked.untraced, asked.window)
+    text = group_file(asked.durable, not asked.untraced, asked.digest, asked.window)
     (folder / "group.toml").write_text(text)
     processes = [
         subprocess.Popen(
@@ -157,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--untraced", action="store_true")
+    parser.add_argument("--digest", default=DIGEST, choices=DIGESTS)
     parser.add_argument("--count", type=int, default=200_000, help="broadcasts of each member")
     parser.add_argument("--window", type=int, default=10_000)
     parser.add_argument("--disk", type=Path, help="where the logs go")

@@ -15,7 +15,7 @@ from tidings.trace import Run, read_runs
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """Of a group of three that has talked and left in good order."""
-    config = group_file(tmp_path, 3)
+    config = group_file(tmp_path, 3, 'trace.digest = "blake2b-64"')
 
     async def scenario() -> None:
         async with joined(config, listen=False) as groups:

@@ -336,6 +336,10 @@ def test_a_segment_of_somebody_else_is_refused(log: DurableLog, tmp_path: Path) 
             "the log has members p1, p2, the group file p1; the members of a gr",
         ),
         ({"protocol": "other"}, 'the log has protocol = "frontier", the group file "other"; set'),
+        (
+            {"digest": "blake2b-64"},
+            'the log has trace.digest = "xxh64-42", the group file "blake2b-64"; set it back',
+        ),
     ],
 )
 def test_the_log_of_another_group_is_refused(

@@ -689,9 +689,13 @@ def test_a_trace_of_an_earlier_life_in_memory_is_not_continued(tmp_path: Path) -
     async def scenario() -> None:
         async with joined(config) as groups:
             await (await groups["p1"].broadcast(b"hello")).delivered()
+        manifest = config.trace_folder / "p1.manifest.jsonl"
+        before = manifest.read_bytes()
+        other = group_file(tmp_path, 1, "durable = false", 'trace.digest = "blake2b-64"')
         with pytest.raises(UsageError, match="trace of an earlier p1, which kept nothing else"):
-            async with joined(config):
+            async with joined(other):
                 pass
+        assert manifest.read_bytes() == before
 
     go(scenario())
 

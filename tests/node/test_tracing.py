@@ -28,10 +28,11 @@ from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
 from tidings.node.engine import Halted
 from tidings.node.keeping import Keeper
-from tidings.node.tracing import Standing, TracedFacts, Tracer, _refuse_an_older_log, digests
+from tidings.node.tracing import Standing, TracedFacts, Tracer, _refuse_an_older_log
 from tidings.spec import Value, judge
 from tidings.trace import HistoryCut, Row, read_runs
-from tidings.trace.cutting import OutOfSequenceError, Past
+from tidings.trace.cutting import OutOfSequenceError, Past, summed
+from tidings.trace.schema import DIGESTS
 from tidings.trace.segments import (
     Block,
     Gap,
@@ -683,6 +684,19 @@ def test_what_is_too_old_is_deleted_at_the_start(tmp_path: Path) -> None:
     assert_all_hold(traced(config))
 
 
+def test_a_cut_sums_up_the_digests_that_the_group_has_chosen(tmp_path: Path) -> None:
+    config = keep(tmp_path, "trace.retention_age_s = 3600", 'trace.digest = "blake2b-64"')
+    go(say(config, *[b"text %d" % number for number in range(50)]))
+    for path in segments_of(config.trace_folder, "p1"):
+        os.utime(path, (0, time.time() - 4000))
+    go(say(config, b"text"))
+    run = traced(config)
+    assert_all_hold(run)
+    cut = run.manifest.cuts["p1"]
+    texts = [b"text %d" % number for number in range(cut.delivered["p1"])]
+    assert cut.digests == {"p1": f"{summed(0, DIGESTS['blake2b-64'](texts)):032x}"}
+
+
 def test_nothing_is_deleted_unless_it_is_asked_for(tmp_path: Path) -> None:
     config = keep(tmp_path)
     go(say(config, *[b"text"] * 50))
@@ -755,7 +769,8 @@ def test_numbers_tell_what_happened_in_sequence() -> None:
 
 def texts_delivered(first: int, texts: bytes) -> Messages:
     """Texts of one byte each."""
-    return Messages("deliver", "p2", first, len(texts), digests([bytes([one]) for one in texts]))
+    found = DIGESTS["xxh64-42"]([bytes([one]) for one in texts])
+    return Messages("deliver", "p2", first, len(texts), found)
 
 
 def reported_by(*blocks: Block, cut: HistoryCut | None = None) -> HistoryCut:

@@ -142,6 +142,7 @@ def test_two_members_that_mean_different_groups_both_say_so_once(
         ("limits.frame_packets", "10000", "5"),
         ("limits.packet_bytes", "524288", "600000"),
         ("limits.batch_messages", "4000", "5"),
+        ("trace.digest", "nothing", '"blake2b-64"'),
     ],
 )
 def test_what_must_be_alike_and_is_not_is_reported_on_both_sides_once(

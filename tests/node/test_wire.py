@@ -375,6 +375,10 @@ def test_words_of_the_other_side_stay_in_one_line_of_some_length() -> None:
             "p2 has limits.text_bytes = 2000, p1 has 1000",
         ),
         ({"settings": {"durable": True}}, "p2 has limits.text_bytes = nothing, p1 has 1000"),
+        (
+            {"settings": SETTINGS | {"trace.digest": "blake2b-64"}},
+            'p2 has trace.digest = "blake2b-64", p1 has nothing',
+        ),
         ({"settings": SETTINGS | {"limits.text_bytes": True}}, "p2 has limits.text_bytes = true"),
         ({"protocol": "two-phase", "options": {}}, "p2 runs two-phase, p1 frontier mode=all"),
     ],

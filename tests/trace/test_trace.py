@@ -195,6 +195,10 @@ def test_each_kind_needs_its_columns(kind) -> None:
         (b"{", "manifest.jsonl:1: not a part of a manifest"),
         (b'{"schema":3,"run":"r","colour":"red"}', "jsonl:1: trace schema 3, .* reads 1 and 2"),
         (b'{"schema":1,"run":"r","colour":"red"}', "manifest.jsonl:1: .* unknown field `colour`"),
+        (
+            b'{"schema":2,"run":"r","digest":"md5"}',
+            "run r: digest 'md5', this tidings reads xxh64-42 and blake2b-64",
+        ),
         (b'{"schema":1,"run":"r"}', "lists no members"),
         (b'{"schema":1,"run":"r","views":[["p1"]]}', "p1 is in a view but not in 'names'"),
         (b'{"schema":1,"run":"r","views":[["p1"],[]],"names":["p1"]}', "a view is empty"),
@@ -278,13 +282,20 @@ def part(**fields) -> Manifest:
 def test_parts_of_a_manifest_complete_each_other() -> None:
     merged = merge(
         [
-            part(process="p1", protocol="frontier", names=("p1", "p2"), views=(("p1", "p2"),)),
-            part(process="p2", protocol="frontier", names=("p1", "p2", "p3")),
+            part(
+                process="p1",
+                protocol="frontier",
+                names=("p1", "p2"),
+                views=(("p1", "p2"),),
+                digest="blake2b-64",
+            ),
+            part(process="p2", protocol="frontier", names=("p1", "p2", "p3"), digest="blake2b-64"),
             part(seed=7, fates={"p1": "crashed"}),
             part(fates={"p2": "up"}),
         ]
     )
     assert (merged.protocol, merged.seed, merged.names) == ("frontier", 7, ("p1", "p2", "p3"))
+    assert merged.digest == "blake2b-64", "the runner's silence means nothing"
     assert merged.fates == {"p1": "crashed", "p2": "up"}
 
 
@@ -294,6 +305,8 @@ def test_parts_of_a_manifest_complete_each_other() -> None:
         ({"protocol": "a"}, {"protocol": "b"}),
         ({"names": ("p1", "p2")}, {"names": ("p2",)}),
         ({"fates": {"p1": "up"}}, {"fates": {"p1": "crashed"}}),
+        ({"digest": "blake2b-64"}, {"digest": "md5"}),
+        ({"digest": "blake2b-64"}, {"names": ("p1", "p2")}),
     ],
 )
 def test_parts_of_a_manifest_may_not_contradict_each_other(one, other) -> None:

@@ -34,6 +34,7 @@ from tidings.core import (
 )
 from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
+from tidings.trace.schema import DIGEST, Digest
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -159,6 +160,8 @@ class Tracing(TomlTable, frozen=True):
     """What a member does when its trace cannot be written: go on without, or stop."""
     retry_ms: Ms = 1_000
     """How long until it is tried again."""
+    digest: Digest = DIGEST
+    """What stands in it for a text: the same for the whole group, from its first start on."""
 
 
 class _Settings(TomlTable, frozen=True):
@@ -199,13 +202,15 @@ class Config(_Settings, frozen=True, kw_only=True):
     data: Path
     trace_folder: Path
 
-    def alike(self) -> dict[str, bool | int]:
+    def alike(self) -> dict[str, bool | int | str]:
         """What must be the same for all members, beside who they are and what protocol they run:
         what they promise each other, and everything by which one refuses what another says."""
         limits = ("text_bytes", "frame_bytes", "frame_packets", "packet_bytes", "batch_messages")
-        return {"durable": self.durable} | {
-            f"limits.{name}": getattr(self.limits, name) for name in limits
-        }
+        settings: dict[str, bool | int | str] = {"durable": self.durable}
+        settings |= {f"limits.{name}": getattr(self.limits, name) for name in limits}
+        if self.trace.digest != DIGEST:  # members from before there was a choice send none
+            settings["trace.digest"] = self.trace.digest
+        return settings
 
     def check_member(self, name: str) -> None:
         if name not in self.members:

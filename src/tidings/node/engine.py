@@ -56,7 +56,7 @@ from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
-from tidings.node.tracing import VIEW, Tracer, digests, spans
+from tidings.node.tracing import VIEW, Tracer, spans
 from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
 from tidings.trace.segments import Messages, Packets
@@ -371,7 +371,7 @@ class Engine:
         """What happened to these messages, for the trace."""
         if self.tracer is not None:
             for span in those:
-                found = digests(islice(texts, len(span)))
+                found = self.tracer.digests(islice(texts, len(span)))
                 tick.items.append(Messages(kind, span.origin, span.first, len(span), found, view))
 
     def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:

@@ -652,7 +652,8 @@ def _opened_log(
 ) -> tuple[DurableLog | None, Recovered | None]:
     if not config.durable:
         return None, None
-    about = About(config.name, name, config.members, config.protocol, config.trace.on)
+    trace = config.trace
+    about = About(config.name, name, config.members, config.protocol, trace.on, trace.digest)
     return open_log(config.data / name, about, kind, incarnation, config.limits)
 
 

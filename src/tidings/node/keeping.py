@@ -64,6 +64,7 @@ class Keeper:
             run=config.name,
             names=config.members,
             views=(config.members,),
+            digest=config.trace.digest,
             process=self._member,
             protocol=config.protocol,
             options=config.options,

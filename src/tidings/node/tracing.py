@@ -19,15 +19,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import xxhash
-
 from tidings.core import DataError, EnvironmentMissing, MessageId, Span, UsageError
 from tidings.disk.files import lock, sync, write_all
 from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
 from tidings.node.logs import get_logger
-from tidings.trace.schema import DIGEST
+from tidings.trace.schema import DIGESTS
 from tidings.trace.segments import (
     OPEN,
     Block,
@@ -49,9 +47,6 @@ from tidings.trace.segments import (
 VIEW = 0
 """The only member list there is until groups can change."""
 
-assert DIGEST == "xxh64-42"
-_digest = xxhash.xxh64_digest
-
 
 def spans(ids: Iterable[MessageId]) -> list[Span]:
     """Ids in their order, those that follow each other as one."""
@@ -67,10 +62,6 @@ def spans(ids: Iterable[MessageId]) -> list[Span]:
     if last >= first:
         found.append(Span(origin, first, last))
     return found
-
-
-def digests(texts: Iterable[bytes]) -> bytes:
-    return b"".join([_digest(text, 42) for text in texts])
 
 
 _MORE = ("", *(f"-{number}" for number in range(2, 1_000)))
@@ -131,6 +122,8 @@ class Tracer:
 
     def __init__(self, config: Config, member: str, life: int, index: int, keeper: Keeper) -> None:
         self.index = index
+        self.digests = DIGESTS[config.trace.digest]
+        """Those of some texts, one after the other."""
         self._keeper = keeper
         self._folder = config.trace_folder
         self._owner = Owner(config.name, member)
@@ -369,7 +362,6 @@ def _ends(blocks: bytes) -> tuple[Block, Block]:
 
 def begin(config: Config, member: str) -> Tracer:
     """The trace of a member that was never here before, or was killed before it did anything."""
-    keeper = _kept(config, member)
     if any(map(_tells_something, segments_of(config.trace_folder, member))):
         if config.durable:
             # A life writes to its log before it writes to its trace.
@@ -382,7 +374,7 @@ def begin(config: Config, member: str) -> Tracer:
             f"{config.trace_folder}: here is the trace of an earlier {member}, which kept nothing "
             "else; move it away first"
         )
-    with _begun(Tracer(config, member, 0, 0, keeper)) as tracer:
+    with _begun(Tracer(config, member, 0, 0, _kept(config, member))) as tracer:
         return tracer
 
 

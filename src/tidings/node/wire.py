@@ -68,7 +68,7 @@ class Kind(IntEnum):
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")]
 """As ``is_name`` wants them: what goes into our log must not look like a line of it."""
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Setting = bool | Count
+Setting = bool | Count | Annotated[str, Meta(max_length=100)]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -107,14 +107,16 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 f"{other.name} runs {_spelled(other.protocol, other.options)}, "
                 f"{self.name} {_spelled(self.protocol, self.options)}"
             )
-        for setting, value in self.settings.items():
+        for setting in {**self.settings, **other.settings}:
             theirs = _as_in_toml(other.settings.get(setting))
-            if theirs != (ours := _as_in_toml(value)):
+            if theirs != (ours := _as_in_toml(self.settings.get(setting))):
                 return f"{other.name} has {setting} = {theirs}, {self.name} has {ours}"
         return ""
 
 
 def _as_in_toml(value: Setting | None) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
     return "nothing" if value is None else str(value).lower()
 
 

@@ -44,7 +44,7 @@ def is_long(manifest: Manifest) -> bool:
 
 def texts(manifest: Manifest) -> dict[str, bytes]:
     """The texts that were broadcast, by the digests under which rows know them."""
-    return {digest(text): text for text in _texts(manifest)}
+    return {digest(text, manifest.digest): text for text in _texts(manifest)}
 
 
 def _texts(manifest: Manifest) -> Iterator[bytes]:

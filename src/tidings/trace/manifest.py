@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from tidings.core import DataError, Members, ordered
-from tidings.trace.schema import DIGEST, READABLE, Count, unreadable
+from tidings.trace.schema import DIGEST, DIGESTS, READABLE, Count, unreadable
 
 MOST_NAMES = 2**15 - 1
 """Positions in the dictionary of names are 16-bit numbers."""
@@ -56,6 +56,7 @@ class Manifest(
     views: tuple[Members, ...] = ()
     """The table of member lists: the ``view`` of a row is a position in it."""
     digest: str = DIGEST
+    """How texts became digests. A part with names that does not say so means the default."""
     process: str | None = None
     protocol: str | None = None
     options: dict[str, Any] = {}
@@ -97,6 +98,9 @@ def merge(parts: Sequence[Manifest]) -> Manifest:
             continue
         if field == "schema":
             merged[field], agree = max(values), True  # members are updated one after the other
+        elif field == "digest":
+            kinds = [part.digest for part in parts if part.names or part.digest != DIGEST]
+            merged[field], agree = (*kinds, DIGEST)[0], len(set(kinds)) <= 1
         elif field in ("names", "views"):
             merged[field] = max(values, key=len)
             agree = all(merged[field][: len(one)] == one for one in values)
@@ -125,7 +129,10 @@ def check(manifest: Manifest) -> None:
     mentioned = {"a view": manifest.members, "'fates'": manifest.fates, "'cuts'": cut}
     faults = [
         (manifest.schema not in READABLE, unreadable(manifest.schema)),
-        (manifest.digest != DIGEST, f"digest {manifest.digest!r}, this tidings reads {DIGEST!r}"),
+        (
+            manifest.digest not in DIGESTS,
+            f"digest {manifest.digest!r}, this tidings reads {' and '.join(DIGESTS)}",
+        ),
         (not manifest.members, "the manifest lists no members ('views' is empty)"),
         (len(set(names)) < len(names), "a name stands twice in 'names'"),
         (len(names) > MOST_NAMES, f"more than {MOST_NAMES:,} names"),

@@ -3,6 +3,7 @@
 import msgspec
 
 from tidings.core import Members
+from tidings.trace.schema import DIGEST
 
 Ranges = dict[str, tuple[int, int]]
 """Of each origin a first and a last message."""
@@ -17,6 +18,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     members: Members
     protocol: str
     traced: bool
+    digest: str = DIGEST
+    """Of the texts in its trace blocks."""
 
     def mismatch(self, file: "About") -> str:
         """What the group file says otherwise than this log, and what to do; empty if nothing."""
@@ -28,6 +31,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
             f"{', '.join(file.members)}; the members of a group cannot change yet: {back}",
             "protocol": f'the log has protocol = "{self.protocol}", the group file '
             f'"{file.protocol}"; {back}',
+            "digest": f'the log has trace.digest = "{self.digest}", the group file '
+            f'"{file.digest}"; {back}',
         }
         differ = (field for field in words if getattr(self, field) != getattr(file, field))
         return next((words[field] for field in differ), "")
