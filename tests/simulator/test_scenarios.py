@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.core import UsageError
+from tidings.core import DataError, UsageError
 from tidings.protocols import PROTOCOLS
 from tidings.simulator.scenario import parse, play_scenario
 from tidings.spec import Value, judge
@@ -143,5 +143,7 @@ def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such scenario file"):
         play_scenario(tmp_path / "absent.txt")
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="cannot be read as a scenario"):
+    with pytest.raises(DataError, match=r"binary.txt: not a scenario: no UTF-8 at byte 0$"):
         play_scenario(tmp_path / "binary.txt")
+    with pytest.raises(UsageError, match="Is a directory"):
+        play_scenario(tmp_path)

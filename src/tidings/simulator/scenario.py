@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidings.core import UsageError
+from tidings.core import DataError, UsageError
 from tidings.simulator.script import Script
 from tidings.trace import Run, digest
 
@@ -108,5 +108,7 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UsageError(f"{path}: no such scenario file") from None
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UsageError(f"{path}: cannot be read as a scenario: {fault}") from None
+    except OSError as fault:
+        raise UsageError(f"{path}: {fault.strerror}") from None
+    except UnicodeDecodeError as fault:
+        raise DataError(f"{path}: not a scenario: no UTF-8 at byte {fault.start}") from None
