@@ -128,8 +128,10 @@ def test_lines_of_keys_however_they_are_written() -> None:
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=r"No such file .*; tidings group p1 p2 p3 makes one"):
         read_config(tmp_path / "group.toml")
+    with pytest.raises(UsageError, match=r"; tidings group alice OTHER \.\.\. makes one"):
+        read_config(tmp_path / "group.toml", "alice")
     (tmp_path / "group.toml").write_bytes(b'name = "\xff"')
     with pytest.raises(DataError, match="not UTF-8"):
         read_config(tmp_path / "group.toml")

@@ -103,7 +103,7 @@ def node(
         for handler in logging.getLogger("tidings.node").handlers:
             handler.addFilter(_is_not_the_last_word)
     face, output = _Pipe(member, as_json), terminal.Output()
-    terminal.run(member, read_config(group), face, output, stay=True, founding=founding)
+    terminal.run(member, read_config(group, member), face, output, stay=True, founding=founding)
 
 
 def _is_not_the_last_word(record: logging.LogRecord) -> bool:
@@ -187,7 +187,7 @@ def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Foundi
     configure("console", "WARNING")
     for handler in logging.getLogger("tidings.node").handlers:
         handler.addFilter(_is_for_people)
-    config, output = read_config(group), terminal.Output()
+    config, output = read_config(group, member), terminal.Output()
     terminal.run(member, config, _Chat(output.say), output, stay=False, founding=founding)
 
 

@@ -261,12 +261,14 @@ name = "{name}"
 """
 
 
-def read_config(path: Path) -> Config:
+def read_config(path: Path, member: str = "") -> Config:
+    """The group file; ``member`` is the one that needs it, if it is known already."""
     try:
         return _ConfigReader(TomlFile(path)).config()
     except UsageError as fault:
         if isinstance(fault.__cause__, FileNotFoundError):
-            way_out = "tidings group p1 p2 p3 makes one for three members"
+            names = f"{member} OTHER ..." if is_name(member) else "p1 p2 p3"
+            way_out = f"tidings group {names} makes one"
             raise UsageError(f"{fault}; {way_out}") from None
         raise
 

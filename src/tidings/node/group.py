@@ -632,7 +632,7 @@ def join(
     if acknowledge not in get_args(Acknowledge):
         choices = " or ".join(map(repr, get_args(Acknowledge)))
         raise UsageError(f"acknowledge is {choices}, not {acknowledge!r}")
-    config = group if isinstance(group, Config) else read_config(Path(group))
+    config = group if isinstance(group, Config) else read_config(Path(group), name)
     config.check_member(name)
     return Group(name, config, acknowledge, listen, founding, injector)
 
