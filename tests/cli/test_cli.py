@@ -97,6 +97,20 @@ def test_64_when_asked_for_the_impossible(tidings, words, complaint) -> None:
     assert one_line(answer.err)
 
 
+def test_what_audit_cannot_write_or_read_is_noticed_before_spark_is_started(
+    tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("tidings.cli.audit.on_spark")
+    assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
+    answer = tidings("audit", "t", "--violations", "t/trace.jsonl/all.parquet")
+    assert (answer.status, one_line(answer.err)) == (69, True)
+    assert "t/trace.jsonl/all.parquet: Not a directory" in answer.err
+    Path("t/manifest.jsonl").write_text("{")
+    answer = tidings("audit", "t")
+    assert (answer.status, one_line(answer.err)) == (65, True)
+    assert "t/manifest.jsonl:1: not a part of a manifest" in answer.err
+
+
 def test_65_when_the_data_is_bad(tidings, tmp_path: Path) -> None:
     assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
     rows = (tmp_path / "t" / "trace.jsonl").read_bytes()

@@ -457,11 +457,18 @@ def test_the_page_lies_beside_its_trace_unless_it_is_to_be_elsewhere(tidings: Ti
         (["nowhere"], 64, "nowhere: no such file or folder"),
         ([".", "--out", "page.txt"], 64, "--out takes a .html file"),
         (["."], 65, "no trace here"),
+        (["told", "--out", "file/page.html"], 69, "file/page.html: Not a directory"),
+        (["broken"], 65, "manifest.jsonl:1: not a part of a manifest"),
     ],
 )
-def test_bad_input_gets_one_line(
-    tidings: Tidings, words: list[str], status: int, line: str
+def test_bad_input_gets_one_line_before_spark_is_started(
+    tidings: Tidings, words: list[str], status: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr("tidings.cli.audit.on_spark")
+    write_runs(Path("told"), [careless_run()])
+    write_runs(Path("broken"), [careless_run()])
+    Path("broken/manifest.jsonl").write_text("{")
+    Path("file").touch()
     answer = tidings("report", *words)
     assert answer.status == status
     assert line in answer.err

@@ -26,12 +26,13 @@ from tidings.cli.common import (
     say,
 )
 from tidings.core import Exit, UsageError
-from tidings.disk.files import whole_file
+from tidings.disk.files import refuse_unwritable, whole_file
 from tidings.report import campaign_table, many
 from tidings.report.page import Page, page_of_trace, render
 from tidings.report.page.from_trace import MOST_ROWS, entries_of
 from tidings.spec import exit_status
-from tidings.trace import Run, layout, read_runs, refuse_to_overwrite
+from tidings.trace import Run, layout, read_manifests, read_runs, refuse_to_overwrite
+from tidings.trace.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,10 +149,11 @@ def audit(
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
     refuse_both(master, remote)
-    files = layout(path)  # what is not there at all is said before Spark starts
+    files = _looked_at(path)
     for folder in (violations, tables):
         if folder is not None:
             refuse_to_overwrite(folder)
+            refuse_unwritable(folder)
     if local:
         _refuse_with_local(
             {
@@ -186,6 +188,13 @@ def audit(
     raise typer.Exit(status)
 
 
+def _looked_at(path: Path) -> Layout:
+    """What is wrong with the manifest, or not there at all, is said before Spark starts."""
+    files = layout(path)
+    read_manifests(files.manifests)
+    return files
+
+
 def _status(audited: "Audit") -> Exit:
     return exit_status([verdict for of_run in audited.verdicts.values() for verdict in of_run])
 
@@ -218,6 +227,7 @@ def report(
     target = file or (path.parent if path.is_file() else path) / PAGE
     where = ["--out", str(file)] if file else []
     how = shlex.join(["tidings", "report", str(path), *where])
+    refuse_unwritable(target)
     if is_campaign(path):
         # It is complete: all numbers are there, and nothing is run or judged again.
         from tidings.campaign.page import page_of, status_of
@@ -249,7 +259,7 @@ def audited_page(
 
     ``how`` is the command that makes it again, ``runs`` the trace, if it is in memory already.
     """
-    layout(path)  # what is not there at all is said before Spark starts
+    _looked_at(path)
     with on_spark(master, remote) as (spark, progress):
         from tidings import pipeline
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from tidings.core import EnvironmentMissing
 
@@ -63,6 +64,15 @@ def whole_file(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """A file that cannot be written is reported before the work that fills it."""
+    folder = next(folder for folder in path.parents if folder.exists())
+    try:
+        TemporaryFile(dir=folder).close()
+    except OSError as fault:
+        raise EnvironmentMissing(f"{path}: {fault.strerror}") from None
 
 
 def make_folder(folder: Path) -> None:
