@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from tidings.explore import (
     search,
 )
 from tidings.explore.branch import Branch
+from tidings.explore.crew import Seen
 from tidings.explore.expand import Explorer
 from tidings.explore.gallery import scope_of
 from tidings.explore.search import ENOUGH_FOR_SEVERAL
@@ -416,9 +418,29 @@ def test_two_workers_see_what_one_sees() -> None:
     one, two = (explore(scope, workers=workers) for workers in (1, 2))
     assert one.pace.frontier > 2 * ENOUGH_FOR_SEVERAL
     assert one.cut == two.cut
-    # Two may look at a state at the same instant, and count it twice.
-    assert one.pace.states <= two.pace.states <= one.pace.states * 1.01
+    assert one.pace.states == two.pace.states
     assert one.pace.depth == two.pace.depth
+
+
+@pytest.mark.parametrize(("other", "is_new"), [(5, False), (13, True)])
+def test_a_state_is_new_to_one_worker_whatever_another_writes_meanwhile(
+    other: int, is_new: bool
+) -> None:
+    """Both 5 and 13 belong to place 5 of eight, and the other worker is a little faster."""
+    seen = Seen(slots=8)
+    filling = seen._filling
+
+    @contextmanager
+    def too_late() -> Iterator[None]:
+        seen._filling = filling
+        assert seen.add(other)
+        yield
+
+    seen._filling = too_late()  # type: ignore[assignment]
+    assert seen.add(5) is is_new
+    assert not seen.add(5)
+    assert not seen.add(other)
+    seen.close()
 
 
 def test_two_workers_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,12 +34,12 @@ FULLEST = 0.6
 class Seen:
     """The numbers of all states met so far, in memory that all workers share.
 
-    An open table of 64-bit words; 0 is a free place. Nobody takes a lock. Two workers may claim the
-    same state at the same instant, or one may overwrite what the other has just written: then a
-    state is looked at twice, which costs a little time and loses nothing.
+    An open table of 64-bit words; 0 is a free place. One worker at a time fills a place, so that
+    each state is new to exactly one of them. They look without a lock: what is there stays there.
     """
 
     def __init__(self, slots: int = FIRST_SLOTS) -> None:
+        self._filling = multiprocessing.get_context("fork").Lock()
         self._memory = mmap.mmap(-1, 8 * MOST_SLOTS)
         self._words = memoryview(self._memory).cast("Q")
         self.slots = slots
@@ -49,10 +49,13 @@ class Seen:
         words, mask = self._words, self.slots - 1
         place = number & mask
         while (word := words[place]) != number:
-            if word == 0:
-                words[place] = number
-                return True
-            place = (place + 1) & mask
+            if word:
+                place = (place + 1) & mask
+                continue
+            with self._filling:
+                if words[place] == 0:  # and not filled by another since we looked
+                    words[place] = number
+                    return True
         return False
 
     def room(self) -> int:
