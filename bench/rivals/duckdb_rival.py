@@ -19,14 +19,13 @@ ARRAY_BITS = 30
 """Up to so many bits of a number, groups are in an array."""
 
 
-def judge(files: Sequence[Path], processes: int) -> dict[str, int]:
+def judge(files: Sequence[Path]) -> dict[str, int]:
     """How many breaches of each guarantee were seen."""
-    assert len(files) == processes, "a file for each process, in their order"
     with duckdb.connect() as db:
         db.execute(f"set threads to {THREADS}; set perfect_ht_threshold = {ARRAY_BITS}")
         correct, counts = _ends(db, files)
         unknown = _read_events(db, files, counts)
-        return _breaches(db, processes, correct, unknown)
+        return _breaches(db, len(files), correct, unknown)
 
 
 def _ends(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> tuple[list[int], list[int]]:

@@ -18,18 +18,17 @@ NEVER = 2**31 - 1
 THREADS = 2
 
 
-def judge(files: Sequence[Path], processes: int) -> dict[str, int]:
+def judge(files: Sequence[Path]) -> dict[str, int]:
     """How many breaches of each guarantee were seen.
 
     Polars spreads one expression over few columns badly, so histories are spread by threads.
     """
     with ThreadPoolExecutor(THREADS) as threads:
-        return _judged(files, processes, threads)
+        return _judged(files, threads)
 
 
-def _judged(files: Sequence[Path], processes: int, threads: Executor) -> dict[str, int]:
-    assert len(files) == processes, "a file for each process, in their order"
-    whole = list(threads.map(_history, files, range(processes)))
+def _judged(files: Sequence[Path], threads: Executor) -> dict[str, int]:
+    whole = list(threads.map(_history, files, range(len(files))))
     correct = [process for process, (_, is_correct) in enumerate(whole) if is_correct]
     histories = [history for history, _ in whole]
     del whole

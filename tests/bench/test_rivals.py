@@ -119,7 +119,7 @@ def test_a_rival_finds_what_the_specification_finds(rival: str, fault: str, tmp_
     specified = {str(one.guarantee) for one in verdicts if one.value is Value.VIOLATED}
     assert specified == broken
 
-    breaches = import_module(f"rivals.{rival}_rival").judge(files, PROCESSES)
+    breaches = import_module(f"rivals.{rival}_rival").judge(files)
 
     assert len(breaches) == 5
     assert {guarantee for guarantee, count in breaches.items() if count} == broken
