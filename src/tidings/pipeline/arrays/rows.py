@@ -30,7 +30,6 @@ from tidings.trace.schema import COLUMNS, COUNTS, JUDGED, LONGEST_WORD, REQUIRED
 BROADCAST, DELIVER, GAP = (KINDS.index(kind) for kind in ("broadcast", "deliver", "gap"))
 OVER = np.isin(KINDS, ("crash", "leave"))
 BEGINS_AGAIN = np.isin(KINDS, ("recover", "join"))
-_LAST = np.iinfo(np.int64).max
 
 
 class BadRowsError(Exception):
@@ -82,6 +81,12 @@ class Directory(NamedTuple):
     def width(self) -> int:
         """The number of processes of the largest run."""
         return int(self.slots.shape[1])
+
+    def numbered(self, shape: int, positions: Array) -> Array:
+        """The numbers of processes by their positions in the dictionary of names."""
+        slots = self.slots[shape]
+        is_in_order = np.array_equal(slots, np.arange(len(slots)))
+        return positions.astype(np.int64) if is_in_order else slots[positions]
 
     def first_indices(self, run: Array, process: Array) -> Array | int:
         """Where the histories of these begin."""
@@ -286,7 +291,7 @@ class _Checker:
         if len(lookup) == 1:
             _refuse(bool(lookup[0] == ABSENT) and len(words) > 0)
             return np.full(len(words), lookup[0])
-        codes = lookup[words.indices.to_numpy()]
+        codes = lookup.take(words.indices.to_numpy())
         _refuse(bool((lookup == ABSENT).any()) and bool((codes == ABSENT).any()))
         return codes
 
@@ -298,33 +303,49 @@ class _Checker:
                 continue
             _refuse(column not in self.given)
             if self.table[column].null_count:
-                _refuse(bool((in_need[kind] & self.table[column].is_null().to_numpy()).any()))
+                _refuse(bool((_are(kind, in_need) & ~_are_there(self.table[column])).any()))
 
     def values(self, column: str, absent: int = 0) -> Array:
         if column not in self.given:
-            return np.full(len(self.table), absent, np.int64)
+            return self._alike(absent)
         values = self.table[column]
         if values.null_count:
             values = pc.fill_null(values, absent)
         return values.to_numpy()
 
+    def _alike(self, value: int) -> Array:
+        """The same value in every row, stored once."""
+        return np.broadcast_to(np.int64(value), len(self.table))
+
+    def _bounds(self, column: str) -> tuple[int, int]:
+        """The least and the largest value, of those that are there; 0 and 0 if none is."""
+        if column not in self.given:
+            return 0, 0
+        bounds = pc.min_max(self.table[column]).as_py()
+        return (bounds["min"], bounds["max"]) if bounds["min"] is not None else (0, 0)
+
     def _count(self, column: str) -> Array:
-        values = self.values(column)
-        _refuse(len(values) > 0 and bool(values.min() < 0))
-        return values
+        least, most = self._bounds(column)
+        _refuse(least < 0)
+        return self.values(column) if most else self._alike(0)
 
     def _slots(self, column: str, shape: Array | None) -> Array:
         """Positions in the dictionary of names become numbers of processes."""
         if column not in self.given:
-            return np.zeros(len(self.table), np.int64)
-        values = self.values(column)
+            return self._alike(0)
         slots = self.directory.slots
-        _refuse(len(values) > 0 and not 0 <= values.min() <= values.max() < slots.shape[1])
-        found = slots[0][values] if shape is None else slots[shape, values]
+        least, most = self._bounds(column)
+        _refuse(not 0 <= least <= most < slots.shape[1])
+        if shape is not None:
+            found = slots[shape, self.values(column)]
+        elif least == most and not self.table[column].null_count:
+            found = self._alike(slots[0][least])
+        else:
+            found = self.directory.numbered(0, self.values(column))
         if (slots == ABSENT).any():
             is_absent = found == ABSENT
             if self.table[column].null_count:
-                is_absent &= self.table[column].is_valid().to_numpy()
+                is_absent &= _are_there(self.table[column])
             _refuse(bool(is_absent.any()))
         return found
 
@@ -340,11 +361,24 @@ class _Checker:
         if "vector" not in self.given:
             return
         vectors = self.table["vector"]
-        for row in np.flatnonzero(vectors.is_valid().to_numpy()):
+        for row in np.flatnonzero(_are_there(vectors)):
             slots = self.directory.slots[0 if shape is None else shape[row]]
             for place, count in vectors[int(row)].as_py():
                 is_named = 0 <= place < len(slots) and slots[place] != ABSENT
                 _refuse(not is_named or count is None or count < 0)
+
+
+def _are_there(values: Any) -> Array:
+    """Which values are not null, from Arrow's own bits, all unpacked at once."""
+    there = [np.zeros(0, bool)]
+    for chunk in values.chunks:
+        bits = chunk.buffers()[0]
+        if bits is None:
+            there.append(np.full(len(chunk), chunk.null_count == 0))
+        else:
+            every = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").view(bool)
+            there.append(every[chunk.offset : chunk.offset + len(chunk)])
+    return there[1] if len(there) == 2 else np.concatenate(there)
 
 
 def _words_in(chunk: Any) -> Any:
@@ -359,6 +393,14 @@ _NEEDED_BY = {
     column: np.array([column in NEEDED[kind] for kind in KINDS])
     for column in sorted({one for row in NEEDED.values() for one in row})
 }
+
+
+def _are(kind: Array, some: Array) -> Array:
+    """Which rows are of some kinds. To compare all with each kind is faster than to look up one."""
+    found = np.zeros(len(kind), bool)
+    for one in np.flatnonzero(some):
+        found |= kind == one
+    return found
 
 
 def _refuse(is_wrong: bool) -> None:
@@ -439,38 +481,37 @@ def _holes(rows: Rows, begins: Array, files: Array, first: Array | int) -> Array
 
     ``first`` is the index at which each history begins. A gap is a hole as well.
     """
-    expected = np.zeros(len(begins), np.int64)
-    np.add(rows.last_index[:-1], 1, out=expected[1:])
-    expected[begins] = first
-    follows = rows.index == expected
+    follows = np.empty(len(begins), bool)
+    np.equal(rows.index[1:] - rows.last_index[:-1], 1, out=follows[1:])
+    follows[begins] = rows.index[begins] == first
     is_hole = rows.kind == GAP
-    is_over = OVER[rows.kind[:-1]]
+    is_over = _are(rows.kind[:-1], OVER)
     if is_over.any():
         _refuse(bool((is_over & ~BEGINS_AGAIN[rows.kind[1:]] & ~begins[1:]).any()))
     _refuse(bool(((rows.incarnation[1:] < rows.incarnation[:-1]) & ~begins[1:]).any()))
     if not follows.all():
+        is_ahead = np.empty(len(begins), bool)
+        np.greater(rows.index[1:], rows.last_index[:-1], out=is_ahead[1:])
+        is_ahead[begins] = rows.index[begins] > first
         is_first = begins | np.append(False, files[1:] != files[:-1])
-        is_endless = np.append(False, rows.last_index[:-1] == _LAST)
-        follows_hole = is_first & (rows.index > expected) & ~(is_endless & ~begins)
-        _refuse(bool((~follows & ~follows_hole).any()))
-        is_hole |= follows_hole
+        _refuse(bool((~follows & ~(is_first & is_ahead)).any()))
+        is_hole |= ~follows
     return is_hole
 
 
 def _events(rows: Rows, history: Array, width: int) -> Events:
-    is_event = (rows.kind == BROADCAST) | (rows.kind == DELIVER)
-    if not is_event.all():
-        rows, history = rows.at(is_event), history[is_event]
-    return Events(
+    is_broadcast = rows.kind == BROADCAST
+    events = Events(
         history // width,
         rows.process,
         rows.index,
-        rows.kind == BROADCAST,
+        is_broadcast,
         rows.origin,
         rows.seq,
         rows.digest,
         rows.view,
     )
+    return events.at(places_of(is_broadcast | (rows.kind == DELIVER)))
 
 
 def events_of(table: Any, directory: Directory, run: int, first_index: int | None = None) -> Events:
@@ -479,7 +520,7 @@ def events_of(table: Any, directory: Directory, run: int, first_index: int | Non
     ``first_index`` is the index of the first row, if the others follow it.
     """
     checker = _Checker(table, directory)
-    slots = directory.slots[directory.shape[run]]
+    shape = int(directory.shape[run])
     kind = checker.coded("kind", _KIND_NUMBERS)
     is_wanted = (kind == BROADCAST) | (kind == DELIVER)
     if "run" in checker.given:
@@ -492,8 +533,17 @@ def events_of(table: Any, directory: Directory, run: int, first_index: int | Non
         columns["index"] = np.arange(first_index, first_index + len(kind))
     columns |= {
         "run": np.zeros(0, np.int64),
-        "process": slots[columns["process"]],
+        "process": directory.numbered(shape, columns["process"]),
         "is_broadcast": kind == BROADCAST,
-        "origin": slots[checker.values("origin")],
+        "origin": directory.numbered(shape, checker.values("origin")),
     }
-    return Events(**columns).at(is_wanted if not is_wanted.all() else slice(None))
+    return Events(**columns).at(places_of(is_wanted))
+
+
+def places_of(is_wanted: Array) -> Array | slice:
+    """Where these rows are; as a slice, which copies nothing, if they stand together."""
+    places = np.flatnonzero(is_wanted)
+    if not len(places):
+        return slice(0)
+    begin, end = int(places[0]), int(places[-1]) + 1
+    return slice(begin, end) if end - begin == len(places) else places
