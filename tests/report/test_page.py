@@ -228,11 +228,16 @@ def matrix_of(cell: Cell, **entry: object) -> Document:
 
 
 def test_no_violation_in_so_many_runs_is_stated_as_the_bound_that_it_is() -> None:
-    text = matrix_of(Cell(value=Value.HOLDS, runs=1200, low=0.0, high=0.00307)).text
-    assert "✓ holds" in text
-    assert "0 of 1,200 runs" in text
-    assert "≤ 0.31%" in text
+    text = matrix_of(Cell(value=Value.HOLDS, runs=36, low=0.0, high=1 - 0.025 ** (1 / 36))).text
+    assert "✓ not seen" in text
+    assert "in 36 runs, at most 9.8%" in text
+    assert "✓ holds" not in text
     assert "exact 95% confidence intervals" in text
+
+
+def test_a_sample_of_one_run_allows_nearly_everything() -> None:
+    text = matrix_of(Cell(value=Value.HOLDS, runs=1, low=0.0, high=0.975)).text
+    assert "in 1 run, at most 97.5%" in text
 
 
 def test_a_violated_cell_says_how_often_and_leads_nowhere_without_a_picture() -> None:

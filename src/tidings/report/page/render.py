@@ -40,7 +40,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.palette import themed
 from tidings.report.words import MARKS, listed, many
-from tidings.spec import Guarantee
+from tidings.spec import Guarantee, Value
 
 _COLOURS = ":root{{--paper:{paper};--ink:{ink};--soft:{soft};--line:{line}}}"
 HINT = "Rest on an event, or choose a message, to see what came before it and after it."
@@ -180,8 +180,8 @@ def _matrix(matrix: Matrix) -> Markup:
     rows = [_entry(entry, guarantees) for entry in matrix.entries]
     has_bounds = any(cell.high is not None for row in matrix.entries for cell in row.cells.values())
     bounds = (
-        f"Shares of runs with exact {percent(matrix.confidence)} confidence intervals; “≤” is what "
-        "no violation in so many runs still allows."
+        f"Shares of violating runs with exact {percent(matrix.confidence)} confidence intervals; "
+        "“at most” is what no violation seen in so many runs still allows."
     )
     return joined(
         element(
@@ -217,7 +217,7 @@ def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
 def _cell(cell: Cell | None, guarantee: Guarantee) -> Markup:
     if cell is None:
         return element("td", "–", role="cell", data_label=guarantee.value, class_="none")
-    word = element("span", _mark(MARKS[cell.value]), " ", cell.value.value, class_="word")
+    word = element("span", _mark(MARKS[cell.value]), " ", _word(cell), class_="word")
     if cell.picture is not None:
         word = element("a", word, element("span", " see it", class_="see"), href=f"#{cell.picture}")
     return element(
@@ -230,14 +230,21 @@ def _cell(cell: Cell | None, guarantee: Guarantee) -> Markup:
     )
 
 
+def _word(cell: Cell) -> str:
+    """What holds in every run of a sample was not seen violated; more is not known."""
+    is_sampled = cell.value is Value.HOLDS and cell.high is not None
+    return "not seen" if is_sampled else cell.value.value
+
+
 def _counts(cell: Cell) -> Iterator[str]:
     """In how many of those that could be judged, and what that proves."""
-    if cell.runs > 1 and cell.unknown < cell.runs:
-        yield f"{cell.violated:,} of {cell.runs - cell.unknown:,} runs"
-        if cell.violated and cell.low is not None and cell.high is not None:
+    judged = cell.runs - cell.unknown
+    if cell.high is not None and judged and not cell.violated:
+        yield f"in {many(judged, 'run')}, at most {percent(cell.high, ROUND_CEILING)}"
+    elif cell.runs > 1 and judged:
+        yield f"{cell.violated:,} of {judged:,} runs"
+        if cell.low is not None and cell.high is not None:
             yield percents(cell.low, cell.high)
-        elif cell.high is not None:
-            yield f"≤ {percent(cell.high, ROUND_CEILING)}"
     if cell.runs > 1 and cell.unknown:
         yield f"{cell.unknown:,} unknown"
     if cell.note:
