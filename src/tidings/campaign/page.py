@@ -20,6 +20,7 @@ from tidings.campaign import counterexamples
 from tidings.campaign.baseline import COMPARISON, regressions, worst_first
 from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
+from tidings.campaign.growth import LEAST_LEAK_BYTES, growth
 from tidings.campaign.numbers import (
     RUNS,
     STATISTICS,
@@ -28,9 +29,10 @@ from tidings.campaign.numbers import (
     column_of,
     grouped,
     not_ended,
+    values_of,
     waits_ms,
 )
-from tidings.campaign.statistics import CONFIDENCE, RESAMPLES, SEED
+from tidings.campaign.statistics import CONFIDENCE, RESAMPLES, SEED, exact_interval
 from tidings.campaign.tables import Rows, read_table
 from tidings.compare import BOUNDS
 from tidings.core import Exit, quorum
@@ -50,7 +52,7 @@ from tidings.report.charts.model import (
 from tidings.report.explain import replay_command
 from tidings.report.numbers import percent
 from tidings.report.page import Page, picture_of
-from tidings.report.page.measure import growth_of, spread
+from tidings.report.page.measure import spread
 from tidings.report.page.model import (
     MOST_PICTURES,
     Cell,
@@ -160,6 +162,31 @@ class CampaignResults:
             if (cell.workload, cell.faults) == (workload, faults)
         ]
         return min(sizes, key=lambda size: abs(size - USUAL_SIZE), default=USUAL_SIZE)
+
+    @property
+    def shorter(self) -> str | None:
+        """The longest of the loads with fewer broadcasts than the sampled one, in such groups."""
+        loads = self.folder.campaign.workloads
+        wanted = (self.usual_size(self.sampled, self.calm), self.calm)
+        names = {
+            cell.workload
+            for cell in self.folder.cells
+            if (cell.processes, cell.faults) == wanted
+            and loads[cell.workload].broadcasts < loads[self.sampled].broadcasts
+        }
+        return max(sorted(names), key=lambda name: loads[name].broadcasts, default=None)
+
+    def runs_under(self, workload: str | None) -> dict[str, list[Mapping[str, Any]]]:
+        """Without faults, of groups as in the sampled load, by algorithm."""
+        wanted = (self.usual_size(self.sampled, self.calm), workload, self.calm)
+        return grouped(
+            (
+                row
+                for row in self.runs
+                if (row["processes"], row["workload"], row["faults"]) == wanted
+            ),
+            itemgetter("algorithm"),
+        )
 
     def group(self, workload: str, faults: str) -> str:
         size = many(self.usual_size(workload, faults), "process")
@@ -424,7 +451,9 @@ def _states(found: CampaignResults) -> Iterator[StateChart]:
         ):
             samples = at.setdefault(algorithm[row["run"]], {})
             samples.setdefault(row["time_ns"], []).append(float(row["value"]))
-    load = found.folder.campaign.workloads[found.sampled]
+    loads = found.folder.campaign.workloads
+    load, shorter_load = loads[found.sampled], found.shorter
+    at_rest, rested = found.runs_under(found.sampled), found.runs_under(shorter_load)
     last_ns = load.broadcasts * load.gap_ms_mean * _MS
     lines = []
     for name in dict.fromkeys(algorithm.values()):
@@ -432,16 +461,34 @@ def _states(found: CampaignResults) -> Iterator[StateChart]:
         moments = [time for time in sorted(at.get(name, {})) if time <= last_ns]
         points = [Point(time / _MS, fmean(at[name][time])) for time in moments]
         if len(points) > 1:
-            lines.append(StateLine(name, tuple(points), growth_of(points)))
+            longer, shorter = (
+                values_of(of_load.get(name, ()), "state_bytes") for of_load in (at_rest, rested)
+            )
+            lines.append(StateLine(name, tuple(points), growth(points, longer, shorter)))
     if lines:
         yield StateChart(
             title=f"What a process keeps: {found.group(found.sampled, found.calm)}",
             x=Axis("time since the start of the run", "ms"),
             y=Axis("kept by a process", "bytes"),
             lines=tuple(lines),
-            note="Means over processes and runs, while the load lasts.",
+            note="Means over processes and runs, while the load lasts. "
+            + _what_bounded_means(found, load.broadcasts),
             how=found.again,
         )
+
+
+def _what_bounded_means(found: CampaignResults, broadcasts: int) -> str:
+    if found.shorter is None:
+        return "No shorter load was run in such groups, so that growth cannot be excluded."
+    fewer = found.folder.campaign.workloads[found.shorter].broadcasts
+    seeds = found.folder.campaign.seeds
+    missed = percent(float(exact_interval(0, seeds).high or 1.0), ROUND_CEILING)
+    return (
+        f"Bounded: at rest it kept less than {LEAST_LEAK_BYTES:g} byte more after "
+        f"{many(broadcasts, 'broadcast')} than after {fewer}, at {100 * CONFIDENCE:g} %; a leak "
+        f"in up to {missed} of the runs may still be missed. What neither grows nor can be "
+        "excluded to grow is unclear."
+    )
 
 
 # --- the runs that are drawn: every violation, and one that is as it should be

@@ -112,6 +112,27 @@ def exact_interval(hits: int, runs: int, confidence: float = CONFIDENCE) -> Inte
     return Interval(hits / runs, float(ends.low), float(ends.high))
 
 
+def difference(new: Sequence[float], old: Sequence[float]) -> Interval:
+    """Of the means of two independent samples, by Welch's t; of fewer than two values no interval.
+
+    Two constant samples differ by exactly what they differ by.
+    """
+    if not new or not old:
+        return Interval(float("nan"), None, None)
+    ours, theirs = (np.asarray(values, dtype=float) for values in (new, old))
+    value = float(ours.mean() - theirs.mean())
+    if min(len(ours), len(theirs)) < 2:
+        return Interval(value, None, None)
+    parts = [sample.var(ddof=1) / len(sample) for sample in (ours, theirs)]
+    if not sum(parts):
+        return Interval(value, value, value)
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(sample) - 1) for part, sample in zip(parts, (ours, theirs), strict=True)
+    )
+    away = float(stats.t.ppf(1 - _TAIL, freedom) * np.sqrt(sum(parts)))
+    return Interval(value, value - away, value + away)
+
+
 class Shift(NamedTuple):
     """Which way values have moved (above 0: up), and how likely so far by chance alone."""
 

@@ -83,7 +83,7 @@ class SpreadChart(Chart, frozen=True, kw_only=True):
 class Growth(StrEnum):
     BOUNDED = "bounded"
     GROWING = "growing"
-    UNCLEAR = "too short to tell"
+    UNCLEAR = "unclear"
 
 
 class StateLine(Line, frozen=True):

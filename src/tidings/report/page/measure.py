@@ -34,7 +34,8 @@ def spread(name: str, values: Iterable[float]) -> Spread:
 def growth_of(points: Sequence[Point]) -> Growth:
     """Whether a line goes on rising, from its second quarter over the third to the last.
 
-    The first does not count: everything grows when a run begins.
+    The first does not count: everything grows when a run begins. A line that does not rise may
+    still hide a slow leak: one line alone never shows that it is bounded.
     """
     size = len(points) // 4
     if size < QUARTER_LEAST:
@@ -50,6 +51,5 @@ def growth_of(points: Sequence[Point]) -> Growth:
         for place, height in enumerate(quarter)
     ]
     rises = early < middle < late and late > RISE * early
-    return (
-        Growth.GROWING if rises and late - early > UPS_AND_DOWNS * median(away) else Growth.BOUNDED
-    )
+    is_sure = late - early > UPS_AND_DOWNS * median(away)
+    return Growth.GROWING if rises and is_sure else Growth.UNCLEAR
