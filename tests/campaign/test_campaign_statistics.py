@@ -17,6 +17,7 @@ from tidings.campaign.folder import Folder, begun, opened
 from tidings.campaign.page import page_of
 from tidings.campaign.plan import read_plan
 from tidings.campaign.statistics import (
+    COVERAGE,
     RUNS_FOR_P99,
     exact_interval,
     holm,
@@ -61,18 +62,36 @@ def test_intervals_of_means_agree_with_those_of_scipy() -> None:
     assert ours.high == pytest.approx(theirs.high, abs=0.1 * width)
 
 
-@pytest.mark.parametrize(("runs", "least"), [(4, 0.83), (10, 0.92), (30, 0.92)])
-def test_intervals_of_means_contain_the_truth_about_as_often_as_they_say(
-    runs: int, least: float
+DISTRIBUTIONS: dict[str, tuple[Callable[[np.random.Generator, int], Any], float]] = {
+    "normal": (lambda dice, runs: dice.normal(10.0, 2.0, runs), 10.0),
+    "lognormal": (lambda dice, runs: dice.lognormal(0.0, 1.0, runs), float(np.exp(0.5))),
+    "one in ten": (lambda dice, runs: np.where(dice.random(runs) < 0.1, 1.0, 0.0), 0.1),
+}
+
+
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+@pytest.mark.parametrize("runs", COVERAGE)
+def test_intervals_of_means_contain_the_truth_as_often_as_the_page_says(
+    runs: int, kind: str
 ) -> None:
+    draw, mean = DISTRIBUTIONS[kind]
     dice = np.random.default_rng(8)
     hits = 0
-    for _ in range(500):
-        _, low, high = summary(list(dice.normal(10.0, 2.0, runs))).mean
+    for _ in range(600):
+        _, low, high = summary(list(draw(dice, runs))).mean
         assert low is not None
         assert high is not None
-        hits += low <= 10.0 <= high
-    assert least < hits / 500 < 0.99
+        hits += low <= mean <= high
+    assert hits / 600 == pytest.approx(COVERAGE[runs][kind], abs=0.05)
+
+
+def test_the_guide_has_the_same_table() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "campaign.md").read_text()
+    for kind, words in zip(
+        DISTRIBUTIONS, ("normal", "lognormal", "one run in ten differs"), strict=True
+    ):
+        shares = " | ".join(f"{COVERAGE[runs][kind]:.2f}" for runs in (5, 20))
+        assert f"\n{words} | {shares}\n" in guide
 
 
 @pytest.mark.parametrize(("hits", "runs"), [(0, 1), (0, 60), (60, 60), (3, 60), (59, 60)])

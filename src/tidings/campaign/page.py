@@ -32,7 +32,7 @@ from tidings.campaign.numbers import (
     values_of,
     waits_ms,
 )
-from tidings.campaign.statistics import CONFIDENCE, RESAMPLES, SEED, exact_interval
+from tidings.campaign.statistics import CONFIDENCE, COVERAGE, RESAMPLES, SEED, exact_interval
 from tidings.campaign.tables import Rows, read_table
 from tidings.compare import BOUNDS
 from tidings.core import Exit, quorum
@@ -73,6 +73,12 @@ AGAIN = "again"
 """A folder that is none yet: what was done is not done again in its own."""
 _MS = 1_000_000
 _BOOTSTRAP = f"{100 * CONFIDENCE:g} % intervals by bootstrap, {RESAMPLES:,} resamples, seed {SEED}"
+_COVERAGE = "Simulated, they contain the mean in " + "; ".join(
+    f"{', '.join(f'{100 * share:.0f} ({kind})' for kind, share in of_kind.items())} of 100 "
+    f"samples of {runs}"
+    for runs, of_kind in COVERAGE.items()
+)
+_COVERAGE += ": normal values, skewed ones, and where one run in ten differs."
 
 
 def page_of(folder: Folder, how: str = "") -> Page:
@@ -364,7 +370,11 @@ def _figures(found: CampaignResults, measure: str) -> list[tuple[str, int, Mappi
 
 def _cost_chart(found: CampaignResults, measure: str) -> LineChart:
     sizes, seeds = found.folder.campaign.sizes, found.folder.campaign.seeds
-    means = f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run."
+    means = (
+        f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}. {_COVERAGE}"
+        if seeds > 1
+        else "One run."
+    )
     bounds = [
         Line(name, tuple(Point(size, bound(size, quorum(size) - 1)) for size in sizes))
         for name, bound in BOUNDS.items()
