@@ -29,7 +29,7 @@ SMALLEST = {
     # flaw: the seed of a long run, what it breaks, and processes, broadcasts and steps at least
     "flawed/repeating": (0, Charge(Guarantee.NO_DUPLICATION), (2, 1, 3)),
     "flawed/hasty": (0, Charge(Guarantee.UNIFORM_AGREEMENT), (3, 1, 3)),
-    "flawed/silent-relay": (34, Charge(Guarantee.UNIFORM_AGREEMENT), (3, 1, 6)),
+    "flawed/silent-relay": (69, Charge(Guarantee.UNIFORM_AGREEMENT), (3, 1, 6)),
     "flawed/gambling-relay": (0, Charge(Guarantee.VALIDITY), (3, 1, 6)),
     "flawed/careless": (0, Charge(Guarantee.CAUSAL_ORDER), (3, 2, 4)),
     "flawed/waiting-for-all": (0, Charge(Guarantee.UNIFORM_AGREEMENT), (2, 2, 7)),

@@ -66,6 +66,19 @@ def test_every_stored_run_comes_out_the_same(name: str, form: str, tmp_path: Pat
     assert replay.so_far().manifest == RUNS[name].manifest
 
 
+BEFORE = Path(__file__).parents[1] / "fixtures" / "drawn_from_one_stream"
+"""Runs of seed 4 as they were when a seed meant one stream of numbers; it means others now."""
+
+
+@pytest.mark.parametrize("stored", read_runs(BEFORE), ids=lambda run: run.manifest.run)
+def test_a_schedule_is_replayed_whatever_its_seed_means_now(stored: Run) -> None:
+    replay = RunReplay(stored)
+    assert [moment.step for moment in replay] == schedule_of(stored.manifest)
+    assert list(replay.so_far().rows) == list(stored.rows)
+    plan = msgspec.convert(stored.manifest.plan, Plan)
+    assert list(walk(plan, seed=4).rows) != list(stored.rows)
+
+
 class Drawing(Process):
     """Tosses a coin as soon as it starts; by it, its one message is delivered or not."""
 

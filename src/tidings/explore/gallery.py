@@ -51,9 +51,9 @@ SCOPES: dict[str, dict[str, Any]] = {
 """What `explore` needs to show the flaw, with all that it breaks."""
 
 SEEDS: dict[str, tuple[int, dict[str, Any]]] = {
-    "flawed/frontier-saying-it-once": (2, {"processes": 3, "links": "lossy", "lost": 0.3}),
-    "flawed/frontier-acknowledging-early": (100, ONE_CRASH | {"restarts": 1}),
-    "flawed/frontier-not-answering": (145, {"processes": 5, "broadcasts": 2, "crashes": 2}),
+    "flawed/frontier-saying-it-once": (1, {"processes": 3, "links": "lossy", "lost": 0.3}),
+    "flawed/frontier-acknowledging-early": (84, ONE_CRASH | {"restarts": 1}),
+    "flawed/frontier-not-answering": (225, {"processes": 5, "broadcasts": 2, "crashes": 2}),
 }
 """What is beyond an explorer: links that lose, writes that are lost, groups of five."""
 

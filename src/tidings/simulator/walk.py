@@ -1,4 +1,4 @@
-"""A random run: one seed decides every delay, every fault and every draw.
+"""A random run: one seed decides every delay, every fault and every draw, each by its key.
 
 The walk keeps the clock that a World lacks: each packet is given a delay and each timer its due
 time, and whatever is due next is what happens next. Packets overtake each other because their
@@ -7,7 +7,6 @@ delays differ.
 
 import heapq
 import itertools
-import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from tidings.core import Members, MessageId, UsageError, quorum
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
+from tidings.simulator.luck import Luck
 from tidings.simulator.play import recorded
 from tidings.simulator.world import Links, Weigh, World, as_msgpack
 from tidings.trace import Row, Run, digest
@@ -182,7 +182,7 @@ class _Walk:
         self.plan = plan
         self.protocol = protocol
         self.seed = seed
-        self.random = random.Random(seed)
+        self.luck = Luck(seed)
         self.rows: list[Row] = []
         self.now_ns = 0
         self.agenda: list[tuple[int, int, Pick]] = []
@@ -208,12 +208,12 @@ class _Walk:
 
     def run(self) -> Run:
         if self.plan.slow:
-            self.slow = self.random.sample(self.world.up, self.plan.slow)
+            self.slow = self.luck.some_of(self.world.up, self.plan.slow, "slow")
         self._plan_load_and_crashes()
-        for _ in range(self.plan.restarts):
-            self._plan_restart()
-        for _ in range(self.plan.partitions):
-            self._plan_partition()
+        for number in range(self.plan.restarts):
+            self._plan_restart(number)
+        for number in range(self.plan.partitions):
+            self._plan_partition(number)
         if self.plan.sample_ms:
             self._plan_samples()
         if self._come_to_rest():
@@ -286,7 +286,7 @@ class _Walk:
                 if self.plan.take_ms:
                     self._plan_to_take(row)
                 if self.answers_left and row.process != row.origin:
-                    self._plan_answer(row.process)
+                    self._plan_answer(row)
 
     def _at(self, time_ns: int, pick: Pick) -> None:
         # Tickets keep what is due at the same time in the order of planning.
@@ -297,7 +297,7 @@ class _Walk:
         self.timers_due[process, name] = self.now_ns + round(delay_ms * _MS)
 
     def _draw(self, process: str, label: str, weights: Sequence[int]) -> int:
-        return self.random.choices(range(len(weights)), weights)[0]
+        return self.luck.weighted(weights, "choice", process, label)
 
     # --- the load and the faults
 
@@ -309,22 +309,26 @@ class _Walk:
         gap_ms_mean = self.plan.gap_ms_mean * self.plan.burst
         for number in range(1, self.plan.broadcasts - self.answers_left + 1):
             if number % self.plan.burst == 1 % self.plan.burst:
-                time_ns += round(self.random.expovariate(1 / gap_ms_mean) * _MS)
+                time_ns += round(self.luck.gap(gap_ms_mean, "gap", number) * _MS)
             present = (*members, *(who for who, when in joins.items() if when <= time_ns))
-            broadcasts.append((time_ns, self.random.choice(present), self._text(number)))
+            speaker = self.luck.one_of(present, "speaker", number)
+            broadcasts.append((time_ns, speaker, self._text(number)))
         # The last words travel for a while: crashes strike then, too.
         end_ns = time_ns + round(2 * self.plan.delay_ms_max * _MS)
         # Every list contains the first one, so a minority of the first is a minority of each.
-        self.mortal = self.random.sample((*members, *joins), self.plan.crashes)
+        self.mortal = self.luck.some_of((*members, *joins), self.plan.crashes, "mortal")
         for victim in self.mortal:
             spoken = [when for when, who, _ in broadcasts if who == victim]
-            if spoken and self.random.random() < self.plan.mid_broadcast:
-                self._plan_crash_in_mid_sentence(self.random.choice(spoken), victim)
-            elif victim in joins and self.random.random() < self.plan.mid_broadcast:
+            is_in_mid = self.luck.share("mid", victim) < self.plan.mid_broadcast
+            if spoken and is_in_mid:
+                when = self.luck.one_of(spoken, "last words", victim)
+                self._plan_crash_in_mid_sentence(when, victim)
+            elif victim in joins and is_in_mid:
                 self._at(joins[victim], partial(self._crash, victim))
             else:
                 begin_ns = min(joins.get(victim, 0), end_ns)
-                self._at(self.random.randint(begin_ns, end_ns), partial(self._crash, victim))
+                when = self.luck.between(begin_ns, end_ns, "crash", victim)
+                self._at(when, partial(self._crash, victim))
         for when, who, text in broadcasts:
             self._at(when, partial(self._broadcast, who, text))
 
@@ -333,9 +337,9 @@ class _Walk:
         joins = {}
         for number in range(1, self.plan.joiners + 1):
             joiner = f"p{self.plan.processes + number}"
-            joins[joiner] = self.random.randint(0, self._load_ns)
+            joins[joiner] = self.luck.between(0, self._load_ns, "join", joiner)
             self._at(joins[joiner], partial(self._join, joiner))
-            if self.random.random() < 0.5:
+            if self.luck.share("speaks at once", joiner) < 0.5:
                 self._at(joins[joiner], partial(self._broadcast, joiner, self._text(number)))
         return joins
 
@@ -354,28 +358,30 @@ class _Walk:
             self._at(round(count * self.plan.sample_ms * _MS), choices.Sample)
 
     def _plan_crash_in_mid_sentence(self, time_ns: int, victim: str) -> None:
-        sends = self.random.randint(1, max(1, self.plan.processes - 2))
+        most = max(1, self.plan.processes - 2)
+        sends = self.luck.between(1, most, "sends", victim, time_ns)
         self._at(time_ns, partial(self._if_up, victim, choices.Doom(victim, sends)))
 
-    def _plan_restart(self) -> None:
+    def _plan_restart(self, number: int) -> None:
         """Somebody crashes, at rest, between two packets or at a lost write, and comes back."""
         survivors = [process for process in self.world.up if process not in self.mortal]
         if not all(self.world.processes[process].recovers for process in survivors):
             raise UsageError(f"{self.protocol} keeps nothing on disk: nobody can come back")
-        victim = self.random.choice(survivors)
-        begin_ns = self.random.randint(0, self._load_ns)
-        match self.random.randrange(3):
+        victim = self.luck.one_of(survivors, "restart", number)
+        begin_ns = self.luck.between(0, self._load_ns, "restart at", number)
+        match self.luck.between(0, 2, "restart how", number):
             case 0:
                 self._at(begin_ns, partial(self._crash, victim))
             case 1:
                 self._plan_crash_in_mid_sentence(begin_ns, victim)
             case _:
-                doom = choices.Doom(victim, 0, self.random.randint(1, 3))
+                writes = self.luck.between(1, 3, "writes", number)
+                doom = choices.Doom(victim, 0, writes)
                 self._at(begin_ns, partial(self._if_up, victim, doom))
-        self._at(begin_ns + self._down_ns(), partial(self._recover, victim))
+        self._at(begin_ns + self._down_ns(victim), partial(self._recover, victim))
 
-    def _down_ns(self) -> int:
-        return round(self.random.uniform(0, self.plan.restart_ms) * _MS)
+    def _down_ns(self, process: str) -> int:
+        return round(self.luck.next_share("down", process) * self.plan.restart_ms * _MS)
 
     def _plan_to_take(self, row: Row) -> None:
         assert isinstance(row.origin, str)
@@ -383,23 +389,29 @@ class _Walk:
         handed = self.handed.setdefault(row.process, {})
         handed[row.origin] = row.seq
         upto = tuple(MessageId(*one) for one in handed.items())
-        delay_ns = round(self.random.uniform(0, self.plan.take_ms) * _MS)
+        share = self.luck.share("take", row.process, row.origin, row.seq)
+        delay_ns = round(share * self.plan.take_ms * _MS)
         self._at(self.world.now_ns + delay_ns, partial(self._take, row.process, upto))
 
-    def _plan_answer(self, process: str) -> None:
+    def _plan_answer(self, row: Row) -> None:
         """Two members, on average, answer a message, each after some thought."""
-        if self.random.random() * (len(self.world.processes) - 1) >= ANSWERS_A_MESSAGE:
+        assert isinstance(row.origin, str)
+        assert isinstance(row.seq, int)
+        about = (row.process, row.origin, row.seq)
+        others = len(self.world.processes) - 1
+        if self.luck.share("answer", *about) * others >= ANSWERS_A_MESSAGE:
             return
         text = self._text(self.plan.broadcasts - self.answers_left + 1)
         self.answers_left -= 1
-        thought_ns = round(self.random.expovariate(1 / self.plan.gap_ms_mean) * _MS)
-        self._at(self.world.now_ns + thought_ns, partial(self._broadcast, process, text))
+        thought_ns = round(self.luck.gap(self.plan.gap_ms_mean, "thought", *about) * _MS)
+        self._at(self.world.now_ns + thought_ns, partial(self._broadcast, row.process, text))
 
-    def _plan_partition(self) -> None:
-        time_ns = self.random.randint(0, self._load_ns)
+    def _plan_partition(self, number: int) -> None:
+        time_ns = self.luck.between(0, self._load_ns, "partition", number)
         members = self.world.up
-        side = self.random.sample(members, self.random.randint(1, len(members) - 1))
-        self._at(time_ns, partial(self._cut, members, side))
+        size = self.luck.between(1, len(members) - 1, "sides", number)
+        side = self.luck.some_of(members, size, "side", number)
+        self._at(time_ns, partial(self._cut, members, side, number))
         self._at(time_ns + round(self.plan.partition_ms * _MS), choices.Heal)
 
     def _plan_arrival(self, row: Row) -> None:
@@ -407,23 +419,30 @@ class _Walk:
         assert isinstance(row.packet, int)
         packet = PacketId(Link(row.process, row.peer), row.packet)
         losing = self.plan.links == "lossy" and not self.calm
-        if losing and self.random.random() < self.plan.lost:
+        if losing and self._happens(self.plan.lost, "lost", packet):
             self._at(self.world.now_ns, partial(self._arrive, choices.Drop, packet))
             return
-        arrival_ns = self._arrival_ns(packet.link)
-        if self.random.random() < self.plan.duplicated:
-            first_ns, arrival_ns = sorted((arrival_ns, self._arrival_ns(packet.link)))
+        arrival_ns = self._arrival_ns(packet, 1)
+        if self._happens(self.plan.duplicated, "duplicated", packet):
+            first_ns, arrival_ns = sorted((arrival_ns, self._arrival_ns(packet, 2)))
             self._at(first_ns, partial(self._arrive, choices.Duplicate, packet))
         self._at(arrival_ns, partial(self._arrive, choices.PacketArrival, packet))
 
-    def _arrival_ns(self, link: Link) -> int:
-        delay_ms = self.random.uniform(self.plan.delay_ms_min, self.plan.delay_ms_max)
+    def _happens(self, share: float, what: str, packet: PacketId) -> bool:
+        # What never happens need not be drawn: by its key, it changes nothing else.
+        return share > 0 and self.luck.share(what, *packet.link, packet.number) < share
+
+    def _arrival_ns(self, packet: PacketId, copy: int) -> int:
+        plan, luck, link = self.plan, self.luck, packet.link
+        key = (*link, packet.number, copy)
+        delay_ms = plan.delay_ms_min
+        delay_ms += luck.share("delay", *key) * (plan.delay_ms_max - plan.delay_ms_min)
         if self.slow and (link.sender in self.slow or link.receiver in self.slow):
-            delay_ms *= self.plan.slow_factor
-        if self.plan.tail:
-            delay_ms *= self.random.paretovariate(self.plan.tail)
-        while self.plan.links == "retrying" and self.random.random() < self.plan.lost:
-            delay_ms += self.plan.retry_ms
+            delay_ms *= plan.slow_factor
+        if plan.tail:
+            delay_ms *= luck.tail(plan.tail, "tail", *key)
+        if plan.lost and plan.links == "retrying":
+            delay_ms += plan.retry_ms * luck.retries(plan.lost, "retries", *key)
         return self.world.now_ns + round(delay_ms * _MS)
 
     # --- picks, made when their time has come
@@ -441,12 +460,13 @@ class _Walk:
         return self._if_up(process, choices.UserBroadcast(process, text))
 
     def _join(self, process: str) -> Choice:
-        return choices.Join(process, self.random.choice(self.world.up))
+        return choices.Join(process, self.luck.one_of(self.world.up, "contact", process))
 
-    def _cut(self, members: Members, side: Sequence[str]) -> Choice:
+    def _cut(self, members: Members, side: Sequence[str], number: int) -> Choice:
         """Part the members; each of those who joined them finds itself on either side."""
         new = [process for process in self.world.processes if process not in members]
-        side = (*side, *(process for process in new if self.random.random() < 0.5))
+        joined = (one for one in new if self.luck.share("joined side", number, one) < 0.5)
+        side = (*side, *joined)
         links = [
             Link(one, other)
             for one in (*members, *new)
@@ -457,15 +477,16 @@ class _Walk:
 
     def _crash(self, process: str) -> Choice | None:
         sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
-        share = self.random.random()  # so that losing all, and losing none, is not rare
-        lost = tuple(packet for packet in sent if self.random.random() < share)
+        # A share, so that losing all, and losing none, is not rare.
+        share = self.luck.next_share("lost", process)
+        lost = tuple(packet for packet in sent if self._happens(share, "gone", packet))
         return self._if_up(process, choices.Crash(process, lost))
 
     def _recover(self, process: str) -> Choice | None:
         """Back again; whoever was to crash and found no occasion does so now, and returns later."""
         if process in self.world.crashed:
             return choices.Recover(process)
-        self._at(self.now_ns + self._down_ns(), partial(self._recover, process))
+        self._at(self.now_ns + self._down_ns(process), partial(self._recover, process))
         return self._crash(process)
 
     def _take(self, process: str, upto: tuple[MessageId, ...]) -> Choice | None:
