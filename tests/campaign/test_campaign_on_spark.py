@@ -221,6 +221,7 @@ def test_a_campaign_is_no_worse_than_itself_and_a_dearer_one_is(
     answer = tidings("campaign", "--out", "out", "--baseline", str(finished))
     assert answer.status == 0
     assert "worse  than" in answer.out
+    assert "pairs  by seed, correlation 1.00 (median); p is adjusted by Holm" in answer.out
     rows = [
         row | {"bytes": row["bytes"] * (1.5 if row["algorithm"] == "two-phase" else 1.0)}
         for row in by_run(campaign).values()

@@ -2,7 +2,8 @@
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 
 from finished_campaign import PLAN
-from tidings.campaign import numbers
+from tidings.campaign import numbers, statistics
 from tidings.campaign.baseline import ALPHA, NOT_ENDED, apart, compare, regressions
 from tidings.campaign.folder import Folder, begun, opened
 from tidings.campaign.page import page_of
@@ -21,9 +22,9 @@ from tidings.campaign.statistics import (
     RUNS_FOR_P99,
     exact_interval,
     holm,
-    shares_differ,
     shift,
     summary,
+    testable,
 )
 from tidings.campaign.tables import read_table, write_table
 from tidings.core import DataError, UsageError
@@ -116,43 +117,95 @@ def test_holms_method_by_hand() -> None:
     assert holm([]) == []
 
 
-def test_in_one_cell_a_shift_is_that_of_mann_and_whitney_ties_or_not() -> None:
+def test_tests_that_can_find_nothing_are_not_corrected_for() -> None:
+    assert testable([], 0.05) == []
+    assert testable([1.0] * 1_000 + [0.04], 0.05) == [1_000]
+    assert testable([0.02, 0.04, 0.01, 1.0], 0.05) == [0, 2], "0.04 is too much for one of three"
+    assert testable([0.001] * 20, 0.05) == list(range(20))
+
+
+def beside(new: Sequence[float], old: Sequence[float]) -> list[tuple[float, float]]:
+    return list(zip(new, old, strict=True))
+
+
+def test_in_one_cell_a_shift_is_wilcoxons(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = np.random.default_rng(1)
-    for new, old in (
-        (dice.normal(5, 1, 20), dice.normal(5.5, 2, 30)),
-        (dice.integers(0, 4, 25), dice.integers(0, 5, 20)),
-    ):
-        theirs = stats.mannwhitneyu(new, old, use_continuity=False, method="asymptotic").pvalue
-        ours = shift([(list(new), list(old))])
-        assert ours.p == pytest.approx(theirs)
-        assert ours.direction < 0
+    old = dice.normal(5, 1, 20)
+    new = old + dice.normal(-0.3, 1, 20)
+    ours = shift([beside(new, old)])
+    assert ours.p == pytest.approx(stats.wilcoxon(new, old, method="exact").pvalue)
+    assert ours.direction < 0
+    monkeypatch.setattr(statistics, "MOST_EXACT", 19)
+    theirs = stats.wilcoxon(new, old, method="asymptotic").pvalue
+    assert shift([beside(new, old)]).p == pytest.approx(theirs) != ours.p
 
 
-def test_few_values_or_equal_ones_are_never_sure_but_many_cells_are() -> None:
-    assert shift([([6.0] * 4, [6.0] * 4)]) == (0.0, 1.0)
-    assert shift([([1 / 3], [0.1 + 0.2 + 1 / 3 - 0.3])]).p == 1.0, "rounding is no shift"
-    apart_once = ([7.0] * 4, [6.0] * 4)
-    assert 0.005 < shift([apart_once]).p < 0.05
+def test_with_ties_and_over_cells_a_chance_is_the_share_of_all_signs() -> None:
+    cells = [[(4.0, 2.0), (1.0, 3.0), (9.0, 5.0)], [(2.0, 2.0), (3.0, 2.0), (8.0, 7.0)]]
+    # Twice the ranks of the differences 2, -2 and 4, and of 0, 1 and 1.
+    ranks, seen = [3, 3, 6, 3, 3], 3 - 3 + 6 + 3 + 3
+    sums = [
+        sum(sign * rank for sign, rank in zip(signs, ranks, strict=True))
+        for signs in product((-1, 1), repeat=5)
+    ]
+    assert shift(cells).direction == seen
+    assert shift(cells).p == sum(abs(one) >= seen for one in sums) / 2**5
+
+
+def test_of_shares_a_shift_is_that_of_mcnemar() -> None:
+    pairs = [(1.0, 0.0)] * 9 + [(0.0, 1.0)] * 2 + [(0.0, 0.0)] * 30
+    assert shift([pairs]).p == pytest.approx(stats.binomtest(9, 11).pvalue)
+
+
+def test_few_pairs_or_equal_ones_are_never_sure_but_many_cells_are() -> None:
+    assert shift([beside([6.0] * 4, [6.0] * 4)]) == (0.0, 1.0, 1.0, None)
+    assert shift([]).p == shift([[]]).p == 1.0
+    assert shift([[(1 / 3, 0.1 + 0.2 + 1 / 3 - 0.3)]]).p == 1.0, "rounding is no shift"
+    apart_once = beside([7.0] * 4, [6.0] * 4)
+    assert shift([apart_once]).p == shift([apart_once]).least == 2 / 2**4
     assert shift([apart_once] * 10).p < 1e-9
-    assert shift([apart_once, ([6.0] * 4, [7.0] * 4)]).p == 1.0
+    assert shift([apart_once, beside([6.0] * 4, [7.0] * 4)]).p == 1.0
+
+
+def test_a_correlation_is_that_within_cells() -> None:
+    dice = np.random.default_rng(2)
+    old = dice.normal(10, 1, 50)
+    new = old + dice.normal(0, 1, 50)
+    alone = shift([beside(new, old)]).correlation
+    assert alone == pytest.approx(stats.pearsonr(new, old).statistic)
+    # Another size of group is another mean, which correlates, but not by luck.
+    high = beside(100 * new, 100 * old)
+    assert shift([beside(new, old), high]).correlation == pytest.approx(alone)
+    assert shift([beside([0.1] * 3, [1.0, 2.0, 3.0])]).correlation is None
 
 
 @pytest.mark.parametrize("draw", ["two values", "exponential"])
-def test_where_nothing_shifts_p_is_as_small_as_it_says(draw: str) -> None:
+@pytest.mark.parametrize("likeness", [0.0, 0.9])
+def test_where_nothing_shifts_p_is_as_small_as_it_says(draw: str, likeness: float) -> None:
+    """For pairs of any correlation, with luck that both share, of whatever distribution."""
     dice = np.random.default_rng(6)
 
-    def values(count: int) -> list[float]:
+    def values(count: int) -> Any:
         if draw == "two values":
-            return list(dice.choice([20.0, 22.0], count))
-        return list(dice.exponential(3.0, count))
+            return dice.choice([20.0, 22.0], count)
+        return dice.exponential(3.0, count)
 
-    chances = [shift([(values(4), values(5)) for _ in range(12)]).p for _ in range(1_000)]
-    assert 0.025 < sum(chance < 0.05 for chance in chances) / 1_000 < 0.075
+    def pairs() -> list[tuple[float, float]]:
+        shared = likeness * values(5)
+        return beside(shared + (1 - likeness) * values(5), shared + (1 - likeness) * values(5))
+
+    chances = [shift([pairs() for _ in range(12)]).p for _ in range(1_000)]
+    most = stats.binom.ppf(0.999, 1_000, 0.05)
+    assert 0.025 * 1_000 < sum(chance < 0.05 for chance in chances) <= most
     assert sum(chance < 0.001 for chance in chances) <= 5
 
 
-def test_shares_that_differ() -> None:
-    assert shares_differ((0, 50), (50, 50)) < 1e-9 < shares_differ((1, 50), (0, 50))
+def test_pairs_show_what_luck_hides() -> None:
+    dice = np.random.default_rng(7)
+    old = dice.lognormal(3.0, 1.0, 20)
+    new = 1.05 * old * dice.lognormal(0.0, 0.02, 20)
+    assert shift([beside(new, old)]).p < 1e-4
+    assert shift([beside(new, old[::-1])]).p > 0.1
 
 
 # --- baselines
@@ -226,7 +279,9 @@ def test_the_page_tells_what_changed_since_the_baseline(campaigns: Campaigns) ->
     (change,) = comparison.changes
     assert (change.where, change.measure) == ("two-phase, everywhere", "bytes")
     assert change.is_worse
+    assert change.pairs == 12
     assert change.after == pytest.approx(1.6 * change.before)
+    assert "The two runs of a pair correlate by 1.00" in comparison.note
     page = page_of(campaigns.ours)
     assert page.value is Value.VIOLATED, "as the command ends"
     assert page.answer.endswith(f"; worse than {campaigns.theirs.shown} in 1 comparison.")
@@ -238,9 +293,8 @@ def test_the_page_tells_what_changed_since_the_baseline(campaigns: Campaigns) ->
 
 def test_what_is_worse_under_one_fault_plan_is_seen_there(campaigns: Campaigns) -> None:
     where = {"algorithm": "frontier mode=origin", "faults": "loss"}
-    # A single broadcast costs up to 3.6 times as much when something of it is lost as when nothing
-    # is: what differs by less cannot be told from luck by the ranks of three runs.
-    found = campaigns.changed(dearer(4.0, **where))
+    # What is lost makes a broadcast up to 3.6 times as dear, but in both runs of a pair.
+    found = campaigns.changed(dearer(1.05, **where))
     assert ("frontier mode=origin, faults: loss", "bytes", "worse") in found
     assert all(place.startswith("frontier") for place, _, _ in found)
 
@@ -249,14 +303,20 @@ def test_one_cell_with_enough_runs_is_seen_and_with_few_it_is_not(campaigns: Cam
     change = dearer(2.0, "latency_ms", cell=5)
     assert campaigns.changed(change) == set()
     many = [
-        row | {"latency_ms": row["latency_ms"] * (1 + number / 100), "seed": number}
+        row
+        | {"latency_ms": row["latency_ms"] * (1 + number / 100), "seed": 10 * row["seed"] + number}
         for row in read_table(campaigns.theirs.table("runs"))
         for number in range(10)
     ]
     write_table(campaigns.theirs.table("runs"), many, numbers.RUNS)
     found = campaigns.changed(change)
     key = campaigns.ours.cells[5].key
-    assert found == {(key, "latency_ms", "worse")}
+    assert (key, "latency_ms", "worse") in found
+    algorithm = campaigns.ours.cells[5].algorithm
+    assert all(place.startswith(algorithm) for place, _, _ in found)
+    assert not {place for place, _, _ in found} & {
+        cell.key for cell in campaigns.ours.cells if cell.number != 5
+    }
 
 
 def test_a_trifle_is_no_change_however_sure(campaigns: Campaigns) -> None:
@@ -276,7 +336,7 @@ def test_luck_is_no_change(campaigns: Campaigns) -> None:
             write_table(folder.table("runs"), rows, numbers.RUNS)
         compared = compare(campaigns.ours, campaigns.theirs)
         alarms += any(row["verdict"] != "same" for row in compared)
-    assert alarms <= 0.05 * 60
+    assert alarms <= stats.binom.ppf(0.999, 60, ALPHA)
 
 
 @pytest.mark.parametrize(("algorithm", "count"), [("two-phase", 1), ("flawed/careless", 0)])

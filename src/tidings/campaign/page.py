@@ -17,7 +17,7 @@ import msgspec
 
 from tidings import __version__
 from tidings.campaign import counterexamples
-from tidings.campaign.baseline import COMPARISON, regressions, worst_first
+from tidings.campaign.baseline import COMPARISON, likeness, regressions, worst_first
 from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
 from tidings.campaign.growth import LEAST_LEAK_BYTES, growth
@@ -343,16 +343,25 @@ def _comparison(found: CampaignResults) -> Comparison | None:
                 measure=row["measure"],
                 before=row["before"],
                 after=row["after"],
+                pairs=row["pairs"],
                 chance=row["p_adjusted"],
                 is_worse=row["verdict"] == "worse",
             )
             for row in worst_first(rows)
         ),
-        note=f"Of {many(len(rows), 'comparison')}, by the ranks of the runs within each cell "
-        "or by shares of runs; the chance is adjusted for their number by Holm's method. All "
-        "of them are in comparison.csv.",
+        note=f"Of {many(len(rows), 'comparison')}, each run with that of the same seed, by the "
+        f"ranks of their differences within each cell or by shares of runs. {_alike(rows)} The "
+        "chance, if nothing has changed, is adjusted for the number of comparisons by Holm's "
+        "method. All of them are in comparison.csv.",
         how=shlex.join(["tidings", "campaign", "--out", out, "--baseline", baseline]),
     )
+
+
+def _alike(rows: Rows) -> str:
+    correlation = likeness(rows)
+    if correlation is None:
+        return "No measure varies, so that luck plays no part."
+    return f"The two runs of a pair correlate by {correlation:.2f} (median of the algorithms)."
 
 
 # --- what it cost, how long it took, and what was kept

@@ -11,12 +11,18 @@ Runs are what is drawn at random: they, and not the messages in them, are resamp
 - Intervals of a share: Clopper and Pearson's, exact. Without any violation in n runs the upper end
   is 1 - 0.025**(1/n): about 3.7 / n, whatever was hoped for.
 - Percentiles: by nearest rank, a value that occurred.
-- Whether values have shifted: by their ranks within each cell (van Elteren's test), so that no
-  distribution is assumed, and few values, or equal ones, can never be sure.
+- Whether values have shifted: by pairs, of runs that had the same luck. If it did not matter which
+  of the two is the new one, each difference would be as likely up as down, whatever its size; so
+  their sizes are ranked within each cell, and the ranks of those that went up added up (Wilcoxon's
+  test, by cells). Its distribution is counted, or normal beyond MOST_EXACT pairs, where the tails
+  of the normal are the longer ones. Few pairs, or equal values, can never be sure. Of values that
+  are 0 or 1 this is McNemar's exact test.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from math import sqrt
 from typing import Any, NamedTuple
 
 from tidings.core import EnvironmentMissing
@@ -36,6 +42,8 @@ SEED = 1
 DIGITS = 12
 """Numbers that agree in so many digits are the same, added up in another order."""
 RUNS_FOR_P99 = 100
+MOST_EXACT = 1_000
+"""Pairs in one test: a second to count, if all are of one cell."""
 _TAIL = (1 - CONFIDENCE) / 2
 
 
@@ -146,37 +154,91 @@ class Shift(NamedTuple):
 
     direction: float
     p: float
+    least: float
+    """The smallest p that so many differences could have had."""
+    correlation: float | None
+    """Of the two values of a pair, within cells; None where either does not vary."""
 
 
-Sample = Sequence[float]
+Pairs = Sequence[tuple[float, float]]
+"""A new and an old value, of the same luck."""
 
 
-def shift(cells: Sequence[tuple[Sample, Sample]]) -> Shift:
-    """Of the new values against the old ones, over cells whose runs are independent.
+def shift(cells: Sequence[Pairs]) -> Shift:
+    """Of the new values against the old ones, over cells whose runs are independent."""
+    excess = 0
+    ranks: list[int] = []
+    for pairs in cells:
+        differences = [_rounded(new) - _rounded(old) for new, old in pairs]
+        moved = [one for one in differences if one]
+        doubled = _doubled_ranks([abs(one) for one in moved])
+        excess += sum(one if up > 0 else -one for one, up in zip(doubled, moved, strict=True))
+        ranks += doubled
+    chance = _chance_of(tuple(sorted(ranks)), abs(excess))
+    return Shift(float(excess), chance, min(1.0, 2.0 ** (1 - len(ranks))), correlation(cells))
 
-    In each cell the ranks of the new values among all are added up. If it did not matter which
-    values are the new ones, mean and variance of that sum would be known, ties included; what is
-    more than the mean is weighted as van Elteren does, and compared with the normal distribution.
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _doubled_ranks(sizes: Sequence[float]) -> list[int]:
+    """Twice their ranks, which are whole numbers, ties or not."""
+    ascending = sorted(sizes)
+    return [bisect_left(ascending, one) + bisect_right(ascending, one) + 1 for one in sizes]
+
+
+def _chance_of(ranks: tuple[int, ...], excess: int) -> float:
+    """That ranks with signs by chance add up to so much, either way."""
+    if not excess:
+        return 1.0
+    if len(ranks) > MOST_EXACT:
+        z = excess / float(np.sqrt(np.sum(np.square(ranks, dtype=float))))
+        return float(2 * stats.norm.sf(z))
+    upwards = (sum(ranks) + excess) // 2
+    return min(1.0, 2 * float(_sums_of(ranks)[upwards:].sum()))
+
+
+@lru_cache(maxsize=64)
+def _sums_of(ranks: tuple[int, ...]) -> Any:
+    """How likely each sum is, if each rank counts or not as a coin falls."""
+    likely = np.zeros(sum(ranks) + 1)
+    likely[0] = 1.0
+    for rank_ in ranks:
+        likely[rank_:] += likely[:-rank_].copy()
+        likely /= 2
+    return likely
+
+
+def correlation(cells: Sequence[Pairs]) -> float | None:
+    """Pearson's, of what is above or below the mean of a cell, in parts of it; None if new or old
+    values never are.
     """
-    excess = variance = 0.0
-    for new, old in cells:
-        values = np.array([float(f"{value:.{DIGITS}g}") for value in (*new, *old)])
-        ranks = stats.rankdata(values)
-        weight = 1 / (len(values) + 1)
-        excess += weight * float(ranks[: len(new)].sum() - len(new) * ranks.mean())
-        if len(values) > 1:
-            pairs = len(new) * len(old) / len(values)
-            variance += weight**2 * pairs * float(ranks.var(ddof=1))
-    if not variance:
-        return Shift(0.0, 1.0)
-    z = excess / variance**0.5
-    return Shift(z, float(2 * stats.norm.sf(abs(z))))
+    apart = [pair for pairs in cells if pairs for pair in _around_the_mean(pairs)]
+    together = sum(new * old for new, old in apart)
+    spread = sqrt(sum(new * new for new, _ in apart) * sum(old * old for _, old in apart))
+    return together / spread if spread else None
 
 
-def shares_differ(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
-    """Fisher's exact test for (hits, runs) of two samples."""
-    table = [[hits, runs - hits] for hits, runs in (ours, theirs)]
-    return float(stats.fisher_exact(table).pvalue)
+def _around_the_mean(pairs: Pairs) -> Iterator[tuple[float, float]]:
+    # From the first, so that values that are all equal differ by nothing, not by a rounding.
+    away = [(new - pairs[0][0], old - pairs[0][1]) for new, old in pairs]
+    new_mean, old_mean = (sum(side) / len(away) for side in zip(*away, strict=True))
+    scale = sum(new + old for new, old in pairs) / (2 * len(pairs)) or 1.0
+    yield from (((new - new_mean) / scale, (old - old_mean) / scale) for new, old in away)
+
+
+def testable(least: Sequence[float], alpha: float) -> list[int]:
+    """Which of several tests could find anything, all together, at ``alpha`` (after Tarone).
+
+    The others need no correction: that they find nothing is certain from the sizes of differences,
+    which say nothing about their signs.
+    """
+    ascending = sorted(least)
+    for count in range(1, len(least) + 1):
+        if bisect_right(ascending, alpha / count) <= count:
+            return [place for place, chance in enumerate(least) if chance <= alpha / count]
+    return []
 
 
 def holm(chances: Sequence[float]) -> list[float]:

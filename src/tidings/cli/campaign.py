@@ -224,7 +224,7 @@ def _in_a_word(verdict: Mapping[str, Any]) -> str:
 
 
 def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None:
-    from tidings.campaign.baseline import worst_first
+    from tidings.campaign.baseline import likeness, worst_first
 
     for verdict in ("worse", "better"):
         changed = [row for row in worst_first(compared) if row["verdict"] == verdict]
@@ -232,8 +232,11 @@ def _tell_changes(compared: Sequence[Mapping[str, Any]], baseline: Path) -> None
         for row in changed[:MOST_TOLD]:
             say(
                 f"       {row['where']}: {row['measure']} {row['before']:.4g} to "
-                f"{row['after']:.4g}, p = {row['p_adjusted']:.2g}"
+                f"{row['after']:.4g}, {many(row['pairs'], 'pair')}, p = {row['p_adjusted']:.2g}"
             )
+    alike = likeness(compared)
+    correlation = "" if alike is None else f", correlation {alike:.2f} (median)"
+    say(f"\npairs  by seed{correlation}; p is adjusted by Holm for all comparisons")
 
 
 def _tell_apart(apart: "Apart", folder: Folder, other: Folder) -> None:

@@ -66,6 +66,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     measure: str
     before: float
     after: float
+    pairs: int
+    """Of runs with the same luck."""
     chance: float
     """How likely that is by chance alone."""
     is_worse: bool

@@ -258,6 +258,7 @@ def _changes(comparison: Comparison) -> Markup:
             f"{WORSE if change.is_worse else BETTER} {change.measure}",
             figure(change.before),
             figure(change.after),
+            f"{change.pairs:,}",
             f"{change.chance:.2g}",
         ]
         for change in comparison.changes
@@ -265,7 +266,7 @@ def _changes(comparison: Comparison) -> Markup:
     return element(
         "figure",
         element("figcaption", f"Compared with {comparison.baseline}"),
-        _table(["where", "what", "before", "after", "chance"], rows)
+        _table(["where", "what", "before", "after", "pairs", "chance"], rows)
         if rows
         else element("p", "Nothing is better or worse beyond noise."),
         _note(comparison.note),
