@@ -18,7 +18,7 @@ class JudgingLimits(NamedTuple):
     few_long_runs: int = 64
     """So many are judged in slabs, one after the other; of more, each is judged by one task."""
 
-    task_rows: int = 1 << 22
+    task_rows: int = 1 << 23
     """A long run has a task for so many of its rows,"""
     least_tasks: int = 8
     """but so many at least, that no worker waits for another,"""

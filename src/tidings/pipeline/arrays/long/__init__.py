@@ -78,15 +78,17 @@ def judge_long(
     bare = outline._replace(parts=(), marks={})
     run = LongRun(bare, directory, cutting, limits, tasks, showing, secrets.randbits(64))
 
-    def stage(work: Any) -> Stage:
-        return Stage(cutting.slabs, tasks, partial(work, run=run))
-
+    judge, compare = (
+        Stage(cutting.slabs, tasks, partial(work, run=run)) for work in (_judge, _compare)
+    )
+    # To start a task takes longer than most borders do.
+    meet = Stage(cutting.slabs, -(-tasks // 4), partial(_border, run=run))
     found: dict[int, SlabFindings] = dict(
-        exchange(bundles, partial(scatter, run=run), [stage(_judge), stage(_border)])
+        exchange(bundles, partial(scatter, run=run), [judge, meet])
     )
     suspects = frozenset(slab for slab, one in found.items() if one.verdicts.is_suspected)
     texts = partial(scatter, run=run, only=suspects, with_digests=True)
-    altered = exchange(bundles, texts, [stage(_compare)]) if suspects else []
+    altered = exchange(bundles, texts, [compare]) if suspects else []
     wanted = Scan({slab: one.past for slab, one in found.items()}, run).wanted()
     helpers = [slab for slab, one in found.items() if not one.answers.isdisjoint(wanted)]
     early = list_early(wanted, helpers, bundles, run, exchange) if wanted else (0, Found.joined([]))
