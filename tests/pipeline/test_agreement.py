@@ -126,7 +126,7 @@ def test_names_may_be_numbers_of_any_size(
 def test_many_long_runs_are_judged_by_a_task_each(tmp_path: Path) -> None:
     write_drafts(tmp_path / "trace", random_runs(80, seed=3))
     (tmp_path / "spool").mkdir()
-    limits = JudgingLimits(batch_rows=1, few_long_runs=79, most_slab_rows=0)
+    limits = JudgingLimits(batch_rows=1, few_long_runs=40, most_slab_rows=0)
     found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
     assert found == specified_by(tmp_path / "trace")
 
