@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tidings.pipeline.arrays import long
-from tidings.pipeline.arrays.long import causes, early, packing, slab
+from tidings.pipeline.arrays.long import causes, early, grouping, packing, slab
 
 
 class Mutant(NamedTuple):
@@ -58,7 +58,7 @@ MUTANTS = {
         slab.Slab, "_odd", "if len(odd) and self.again:", "if False:"
     ),
     "those who are not addressed owe": Mutant(
-        slab.Slab, "_debts", " & known.survivors[view, process]", ""
+        slab.Slab, "debts", " & known.survivors[view, process]", ""
     ),
     "debts in the order of slabs": Mutant(
         long,
@@ -101,9 +101,19 @@ MUTANTS = {
         "self.before[1:] = np.maximum.accumulate(asked, axis=0)[:-1]",
         "self.before[1:] = asked[:-1]",
     ),
+    # --- what violations follow from
+    "debts lead back to what was skipped": Mutant(
+        slab.Slab, "first_debts", " & (part.index > last[part.process, reader])", ""
+    ),
+    "what was skipped leads on": Mutant(
+        grouping, "_roots", "is_debt & (sent_at > debts[0].last[origin])", "is_debt"
+    ),
+    "the first debt of any slab is the first of all": Mutant(
+        grouping, "_least", "every[:, :, 0].argmin(axis=0)", "0"
+    ),
     # --- early deliveries, listed
     "slabs that answer are not asked": Mutant(
-        long, "list_early", "frozenset(wanted).union(answering)", "frozenset(wanted)"
+        long, "list_early", ".union(answering, owing)", ".union(owing)"
     ),
     "nothing is inherited": Mutant(
         early._Listing, "of", "np.append(wanted.before[pair], asked)", "np.append(BELOW, asked)"

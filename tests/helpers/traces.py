@@ -208,6 +208,39 @@ def forget_ones_own(draft: Draft) -> None:
     ]
 
 
+def hold_back(draft: Draft) -> None:
+    """One process never delivers a message, nor, as it should, anything that depends on it."""
+    process, position = draft.rng.choice(draft.deliveries())
+    lost = draft.events[process].pop(position)
+    held = {(lost["origin"], lost["seq"])}
+    while True:
+        depending = {
+            (event["origin"], event["seq"])
+            for events in draft.events.values()
+            for place, event in enumerate(events)
+            if event["kind"] == "broadcast"
+            and any((one.get("origin"), one.get("seq")) in held for one in events[:place])
+        }
+        if depending <= held:
+            break
+        held |= depending
+        draft.events[process] = [
+            event
+            for event in draft.events[process]
+            if event["kind"] != "deliver" or (event["origin"], event["seq"]) not in held
+        ]
+
+
+def shuffle_deliveries(draft: Draft) -> None:
+    """At every process, so that those who come too early have causes that do as well."""
+    for events in draft.events.values():
+        here = [place for place, event in enumerate(events) if event["kind"] == "deliver"]
+        for place, event in zip(
+            here, draft.rng.sample([events[place] for place in here], len(here)), strict=True
+        ):
+            events[place] = event
+
+
 def swap_two_deliveries(draft: Draft) -> None:
     """Any two of one process; also before its own broadcast, which no clock would allow."""
     process, _ = draft.rng.choice(draft.deliveries())
@@ -293,6 +326,9 @@ BREAKING: tuple[Callable[[Draft], None], ...] = (
     forget_a_delivery,
     forget_a_message,
     forget_ones_own,
+    hold_back,
+    hold_back,
+    shuffle_deliveries,
     swap_two_deliveries,
     swap_two_deliveries,
     move_an_event,

@@ -194,6 +194,20 @@ def test_the_random_runs_are_not_vacuous(specified: Verdicts) -> None:
         assert any(words in reason for reason in reasons), words
 
 
+def test_the_causes_are_not_vacuous(specified: Verdicts) -> None:
+    violations = [one for v in specified.values() for verdict in v for one in verdict.violations]
+    led = Counter(one.guarantee for one in violations if one.root not in (one.message, one.cause))
+    assert led[Guarantee.VALIDITY] >= 50, led
+    assert led[Guarantee.UNIFORM_AGREEMENT] >= 50, led
+    assert led[Guarantee.CAUSAL_ORDER] >= 50, led
+    elsewhere = [
+        one
+        for one in violations
+        if one.guarantee is Guarantee.UNIFORM_AGREEMENT and one.root.origin != one.message.origin
+    ]
+    assert len(elsewhere) >= 20
+
+
 def test_the_cut_runs_are_not_vacuous(specified: Verdicts) -> None:
     cut = [v for run, v in specified.items() if run.startswith("cut-")]
     values = Counter((verdict.guarantee, verdict.value) for v in cut for verdict in v)

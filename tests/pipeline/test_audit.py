@@ -169,6 +169,8 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
         "seq": 5,
         "cause_origin": None,
         "cause_seq": None,
+        "root_origin": "p1",
+        "root_seq": 5,
         "witness": [{"process": "p10", "index": 0}, {"process": "p10", "index": 1}],
     } in rows
 
@@ -222,6 +224,7 @@ def test_notebooks_get_tables_with_names(spark: SparkSession, folder: Path) -> N
     ]
     assert [row.guarantee for row in verdicts] == [str(one) for one in Guarantee]
     assert [row.violated for row in verdicts] == [4, 0, 0, 0, 0]
+    assert [row.causes for row in verdicts] == [2, 0, 0, 0, 0]
 
 
 V1 = Path(__file__).parent.parent / "fixtures" / "traces-v1"

@@ -45,7 +45,7 @@ def _assert_not_vacuous(exchange: Shuffled) -> None:
     assert sum(home.digests is not None for home in homes) > RUNS // 10
     listed = [one for one in exchange.seen if isinstance(one, OfPair)]
     inherited = sum(int((one.early.cause[:, 0] == NOTHING).sum()) for one in listed)
-    assert sum(one.found for one in listed) > RUNS // 10
+    assert sum(len(one.early.at) for one in listed) > RUNS // 10
     assert inherited > RUNS // 50
 
 

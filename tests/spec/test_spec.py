@@ -5,6 +5,7 @@ from copy import deepcopy
 
 import pytest
 
+from shorthand import Shorthand
 from tidings.core import MessageId
 from tidings.demo.simulated import BREAKS
 from tidings.report import explain
@@ -19,7 +20,7 @@ from tidings.spec import (
     exit_status,
     judge,
 )
-from tidings.trace import HistoryCut, Manifest, Row, Run, collect, digest
+from tidings.trace import HistoryCut, Run, collect, digest
 from tidings.trace.cutting import summed
 from traces import Draft, cut_histories, random_cut_runs, random_run
 
@@ -42,51 +43,8 @@ def test_each_mutant_breaks_its_own_guarantee_and_no_other(what) -> None:
 # --- traces written by hand
 
 
-class Script:
-    """Histories in shorthand: ``p1: "b1 d p2#1 settle"``: broadcast the first, deliver, settle."""
-
-    def __init__(self, views=(("p1", "p2", "p3"),), **histories: str) -> None:
-        self.views = views
-        self.histories = histories
-        self.fates: dict[str, str] = {}
-        self.cuts: dict[str, HistoryCut] = {}
-
-    def _begin(self, process: str) -> int:
-        return self.cuts[process].index if process in self.cuts else 0
-
-    def run(self) -> Run:
-        rows = [
-            self.row(process, index, word)
-            for process, words in self.histories.items()
-            for index, word in enumerate(words.split(), self._begin(process))
-        ]
-        members = sorted({member for view in self.views for member in view})
-        manifest = Manifest(
-            schema=2,
-            run="r",
-            names=(*members, "ghost"),
-            views=self.views,
-            fates=self.fates,
-            cuts=self.cuts,
-        )
-        return collect(manifest, rows)
-
-    def row(self, process: str, index: int, word: str) -> Row:
-        fields: dict = {"run": "r", "process": process, "index": index, "time_ns": index}
-        if word in ("crash", "settle", "recover"):
-            return Row(kind=word, **fields)
-        message, _, extra = word[1:].partition("/")
-        if word[0] == "b":
-            view = int(extra or 0)
-            return Row(kind="broadcast", origin=process, seq=int(message), view=view,
-                       digest=digest(b"text"), **fields)  # fmt: skip
-        origin, _, seq = message.partition("#")
-        text = extra.encode() or b"text"
-        return Row(kind="deliver", origin=origin, seq=int(seq), digest=digest(text), **fields)
-
-
 def verdicts(views=(("p1", "p2", "p3"),), fates=None, **histories: str) -> dict[str, Verdict]:
-    script = Script(views, **histories)
+    script = Shorthand(views, **histories)
     script.fates = fates or {}
     return {v.guarantee.name.lower(): v for v in judge(script.run())}
 
@@ -247,9 +205,9 @@ def test_only_those_addressed_are_owed_a_message_or_its_causes() -> None:
 
 
 def test_the_worst_verdict_decides_the_exit_status() -> None:
-    assert exit_status(judge(Script(p1="b1 dp1#1 dp1#1", p2="dp1#1", p3="dp1#1").run())) == 1
-    assert exit_status(judge(Script(p1="b1", p2="dp1#1", p3="dp1#1").run())) == 2
-    assert exit_status(judge(Script(p1="settle", p2="settle", p3="settle").run())) == 0
+    assert exit_status(judge(Shorthand(p1="b1 dp1#1 dp1#1", p2="dp1#1", p3="dp1#1").run())) == 1
+    assert exit_status(judge(Shorthand(p1="b1", p2="dp1#1", p3="dp1#1").run())) == 2
+    assert exit_status(judge(Shorthand(p1="settle", p2="settle", p3="settle").run())) == 0
 
 
 def test_a_violation_is_explained_as_a_proof() -> None:
@@ -326,7 +284,7 @@ def test_a_cut_adds_no_violation_and_hides_none_that_lies_above_it() -> None:
 
 def test_a_verdict_says_that_it_is_judged_from_the_cut_on() -> None:
     everyone = "dp1#2 settle"
-    script = Script(p1="b2 dp1#2 settle", p2="dp1#1 dp1#2 settle", p3=everyone)
+    script = Shorthand(p1="b2 dp1#2 settle", p2="dp1#1 dp1#2 settle", p3=everyone)
     script.cuts = {
         "p1": HistoryCut(index=9, broadcast=1, delivered={"p1": 1}),
         "p3": HistoryCut(index=4, delivered={"p1": 1}),
@@ -353,7 +311,7 @@ def test_a_verdict_says_that_it_is_judged_from_the_cut_on() -> None:
     ],
 )
 def test_what_was_cut_off_still_counts(guarantee: str, p1: str, p2: str, words: str) -> None:
-    script = Script(p1=p1, p2=p2, p3="settle")
+    script = Shorthand(p1=p1, p2=p2, p3="settle")
     script.cuts = {
         "p1": HistoryCut(index=9, broadcast=1, delivered={"p1": 1}),
         "p2": HistoryCut(index=5, delivered={"p1": 1}),
@@ -365,7 +323,7 @@ def test_what_was_cut_off_still_counts(guarantee: str, p1: str, p2: str, words: 
 
 
 def test_a_name_that_was_used_below_the_cut_is_used_twice() -> None:
-    script = Script(views=(("p1",),), p1="b1 dp1#2 settle")
+    script = Shorthand(views=(("p1",),), p1="b1 dp1#2 settle")
     script.cuts = {"p1": HistoryCut(index=3, broadcast=1, delivered={"p1": 1})}
     verdict = judge(script.run())[1]
     assert [one.witness[0].index for one in verdict.violations if len(one.witness) == 2] == [-1]
@@ -379,7 +337,7 @@ def cut_at(count: int, *texts: bytes) -> HistoryCut:
 
 
 def test_two_that_have_cut_off_equally_many_messages_have_cut_off_the_same() -> None:
-    script = Script(p1="b1 b2 b3 dp1#1 dp1#2 dp1#3 settle", p2="dp1#3 settle", p3="dp1#3 settle")
+    script = Shorthand(p1="b1 b2 b3 dp1#1 dp1#2 dp1#3 settle", p2="dp1#3 settle", p3="dp1#3 settle")
     script.cuts = {name: cut_at(2, b"text", b"text") for name in ("p2", "p3")}
     assert {verdict.value for verdict in judge(script.run())} == {Value.HOLDS}
     script.cuts["p3"] = cut_at(2, b"text", b"other")
@@ -396,7 +354,7 @@ def test_two_that_have_cut_off_equally_many_messages_have_cut_off_the_same() -> 
 
 
 def test_cuts_at_other_places_or_without_digests_are_not_compared() -> None:
-    script = Script(
+    script = Shorthand(
         p1="b1 b2 b3 dp1#1 dp1#2 dp1#3 settle", p2="dp1#3 settle", p3="dp1#2 dp1#3 settle"
     )
     script.cuts = {"p2": cut_at(2, b"text", b"text"), "p3": cut_at(1, b"other")}

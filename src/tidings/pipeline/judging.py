@@ -5,9 +5,9 @@ queries (``queries.checks``), is the oracle for the first, judges the rare trace
 arrays, and knows which row it is when any row is bad.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -28,6 +28,7 @@ from tidings.pipeline.arrays.written import empty, rows_in, whole_folder, write_
 from tidings.pipeline.progress import Progress, Show, silent
 from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
+from tidings.pipeline.queries.causes import largest_causes, with_roots
 from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt_files_named, ingest
 from tidings.pipeline.spark.exchange import exchanging
@@ -39,12 +40,13 @@ from tidings.pipeline.statement import (
     Audit,
     Doubts,
     Shown,
+    cause_of,
     doubt_about_broadcasts,
     five,
     verdicts_of,
     violation_of,
 )
-from tidings.spec import Guarantee, Verdict, from_the_cut_on
+from tidings.spec import Cause, Guarantee, Verdict, from_the_cut_on
 from tidings.spec.evidence import Evidence
 from tidings.spec.table import shown_by_cuts
 from tidings.trace import layout, read_manifests
@@ -52,6 +54,17 @@ from tidings.trace.layout import refuse_to_overwrite
 from tidings.trace.spooling import corrupt, fill, spooled
 
 Checker = Literal["arrays", "sql"]
+
+
+class CountedCauses(NamedTuple):
+    """How many causes each guarantee has in a run, and the largest of them, that one first."""
+
+    counts: Sequence[int]
+    causes: list[Cause]
+
+
+Largest = dict[int, CountedCauses]
+NO_CAUSES = CountedCauses([0] * len(Guarantee), [])
 
 
 @naming_jobs
@@ -192,17 +205,19 @@ def judge(
     progress.expect(case.rows)
     counts = {row.run: row for row in counted(case.events()).collect()}
     shown: Shown = {}
+    largest: Largest = {}
     violated = [(run, one) for run, row in counts.items() for one in Guarantee if row[one].violated]
     if violated:
         progress("looking for the events that show what was violated")
-        shown = _first_violations(case, violated, examples)
+        shown, largest = _first_violations(case, violated, examples)
     return {
         ending.evidence.run.manifest.run: from_the_cut_on(
             five(
-                _counts(counts.get(ending.run)),
+                _counts(counts.get(ending.run), largest.get(ending.run, NO_CAUSES).counts),
                 _doubts(case.trace.names[ending.run], ending.evidence, counts.get(ending.run)),
                 shown.get(ending.run, {}),
                 examples,
+                largest.get(ending.run, NO_CAUSES).causes,
             ),
             ending.evidence.cuts,
             examples,
@@ -218,7 +233,7 @@ def verdicts(case: Case) -> DataFrame:
 
 def verdict_table(spark: SparkSession, verdicts: Mapping[str, tuple[Verdict, ...]]) -> DataFrame:
     """The verdicts as a table: run, and the columns of a verdict but for its violations."""
-    columns = ("guarantee", "value", "judged", "not_owed", "violated", "reason", "note")
+    columns = ("guarantee", "value", "judged", "not_owed", "violated", "causes", "reason", "note")
     rows = [
         {"run": run} | {column: getattr(verdict, column) for column in columns}
         for run, five in verdicts.items()
@@ -255,18 +270,23 @@ def _sum(count: Column | None) -> Column:
 
 def _first_violations(
     case: Case, violated: list[tuple[int, Guarantee]], examples: int | None
-) -> Shown:
-    """The first few violations of each guarantee that is violated, by process and place."""
+) -> tuple[Shown, Largest]:
+    """The first few violations of each guarantee that is violated, by process and place.
+
+    And what they follow from.
+    """
     runs = {run for run, _ in violated}
     guarantees = {guarantee for _, guarantee in violated}
     in_order = Window.partitionBy("run", "guarantee").orderBy("process", "witness", "origin", "seq")
     events = case.events(sorted(runs)).persist()
+    rooted = with_roots(breaches(events, sorted(guarantees)), events).persist()
     first = (
-        breaches(events, sorted(guarantees))
-        .withColumn("rank", F.row_number().over(in_order))
+        rooted.withColumn("rank", F.row_number().over(in_order))
         .where(F.lit(True) if examples is None else F.col("rank") <= max(examples, 1))
         .collect()
     )
+    causes = largest_causes(rooted).collect()
+    rooted.unpersist()
     events.unpersist()
     shown: Shown = {}
     for row in sorted(first, key=lambda row: int(row["rank"])):
@@ -278,16 +298,33 @@ def _first_violations(
             (row.origin, row.seq),
             ((at["process"], at["index"]) for at in row.witness),
             cause if row.cause_origin is not None else None,
+            (row.root_origin, row.root_seq),
         )
         shown.setdefault(row.run, {}).setdefault(Guarantee(row.guarantee), []).append(violation)
-    return shown
+    return shown, _largest(case, causes)
 
 
-def _counts(row: Any) -> list[tuple[int, int, int]]:
-    """Judged, not owed, violated: of each guarantee, in a run that may have no rows."""
+def _largest(case: Case, rows: list[Any]) -> Largest:
+    largest: Largest = {}
+    for row in rows:
+        violated, counts = (
+            [row[f"{what}_{number}"] for number in range(len(Guarantee))]
+            for what in ("violated", "causes")
+        )
+        names, message = case.trace.names[row.run], (row.root_origin, row.root_seq)
+        cause = cause_of(names, row.process, message, violated)
+        largest.setdefault(row.run, CountedCauses(counts, [])).causes.append(cause)
+    return largest
+
+
+def _counts(row: Any, causes: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Judged, not owed, violated, causes: of each guarantee, in a run that may have no rows."""
     if row is None:
-        return [(0, 0, 0)] * len(Guarantee)
-    return [(row[one].judged, row[one].not_owed, row[one].violated) for one in Guarantee]
+        return [(0, 0, 0, 0)] * len(Guarantee)
+    return [
+        (row[one].judged, row[one].not_owed, row[one].violated, count)
+        for one, count in zip(Guarantee, causes, strict=True)
+    ]
 
 
 def _doubts(names: Members, evidence: Evidence, counts: Any) -> Doubts:

@@ -10,7 +10,8 @@ from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING, Findings, Judged
 from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
 from tidings.pipeline.arrays.rows import Directory
-from tidings.spec import Guarantee, Place, Verdict, Violation, from_the_cut_on
+from tidings.spec import Cause, Guarantee, Place, Verdict, Violation, from_the_cut_on
+from tidings.spec.causes import caused
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 
@@ -28,6 +29,8 @@ Doubts = tuple[str, str, str]
 """Why the histories, what was broadcast, and the end of a run are in doubt, if they are."""
 Shown = dict[int, dict[Guarantee, list[Violation]]]
 """The first violations, by run and guarantee."""
+Named = dict[int, list[Cause]]
+"""The largest causes, by run."""
 
 _DOUBTED = dict(zip(Guarantee, (0, 1, 2, 2, 1), strict=True))
 """Which of the doubts concerns each guarantee."""
@@ -38,20 +41,28 @@ def five(
     doubts: Doubts,
     shown: Mapping[Guarantee, list[Violation]],
     examples: int | None,
+    causes: Sequence[Cause] = (),
 ) -> tuple[Verdict, ...]:
     """The verdicts on one run, from how much was judged, not owed and violated of each guarantee.
 
-    The specification decides from the first violations; all of them are counted.
+    The last count is that of causes. The specification decides from the first violations; all of
+    them are counted.
     """
     return tuple(
         decide(guarantee, judged=judged, not_owed=not_owed, doubt=doubts[_DOUBTED[guarantee]])
         if not violated
         else msgspec.structs.replace(
-            decide(guarantee, judged=judged, not_owed=not_owed, violations=shown[guarantee]),
+            caused(
+                decide(guarantee, judged=judged, not_owed=not_owed, violations=shown[guarantee]),
+                causes,
+            ),
             violated=violated,
             violations=tuple(shown[guarantee][:examples]),
+            causes=of_causes,
         )
-        for guarantee, (judged, not_owed, violated) in zip(Guarantee, counts, strict=True)
+        for guarantee, (judged, not_owed, violated, of_causes) in zip(
+            Guarantee, counts, strict=True
+        )
     )
 
 
@@ -67,6 +78,7 @@ def violation_of(
     message: tuple[int, int],
     witness: Iterable[tuple[int, int]],
     cause: tuple[int, int] | None,
+    root: tuple[int, int],
 ) -> Violation:
     """A violation in numbers, with names for those of the processes."""
     return Violation(
@@ -75,6 +87,19 @@ def violation_of(
         message=MessageId(names[message[0]], message[1]),
         witness=tuple(Place(names[who], index) for who, index in witness),
         cause=None if cause is None else MessageId(names[cause[0]], cause[1]),
+        root=MessageId(names[root[0]], root[1]),
+    )
+
+
+def cause_of(
+    names: Members, process: int, message: tuple[int, int], violated: Iterable[int]
+) -> Cause:
+    """A cause in numbers, with names for those of the processes."""
+    counts = zip(Guarantee, violated, strict=True)
+    return Cause(
+        process=names[process],
+        message=MessageId(names[message[0]], message[1]),
+        violated={guarantee: count for guarantee, count in counts if count},
     )
 
 
@@ -86,7 +111,7 @@ def verdicts_of(
 ) -> Verdicts:
     """The five verdicts on every run, in the order of the manifests."""
     judged = _with_runs_without_rows(judged, directory)
-    shown, labels = _shown(judged, directory), list(manifests)
+    shown, causes, labels = _shown(judged, directory), _named(judged, directory), list(manifests)
     verdicts: Verdicts = dict.fromkeys(labels, ())
     is_unreached = judged.unreached[:, 0] != NOTHING
     for place, (run, (histories, the_end)) in enumerate(
@@ -98,7 +123,7 @@ def verdicts_of(
             broadcasts = doubt_about_broadcasts(directory.names(run), *message)
         doubts = (histories, broadcasts, the_end)
         stated = (
-            five(counts.tolist(), doubts, shown[run], examples)
+            five(counts.tolist(), doubts, shown[run], examples, causes[run])
             if run in shown
             else _unbroken(counts.tobytes(), doubts)
         )
@@ -109,7 +134,7 @@ def verdicts_of(
 @lru_cache(maxsize=1 << 16)
 def _unbroken(counts: bytes, doubts: Doubts) -> tuple[Verdict, ...]:
     """Without any breach. The runs of a campaign have many verdicts in common."""
-    return five(np.frombuffer(counts, np.int64).reshape(-1, 3).tolist(), doubts, {}, 0)
+    return five(np.frombuffer(counts, np.int64).reshape(-1, 4).tolist(), doubts, {}, 0)
 
 
 def _with_runs_without_rows(judged: Judged, directory: Directory) -> Judged:
@@ -139,6 +164,17 @@ def _shown(judged: Judged, directory: Directory) -> Shown:
             (row["origin"], row["seq"]),
             ((who, index) for who, index in places if who != NOTHING),
             cause if cause[0] != NOTHING else None,
+            (row["root_origin"], row["root_seq"]),
         )
         shown.setdefault(run, {}).setdefault(guarantee, []).append(violation)
     return shown
+
+
+def _named(judged: Judged, directory: Directory) -> Named:
+    causes: Named = {}
+    for row in judged.causes.to_pylist():
+        violated = (row[f"violated_{number}"] for number in range(len(Guarantee)))
+        names, message = directory.names(row["run"]), (row["origin"], row["seq"])
+        cause = cause_of(names, row["process"], message, violated)
+        causes.setdefault(row["run"], []).append(cause)
+    return causes

@@ -1,5 +1,6 @@
 """How we say it: verdicts as tables, violations as proofs, pictures and stories."""
 
+from tidings.report.causes import cause_lines
 from tidings.report.explain import explain
 from tidings.report.reproduce import as_pytest
 from tidings.report.schedule import can_be_replayed, is_long
@@ -12,6 +13,7 @@ __all__ = [
     "as_pytest",
     "campaign_table",
     "can_be_replayed",
+    "cause_lines",
     "explain",
     "is_long",
     "listed",

@@ -40,6 +40,7 @@ def explain(
         "Then:",
         *(f"  - {line}" for line in _proof(violation, m, cause)),
         *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
+        *(f"  - {line}" for line in _why_so(violation)),
     ]
     if folder:
         named = run if is_one_of_many else None
@@ -184,6 +185,11 @@ def _happened_before(violation: Violation, m: str, cause: str, had: Place, broad
         f"{cause} happened before {m}: {had.process} {verb} {cause} {_event(had)} before it "
         f"broadcast {m} {_event(broadcast)}."
     )
+
+
+def _why_so(violation: Violation) -> Iterator[str]:
+    if violation.root not in (None, violation.message, violation.cause):
+        yield f"This follows from {violation.root}, which {violation.process} owed before."
 
 
 # --- why it can never come

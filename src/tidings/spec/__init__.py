@@ -4,6 +4,7 @@ from tidings.spec.extras import broken, cost, reach
 from tidings.spec.guarantees import GUARANTEES, judge
 from tidings.spec.verdict import (
     BELOW_THE_CUT,
+    Cause,
     Extra,
     Guarantee,
     Place,
@@ -18,6 +19,7 @@ from tidings.spec.verdict import (
 __all__ = [
     "BELOW_THE_CUT",
     "GUARANTEES",
+    "Cause",
     "Extra",
     "Guarantee",
     "Place",

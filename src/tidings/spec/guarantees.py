@@ -6,6 +6,7 @@ judged only when the run has settled and the fate of every process is known.
 """
 
 from tidings.core import MessageId
+from tidings.spec.causes import with_causes
 from tidings.spec.evidence import Evidence, place
 from tidings.spec.verdict import Guarantee, Verdict, Violation, decide, from_the_cut_on
 from tidings.trace import Row, Run
@@ -187,5 +188,5 @@ GUARANTEES = (no_duplication, no_creation, validity, uniform_agreement, causal_o
 def judge(run: Run) -> tuple[Verdict, ...]:
     """All five verdicts on one run, in their usual order."""
     evidence = Evidence(run)
-    five = tuple(guarantee(evidence) for guarantee in GUARANTEES)
+    five = with_causes(tuple(guarantee(evidence) for guarantee in GUARANTEES), evidence)
     return from_the_cut_on(five, run.manifest.cuts)

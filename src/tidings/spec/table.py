@@ -18,6 +18,8 @@ _VIOLATIONS = pa.schema(
         "seq": pa.int64(),
         "cause_origin": pa.string(),
         "cause_seq": pa.int64(),
+        "root_origin": pa.string(),
+        "root_seq": pa.int64(),
         "witness": pa.list_(_PLACE),
     }
 )
@@ -32,6 +34,8 @@ def shown_by_cuts(manifests: Iterable[Manifest]) -> Any:
             "process": one.process,
             "origin": one.message.origin,
             "seq": one.message.seq,
+            "root_origin": one.message.origin,
+            "root_seq": one.message.seq,
             "witness": [{"process": at.process, "index": at.index} for at in one.witness],
         }
         for manifest in manifests

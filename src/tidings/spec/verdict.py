@@ -53,7 +53,9 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``process`` is where it shows and ``message`` what it is about. ``cause`` is, for Causal
     Order, the message that should have come first, and for reach the one that reached further.
-    ``note`` says what no other column can. The events of ``witness`` are, in order:
+    ``root`` is the message that went wrong at this process and led to it, where all violations of
+    the five are known. ``note`` says what no other column can. The events of ``witness`` are, in
+    order:
 
     - No Duplication: the first delivery, the repeated one
     - No Creation: the delivery, then the broadcast under that name if there is one
@@ -71,7 +73,43 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     message: MessageId
     witness: tuple[Place, ...]
     cause: MessageId | None = None
+    root: MessageId | None = None
     note: str = ""
+
+
+class Fault(StrEnum):
+    """In which ways a message goes wrong at a process."""
+
+    REPEATED = "repeated"
+    FORGED = "forged"
+    LATE = "late"
+    """Or lost."""
+
+
+FAULTS = dict(
+    zip(Guarantee, (Fault.REPEATED, Fault.FORGED, Fault.LATE, Fault.LATE, Fault.LATE), strict=True)
+)
+"""What a violation of each guarantee shows."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """What violations follow from (``spec/causes.py``): a message that went wrong at a process.
+
+    A message that went wrong there in two ways is two causes.
+    """
+
+    process: str
+    message: MessageId
+    violated: dict[Guarantee, int]
+    """How many violations of each guarantee follow from it."""
+
+    @property
+    def fault(self) -> Fault:
+        return FAULTS[next(iter(self.violated))]
+
+
+MOST_CAUSES = 10
+"""How many causes a verdict names. All are counted."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +117,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     ``judged`` counts what was looked at (deliveries, or broadcasts for Validity and Uniform
     Agreement); ``not_owed`` counts broadcasts whose majority was gone, for which nothing was
-    promised. ``violated`` is the exact number of breaches, ``violations`` the first of them.
+    promised. ``violated`` is the exact number of breaches, ``violations`` the first of them;
+    ``causes`` the exact number of what they follow from, ``largest_causes`` those that are named.
     """
 
     guarantee: Guarantee
@@ -88,6 +127,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     not_owed: int = 0
     violated: int = 0
     violations: tuple[Violation, ...] = ()
+    causes: int = 0
+    largest_causes: tuple[Cause, ...] = ()
     reason: str = ""
     """Why it is unknown."""
     note: str = ""
@@ -136,6 +177,7 @@ def below_the_cuts(cuts: Mapping[str, HistoryCut]) -> tuple[Violation, ...]:
                         guarantee=Guarantee.NO_CREATION,
                         process=process,
                         message=MessageId(*key),
+                        root=MessageId(*key),
                         witness=(Place(other, BELOW_THE_CUT), Place(process, BELOW_THE_CUT)),
                     )
                 )
@@ -178,7 +220,18 @@ def _with_more(verdict: Verdict, more: tuple[Violation, ...], examples: int | No
         value=Value.VIOLATED,
         violated=verdict.violated + len(more),
         violations=(*verdict.violations, *more)[:examples],
+        causes=verdict.causes + len(more),
+        largest_causes=(*verdict.largest_causes, *map(_cause_below_the_cuts, more))[:MOST_CAUSES],
         reason="",
+    )
+
+
+def _cause_below_the_cuts(violation: Violation) -> Cause:
+    """Each is one of its own: nothing else is known of those messages."""
+    return Cause(
+        process=violation.process,
+        message=violation.message,
+        violated={Guarantee.NO_CREATION: 1},
     )
 
 

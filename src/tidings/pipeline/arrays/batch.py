@@ -20,13 +20,17 @@ than any position, stands for it; a message that was broadcast there is among th
 broadcast, but marked as given.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tidings.pipeline.arrays.causes import Losses, followed
 from tidings.pipeline.arrays.findings import (
+    FAULT,
     NOTHING,
     Array,
+    Causes,
     Findings,
     Found,
     first_of_each_run,
@@ -34,6 +38,7 @@ from tidings.pipeline.arrays.findings import (
 )
 from tidings.pipeline.arrays.known import KnownRuns
 from tidings.spec import BELOW_THE_CUT, Guarantee
+from tidings.spec.verdict import MOST_CAUSES, Fault
 
 BELOW = -2
 """The position of an event that was cut off."""
@@ -107,13 +112,14 @@ class _Batch:
         """Which messages were broadcast below the cut."""
         if cuts is not None:
             self.is_given[self.message[is_given]] = True
-            self.example = _first_places(
-                self.message, np.arange(self.never), len(self.is_given), none=0
-            )
-            """For each message an event that is about it."""
         self.sent_run = events.run[self.sent]
         self.sent_by = events.process[self.sent]
         self.sent_view = self.known.first_view[self.sent_run] + events.view[self.sent]
+
+    @cached_property
+    def example(self) -> Array:
+        """For each message an event that is about it."""
+        return _first_places(self.message, np.arange(self.never), len(self.is_given), none=0)
 
     # --- for which messages anything is owed
 
@@ -149,9 +155,15 @@ class _Batch:
             Guarantee.UNIFORM_AGREEMENT: self._uniform_agreement(),
             Guarantee.CAUSAL_ORDER: self._causal_order(),
         }
+        roots = self._roots(*found.values())
+        causes = self._causes(found, roots)
         counts = np.stack([each[0] for each in found.values()], axis=1)
-        breaches = {guarantee: self._found(*each[1:]) for guarantee, each in found.items()}
-        return Findings(counts, self._unreached(), breaches)
+        counts = np.concatenate([counts, causes.counts(self.runs)[:, :, None]], axis=2)
+        breaches = {
+            guarantee: self._found(root, *each[1:])
+            for root, (guarantee, each) in zip(roots, found.items(), strict=True)
+        }
+        return Findings(counts, self._unreached(), breaches, causes.largest(MOST_CAUSES))
 
     def _read_all_readers(self) -> None:
         """One reader of every run after the other; what each of them shows is put together."""
@@ -173,15 +185,20 @@ class _Batch:
         for reader in range(self.width):
             self._read(reader, deliveries[by_reader[ends[reader] : ends[reader + 1]]])
 
-    def _read(self, reader: int, mine: Array) -> None:
-        message, known = self.message, self.known
+    def _delivered(self, reader: int, mine: Array) -> Array:
+        """For each message where the reader first delivered it, given all of its deliveries."""
         delivered = _first_places(
-            message[mine], mine, len(self.sent) + self.strays, none=self.never
+            self.message[mine], mine, len(self.sent) + self.strays, none=self.never
         )
-        if known.cuts is not None:
+        if self.known.cuts is not None:
             events, about = self.events, self.example
             columns = (events.run[about], events.origin[about], events.seq[about])
-            delivered[known.cuts.had_delivered(reader, *columns)] = BELOW
+            delivered[self.known.cuts.had_delivered(reader, *columns)] = BELOW
+        return delivered
+
+    def _read(self, reader: int, mine: Array) -> None:
+        message, known = self.message, self.known
+        delivered = self._delivered(reader, mine)
         first = delivered[message[mine]]
         is_repeat = first != mine
         self.repeats.append((first[is_repeat], mine[is_repeat]))
@@ -314,6 +331,61 @@ class _Batch:
         witness = (cause, self.sent[message], at)
         return counts, self.events.process[at], self.sent[message], witness, cause
 
+    # --- what all that follows from: a message is a root at a process
+
+    def _roots(self, repeated: Any, invented: Any, lost: Any, owed: Any, early: Any) -> list[Array]:
+        """For each violation of each guarantee its root."""
+        roots = [self.message[each[2]] for each in (repeated, invented, lost, owed, early)]
+        count = len(self.is_given)
+        lost_at, owed_at = (each[1] * count + self.message[each[2]] for each in (lost, owed))
+        debts = np.unique(np.concatenate([lost_at, owed_at]))
+        losses = self._losses(debts)
+        roots[2:4] = (losses[np.searchsorted(debts, at)] for at in (lost_at, owed_at))
+        _, process, about, _, cause, *_ = early
+        if len(about):
+            at = process * count
+            ends = followed(at + self.message[about], at + self.message[cause])
+            roots[4] = ends - at
+            is_debt = np.isin(ends, debts)
+            roots[4][is_debt] = losses[np.searchsorted(debts, ends[is_debt])]
+        return roots
+
+    def _losses(self, debts: Array) -> Array:
+        """The roots of what is owed and never delivered."""
+        roots = np.zeros_like(debts)
+        if not len(debts):
+            return roots
+        events = self.events
+        losses = Losses(
+            self.message, self.history, events.is_broadcast, self.sent, self.runs, self.width
+        )
+        process, message = np.divmod(debts, len(self.is_given))
+        for reader in np.unique(process).tolist():
+            deliveries = self.deliveries[events.process[self.deliveries] == reader]
+            is_delivered = self._delivered(reader, deliveries) != self.never
+            mine = process == reader
+            roots[mine] = losses.roots(message[mine], is_delivered)
+        return roots
+
+    def _causes(self, found: dict[Guarantee, Any], roots: list[Array]) -> Causes:
+        """How many violations of each guarantee follow from each root."""
+        process = np.concatenate([each[1] for each in found.values()])
+        guarantee = np.repeat(np.arange(len(roots)), list(map(len, roots)))
+        keys = process * len(self.is_given) + np.concatenate(roots)
+        keys = keys * len(Fault) + FAULT[guarantee]
+        causes, which = np.unique(keys, return_inverse=True)
+        if not len(causes):
+            return Causes.of_nothing()
+        violated = np.bincount(which * len(roots) + guarantee, minlength=len(causes) * len(roots))
+        process, message = np.divmod(causes // len(Fault), len(self.is_given))
+        run, origin, seq = self._named(message)
+        return Causes.of(run, process, origin, seq, violated.reshape(len(causes), -1))
+
+    def _named(self, message: Array) -> tuple[Array, Array, Array]:
+        """Run, origin and sequence number."""
+        at = self.example[message]
+        return self.events.run[at], self.events.origin[at], self.events.seq[at]
+
     # --- how it is told
 
     def _counts(self, judged: Array, violated: Array) -> Array:
@@ -330,6 +402,7 @@ class _Batch:
 
     def _found(
         self,
+        root: Array,
         process: Array,
         about: Array,
         witness: tuple[Array, ...],
@@ -342,6 +415,8 @@ class _Batch:
         """
         events = self.events
         shown = first_of_each_run(events.run[about], self.most)
+        if not shown.any():
+            return Found.joined([])
         about, owner = about[shown], (process if whose is None else whose)[shown]
         places = [
             (
@@ -355,8 +430,9 @@ class _Batch:
         of_cause = (NOTHING, NOTHING)
         if cause is not None:
             of_cause = events.origin[cause[shown]], events.seq[cause[shown]]
-        names = events.origin[about], events.seq[about]
-        return Found.of(process[shown], about, *names, places, of_cause, events.run[about])
+        run, names = events.run[about], (events.origin[about], events.seq[about])
+        _, *of_root = self._named(root[shown])
+        return Found.of(process[shown], about, *names, places, of_cause, run, tuple(of_root))
 
 
 def numbered(group: Array, seq: Array) -> tuple[Array, int]:

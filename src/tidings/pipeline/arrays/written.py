@@ -125,6 +125,8 @@ def named(breaches: Any, directory: Directory) -> Any:
             "seq": columns["seq"],
             "cause_origin": processes(columns["cause_origin"]),
             "cause_seq": pa.array(columns["cause_seq"], mask=columns["cause_origin"] == NOTHING),
+            "root_origin": processes(columns["root_origin"]),
+            "root_seq": columns["root_seq"],
             "witness": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), witness),
         }
     )

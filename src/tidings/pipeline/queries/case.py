@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidings.pipeline.progress import Show, silent
+from tidings.pipeline.queries.causes import with_roots
 from tidings.pipeline.queries.checks import CHECKS
 from tidings.pipeline.queries.evidence import known_events, with_messages
 from tidings.pipeline.queries.facts import Facts, endings, facts_of, first_forsaken
@@ -75,8 +76,9 @@ def violations(case: Case) -> DataFrame:
     schema = pa.schema({"run": pa.int32(), "label": pa.string(), "names": pa.list_(pa.string())})
     labelled = case.spark.createDataFrame(pa.Table.from_pylist(labels, schema=schema))
     shown = shown_by_cuts(case.trace.manifests)
+    events = case.events()
     found = (
-        breaches(case.events())
+        with_roots(breaches(events), events)
         .join(F.broadcast(labelled), "run", "inner")
         .select(
             F.col("label").alias("run"),
@@ -86,6 +88,8 @@ def violations(case: Case) -> DataFrame:
             "seq",
             F.get("names", "cause_origin").alias("cause_origin"),
             "cause_seq",
+            F.get("names", "root_origin").alias("root_origin"),
+            "root_seq",
             F.transform("witness", _named_place).alias("witness"),
         )
     )

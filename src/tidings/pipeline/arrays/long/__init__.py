@@ -10,8 +10,9 @@ one byte each (``packing``); a row that is *away* from its message goes to the m
 So a slab knows all about its messages, and judges four guarantees by itself (``slab``). For Causal
 Order it goes through its part of the histories; about the few rows that are away, slabs ask each
 other, and meet at the *border* (``causes``). What remains is a running maximum from slab to slab,
-one number for each origin and reader. Only if that shows that something is wrong is there a second
-job: to compare suspected texts one by one, or to list the early deliveries (``early``).
+one number for each origin and reader. Only if something is wrong is there a second job: to compare
+suspected texts one by one, or to list the early deliveries (``early``) and to say what they, and
+messages that are missing, follow from (``grouping``).
 
 Nothing here is an approximation but the sums of texts, and what they leave to chance is said in
 ``texts``. Wherever the run is cut, names in any order, duplicates, strays and altered texts are
@@ -23,17 +24,19 @@ from the number of rows: tasks do not read the whole trace, whoever works at the
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tidings.pipeline.arrays.causes import CountedCauses
 from tidings.pipeline.arrays.findings import NOTHING, Findings, Found, joined
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer, Asked, Past, Request, Scan, border
 from tidings.pipeline.arrays.long.cutting import cutting_for
 from tidings.pipeline.arrays.long.early import list_early
+from tidings.pipeline.arrays.long.grouping import Grouped
 from tidings.pipeline.arrays.long.outline import Outline, SurveyedHistory, outlines, survey
 from tidings.pipeline.arrays.long.packing import Home, LongRun, Note, scatter
 from tidings.pipeline.arrays.long.slab import Slab, SlabVerdicts, in_order_of_broadcasts
@@ -60,6 +63,14 @@ class SlabFindings(NamedTuple):
     past: Past
     answers: frozenset[int]
     """The slabs with events about our messages."""
+
+
+class AlteredTexts(NamedTuple):
+    """How many there are in a slab, the first of them, and all causes of No Creation there."""
+
+    texts: int
+    found: Found
+    forged: CountedCauses
 
 
 def judge_long(
@@ -91,8 +102,10 @@ def judge_long(
     altered = exchange(bundles, texts, [compare]) if suspects else []
     wanted = Scan({slab: one.past for slab, one in found.items()}, run).wanted()
     helpers = [slab for slab, one in found.items() if not one.answers.isdisjoint(wanted)]
-    early = list_early(wanted, helpers, bundles, run, exchange) if wanted else (0, Found.joined([]))
-    return _put_together(list(found.values()), [one for _, one in altered], early, showing.most)
+    last = np.max([one.verdicts.last for one in found.values()], axis=0, initial=NOTHING)
+    owing = {slab: last for slab, one in found.items() if one.verdicts.has_debts}
+    grouped = list_early(wanted, helpers, owing, bundles, run, exchange) if wanted or owing else []
+    return _put_together(found, dict(altered), grouped, showing.most)
 
 
 def _begins(run: int, directory: Directory) -> list[int]:
@@ -123,31 +136,39 @@ def _border(place: int, contents: list[Any], run: LongRun) -> Iterator[Parcel]:
 
 
 def _compare(place: int, contents: list[Home | Note], run: LongRun) -> Iterator[Parcel]:
-    altered = Slab(place, contents, run).altered()
-    shown = run.shown(Guarantee.NO_CREATION, altered, f"slab-{place:06}-altered")
-    yield Parcel(place, (len(altered.position), shown))
+    slab = Slab(place, contents, run)
+    altered = slab.altered()
+    shown = run.shown(Guarantee.NO_CREATION, altered.rooted(), f"slab-{place:06}-altered")
+    yield Parcel(place, AlteredTexts(len(altered.position), shown, slab.forged(altered)))
 
 
 def _put_together(
-    slabs: Sequence[SlabFindings],
-    altered: Sequence[tuple[int, Found]],
-    early: tuple[int, Found],
+    slabs: Mapping[int, SlabFindings],
+    altered: Mapping[int, AlteredTexts],
+    grouped: Sequence[Grouped],
     most: int | None,
 ) -> Findings:
-    verdicts = [slab.verdicts for slab in slabs]
+    verdicts = [slab.verdicts for slab in slabs.values()]
+    causes = CountedCauses.joined(
+        [
+            *(one.repeated for one in verdicts),
+            *((altered.get(place) or one.verdicts).forged for place, one in slabs.items()),
+            *(one.causes for one in grouped),
+        ]
+    )
     counts = sum((one.counts for one in verdicts), Counter[str]())
     repeated, invented, renamed, lost = (
         Found.joined([one.found[kind] for one in verdicts])
         for kind in ("repeated", "invented", "renamed", "lost")
     )
-    invented = Found.joined([invented, *(found for _, found in altered)])
-    odd = sum(count for count, _ in altered)
+    invented = Found.joined([invented, *(one.found for one in altered.values())])
+    odd = sum(one.texts for one in altered.values())
     of_each = [
         (counts["deliveries"], 0, counts["repeated"]),
         (counts["compared"], 0, counts["invented"] + odd + counts["renamed"]),
         np.sum([(0, 0, 0), *(one.validity for one in verdicts)], axis=0),
         np.sum([(0, 0, 0), *(one.agreement for one in verdicts)], axis=0),
-        (sum(slab.ordered for slab in slabs), 0, early[0]),
+        (sum(slab.ordered for slab in slabs.values()), 0, sum(one.early for one in grouped)),
     ]
     unreached = min((one.unreached for one in verdicts if one.unreached), default=None)
     found = {
@@ -157,10 +178,31 @@ def _put_together(
         Guarantee.UNIFORM_AGREEMENT: in_order_of_broadcasts(
             [one.found["owed"] for one in verdicts]
         ),
-        Guarantee.CAUSAL_ORDER: early[1],
+        Guarantee.CAUSAL_ORDER: Found.joined(
+            [one.found[Guarantee.CAUSAL_ORDER] for one in grouped]
+        ),
     }
+    found = {guarantee: some.first(most) for guarantee, some in found.items()}
+    for guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT):
+        rooted = [one.found[guarantee] for one in grouped]
+        found[guarantee] = _with_roots(found[guarantee], rooted)
     return Findings(
-        np.array([of_each], np.int64),
+        np.append([of_each], causes.counts[None, :, None], axis=2),
         np.array([unreached[2:4] if unreached else (NOTHING, NOTHING)]),
-        {guarantee: some.first(most) for guarantee, some in found.items()},
+        found,
+        causes.largest,
     )
+
+
+def _with_roots(found: Found, rooted: Sequence[Found]) -> Found:
+    """The first violations in order, with the roots that their readers know."""
+    roots = {
+        (process, origin, seq): root
+        for some in rooted
+        for process, origin, seq, root in zip(
+            some.process.tolist(), some.origin.tolist(), some.seq.tolist(), some.root, strict=True
+        )
+    }
+    names = zip(found.process.tolist(), found.origin.tolist(), found.seq.tolist(), strict=True)
+    none = np.zeros((0, 2), np.int64)
+    return found._replace(root=np.concatenate([none, *([roots[name]] for name in names)]))

@@ -18,11 +18,11 @@ import numpy as np
 
 from tidings.pipeline.arrays.findings import NOTHING, Array, Found, joined
 from tidings.pipeline.arrays.long.causes import Answer, Asked, History, Wanted, histories
+from tidings.pipeline.arrays.long.grouping import DebtsOf, Grouped, debts_of, group
 from tidings.pipeline.arrays.long.outline import RunPiece
 from tidings.pipeline.arrays.long.packing import BELOW, Home, LongRun, Note, scatter
 from tidings.pipeline.arrays.long.slab import Slab
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage
-from tidings.spec import Guarantee
 
 
 class Early(NamedTuple):
@@ -47,7 +47,6 @@ class Records(NamedTuple):
 class OfPair(NamedTuple):
     """What one slab lists of one (origin, reader)."""
 
-    found: int
     early: Early
     records: Records
 
@@ -55,29 +54,39 @@ class OfPair(NamedTuple):
 def list_early(
     wanted: Mapping[int, Wanted],
     answering: Iterable[int],
+    owing: Mapping[int, Array],
     bundles: Sequence[Sequence[RunPiece]],
     run: LongRun,
     exchange: Exchange,
-) -> tuple[int, Found]:
-    """How many early deliveries there are, and the first of them; ``answering`` slabs help."""
-    needed = frozenset(wanted).union(answering)
+) -> list[Grouped]:
+    """Early deliveries and debts, reader by reader; ``answering`` slabs help.
+
+    ``owing`` are the slabs with debts, each with the ``SlabVerdicts.last`` of the whole run.
+    """
+    needed = frozenset(wanted).union(answering, owing)
+    help_out = partial(_help, wanted=frozenset(wanted), owing=owing, run=run)
     stages = [
-        Stage(run.cutting.slabs, run.tasks, partial(_help, wanted=frozenset(wanted), run=run)),
+        Stage(run.cutting.slabs, run.tasks, help_out),
         Stage(run.cutting.slabs, run.tasks, partial(_list, wanted=wanted, run=run)),
         Stage(run.width**2, run.tasks, partial(_resolve, run=run)),
+        Stage(run.width, run.tasks, partial(group, run=run)),
     ]
     parcels = exchange(bundles, partial(scatter, run=run, only=needed), stages)
-    return (
-        sum(count for _, (count, _) in parcels),
-        Found.joined([found for _, (_, found) in parcels]).first(run.showing.most),
-    )
+    return [grouped for _, grouped in parcels]
 
 
 def _help(
-    place: int, contents: list[Home | Note], wanted: frozenset[int], run: LongRun
+    place: int,
+    contents: list[Home | Note],
+    wanted: frozenset[int],
+    owing: Mapping[int, Array],
+    run: LongRun,
 ) -> Iterator[Parcel]:
     """Answer the slabs that list something; one that does so itself sends its rows on."""
-    for other, answer in Asked(Slab(place, contents, run)).answers():
+    slab = Slab(place, contents, run)
+    if place in owing:
+        yield from (Parcel(place, debts) for debts in debts_of(slab, owing[place]))
+    for other, answer in Asked(slab).answers():
         if other in wanted:
             yield Parcel(other, answer)
     if place in wanted:
@@ -92,8 +101,12 @@ def _list(
     for one in contents:
         if isinstance(one, Answer):
             about.setdefault(one.process, []).append(one)
+        elif isinstance(one, DebtsOf):
+            yield Parcel(one.reader * run.width + one.reader, one)
         else:
             rows.append(one)
+    if place not in wanted:
+        return
     asked = Asked(Slab(place, rows, run))
     listed = []
     for history in histories(asked.slab):
@@ -103,7 +116,8 @@ def _list(
             answer = Answer.joined(about[process]) if process in about else None
             listing = _Listing(history, asked, answer)
             listed += [(process, reader, listing.of(reader, some)) for reader in readers]
-    yield from _first(listed, run)
+    for process, reader, part in listed:
+        yield Parcel(process * run.width + reader, part)
 
 
 class _Listing:
@@ -148,32 +162,20 @@ class _Listing:
         records = np.flatnonzero(grows)
         last = np.searchsorted(so_far[1:][records], wanted.largest[pair])
         records = records[: last + 1]
-        return OfPair(len(early), found, Records(so_far[1:][records], self.event[records]))
+        return OfPair(found, Records(so_far[1:][records], self.event[records]))
 
 
-def _first(listed: Sequence[tuple[int, int, OfPair]], run: LongRun) -> Iterator[Parcel]:
-    """What is listed, to the place of each pair: of the deliveries the first few, or all."""
-    reader = np.repeat([one for _, one, _ in listed], [part.found for *_, part in listed])
-    at = np.concatenate([np.zeros(0, np.int64), *(part.early.at for *_, part in listed)])
-    shown = np.zeros(len(at), bool)
-    shown[np.lexsort((at, reader))[: run.showing.at_first]] = True
-    begin = 0
-    for process, who, part in listed:
-        mine = shown[begin : begin + part.found]
-        begin += part.found
-        early = Early(*(column[mine] for column in part.early))
-        yield Parcel(process * run.width + who, OfPair(part.found, early, part.records))
-
-
-def _resolve(place: int, contents: list[OfPair], run: LongRun) -> Iterator[Parcel]:
+def _resolve(place: int, contents: list[OfPair | DebtsOf], run: LongRun) -> Iterator[Parcel]:
     """Of one pair every early delivery, with its cause wherever that is."""
     process, reader = divmod(place, run.width)
-    at, origin, seq, sent_at, cause = joined([part.early for part in contents])
-    asked, event = joined([part.records for part in contents])
+    yield from (Parcel(reader, one) for one in contents if isinstance(one, DebtsOf))
+    pairs = [one for one in contents if isinstance(one, OfPair)]
+    if not pairs:
+        return
+    at, origin, seq, sent_at, cause = joined([part.early for part in pairs])
+    asked, event = joined([part.records for part in pairs])
     order = np.argsort(asked)
     waiting = np.flatnonzero(cause[:, 0] == NOTHING)
     cause[waiting] = event[order[np.searchsorted(asked[order], at[waiting], side="left")]]
     witness = [(process, cause[:, 0]), (process, sent_at), (reader, at)]
-    found = Found.of(reader, at, origin, seq, witness, (cause[:, 1], cause[:, 2]))
-    found = run.shown(Guarantee.CAUSAL_ORDER, found, f"pair-{place:06}-early")
-    yield Parcel(place, (sum(part.found for part in contents), found))
+    yield Parcel(reader, Found.of(reader, at, origin, seq, witness, (cause[:, 1], cause[:, 2])))

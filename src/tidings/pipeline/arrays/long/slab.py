@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidings.pipeline.arrays.campaign import TooLongError
+from tidings.pipeline.arrays.causes import Blamed, CountedCauses
 from tidings.pipeline.arrays.findings import NOTHING, Array, Found, joined
 from tidings.pipeline.arrays.long.messages import Messages
 from tidings.pipeline.arrays.long.packing import (
@@ -53,6 +54,15 @@ class SlabVerdicts(NamedTuple):
     """Reader, index, origin, seq of the first delivery whose broadcast may still come."""
     is_suspected: bool
     """A sum of texts is wrong: they have to be compared one by one."""
+    last: Array
+    """(process, reader): the index of the process's last broadcast that the reader delivers"""
+    repeated: CountedCauses
+    forged: CountedCauses
+    """Without altered texts."""
+
+    @property
+    def has_debts(self) -> bool:
+        return self.validity[2] + self.agreement[2] > 0
 
 
 class Broadcasts(NamedTuple):
@@ -176,19 +186,68 @@ class Slab:
             "renamed": self._renamed(),
         }
         self.counts.update({kind: len(some.position) for kind, some in found.items()})
-        validity, lost, agreement, owed = self._debts()
-        found |= {"lost": lost, "owed": owed}
+        validity, lost, agreement, owed = self.debts()
+        shown = {
+            kind: self.run.shown(GUARANTEES[kind], some.rooted(), f"slab-{self.number:06}-{kind}")
+            for kind, some in found.items()
+        }
+        # What follows from another debt is known later, and written then.
+        shown |= {
+            "lost": lost.first(self.run.showing.most),
+            "owed": owed.first(self.run.showing.most),
+        }
         return SlabVerdicts(
             self.counts,
-            {
-                kind: self.run.shown(GUARANTEES[kind], some, f"slab-{self.number:06}-{kind}")
-                for kind, some in found.items()
-            },
+            shown,
             validity,
             agreement,
             self._unreached(),
             self._is_suspected(),
+            self._last_delivered(),
+            CountedCauses.of([_blamed(found["repeated"]), *[_NOBODY] * 4]),
+            self.forged(Found.joined([])),
         )
+
+    def forged(self, altered: Found) -> CountedCauses:
+        """The causes of No Creation, given the deliveries with another text."""
+        found = Found(*joined([self._invented(), self._renamed(), altered]))
+        return CountedCauses.of([_NOBODY, _blamed(found), *[_NOBODY] * 3])
+
+    def _last_delivered(self) -> Array:
+        last = np.full((self.run.width, self.run.width), NOTHING)
+        for part in self.parts:
+            message, index = self._sent(part)
+            if not len(message):
+                continue
+            latest = index.argmax()
+            here = last[part.process]
+            is_delivered = self.delivered[:, message[latest]] != self.never
+            here[is_delivered] = np.maximum(here[is_delivered], index[latest])
+            for reader in np.flatnonzero(~is_delivered).tolist():
+                some = index[self.delivered[reader, message] != self.never]
+                here[reader] = max(here[reader], some.max(initial=NOTHING))
+        return last
+
+    def _sent(self, part: Part) -> tuple[Array, Array]:
+        """Message and index of the broadcasts of our messages."""
+        message, index = part.message[part.broadcasts], part.index[part.broadcasts]
+        if part.here is None:
+            return message, index
+        here = part.here[part.broadcasts]
+        return message[here], index[here]
+
+    def first_debts(self, reader: int, last: Array) -> Array:
+        """(process, index and origin and seq): its first event after ``last`` about a debt"""
+        first = np.full((self.run.width, 3), LATER)
+        is_debt = np.zeros(self.count + 1, bool)
+        is_debt[self.missing[0][self.missing[1] == reader]] = True
+        for part in self.parts:
+            met = np.flatnonzero(is_debt[part.message] & (part.index > last[part.process, reader]))
+            if len(met):
+                at = met[part.index[met].argmin()]
+                name = self.messages.names(part.message[at])
+                first[part.process] = min(tuple(first[part.process]), (part.index[at], *name))
+        return first
 
     def _strays(self) -> Iterator[tuple[int, Array, Array]]:
         """Reader, message and index of deliveries of what nobody broadcast."""
@@ -298,7 +357,7 @@ class Slab:
 
     # --- what was not delivered
 
-    def _debts(self) -> tuple[Owed, Found, Owed, Found]:
+    def debts(self) -> tuple[Owed, Found, Owed, Found]:
         known, sent = self.known, self.sent
         nothing = Found.joined([])
         if not known.settled[0]:
@@ -321,6 +380,8 @@ class Slab:
         if known.forsaken.any():
             # There is but one list, and it has no majority left: nothing is owed.
             return (0, promised, 0), nothing, (0, seen, 0), nothing
+        self.missing = np.append(sent[lost], sent[owed]), np.append(origin[lost], process)
+        """Message and reader of every debt."""
         return (
             (promised, 0, len(lost)),
             self._lost(sent[lost]),
@@ -339,6 +400,16 @@ class Slab:
         witness = [(origin, at), (seen, self.delivered[seen, message])]
         found = Found.of(process, at, origin, seq, witness)
         return found.at(np.lexsort((self.known.rank[self.view[message], process], at, origin)))
+
+
+LATER = np.iinfo(np.int64).max
+"""After every index."""
+
+_NOBODY = Blamed.for_(Found.joined([]))
+
+
+def _blamed(found: Found) -> Blamed:
+    return Blamed.for_(found.rooted())
 
 
 def in_order_of_broadcasts(parts: Sequence[Found]) -> Found:
