@@ -11,6 +11,7 @@ import pytest
 
 from conftest import Tidings
 from measured_by_hand import overview_by_hand
+from shorthand import Shorthand
 from tidings.report.causality import Causality, is_in
 from tidings.report.charts.figures import front
 from tidings.report.charts.model import Axis, Dot, Growth, Line, ParetoChart, Point
@@ -20,6 +21,7 @@ from tidings.report.page import Page, page_of_trace, picture_of, render
 from tidings.report.page.from_trace import _note, entries_of
 from tidings.report.page.measure import growth_of, spread
 from tidings.report.page.model import (
+    MOST_CAUSE_ROWS,
     MOST_EVENTS,
     MOST_LINES,
     MOST_PICTURES,
@@ -369,6 +371,30 @@ def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation()
     ]
     assert [one.count for one in spreads] == [2] * 4
     Document(render(page))
+
+
+def test_causes_are_listed_the_largest_first_and_no_more_than_fit() -> None:
+    history = " ".join(f"b{n} dp1#{n}" for n in range(1, 9))
+    swapped = " ".join(f"dp1#{n + 1} dp1#{n}" for n in range(1, 9, 2))
+    late = " ".join(f"dp1#{n}" for n in range(2, 9)) + " dp1#1"
+    settled = {"p1": history, "p2": swapped, "p3": late}
+    run = Shorthand(**{name: f"{words} settle" for name, words in settled.items()}).run()
+    page = page_of_trace("runs/7", 42, {"r": run.manifest}, {"r": judge(run)}, [run])
+    assert page.causes is not None
+    assert [(row.words, *row.violated.values()) for row in page.causes.rows] == [
+        ("p3 does not wait for p1#1", 7),
+        *((f"p2 does not wait for p1#{n}", 1) for n in range(1, 9, 2)),
+    ]
+    assert page.matrix is not None
+    cell = page.matrix.entries[0].cells[Guarantee.CAUSAL_ORDER]
+    assert cell.note == "5 causes, 11 violations in 24 deliveries"
+    text = Document(render(page)).text
+    assert text.index("p3 does not wait for p1#1") < text.index("p2 does not wait for p1#1")
+    many = msgspec.structs.replace(page.causes, rows=page.causes.rows * 9)
+    cut = within_limits(msgspec.structs.replace(page, causes=many))
+    assert cut.causes is not None
+    assert len(cut.causes.rows) == MOST_CAUSE_ROWS < len(many.rows)
+    assert f"Only the first {MOST_CAUSE_ROWS} of 45 causes are shown." in cut.left_out
 
 
 def test_a_small_run_that_holds_is_drawn_and_a_long_one_is_not_and_that_is_reported() -> None:

@@ -18,7 +18,15 @@ from rich.console import Console
 from tidings.core import UsageError, ordered
 from tidings.guests import is_file
 from tidings.guests.diagnosis import ProcessFault
-from tidings.report import can_be_replayed, explain, is_long, listed, many, verdict_table
+from tidings.report import (
+    can_be_replayed,
+    cause_lines,
+    explain,
+    is_long,
+    listed,
+    many,
+    verdict_table,
+)
 from tidings.shrink import planned_packets
 from tidings.simulator import Plan
 from tidings.simulator.failure import failed_run
@@ -135,7 +143,7 @@ def print_verdicts(
     """The table and the proofs."""
     out.print()
     out.print(verdict_table(verdicts))
-    for line in (*_unknowns(verdicts), *notes_of(verdicts)):
+    for line in (*_unknowns(verdicts), *notes_of(verdicts), *cause_lines(verdicts)):
         say(line)
     firsts = [violation for verdict in verdicts for violation in verdict.violations[:1]]
     print_proofs(manifest, firsts, run=run, folder=folder, is_one_of_many=is_one_of_many)

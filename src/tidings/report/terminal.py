@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Column, Table
 from rich.text import Text
 
-from tidings.report.words import MARKS, judged
+from tidings.report.words import MARKS, judged, many
 from tidings.spec import Guarantee, Value, Verdict
 
 _STYLE = {Value.HOLDS: "bold green", Value.VIOLATED: "bold red", Value.UNKNOWN: "bold yellow"}
@@ -18,7 +18,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     for verdict in verdicts:
         table.add_row(
             verdict.guarantee.value,
-            _in_a_word(verdict.value),
+            _in_a_word(verdict.value, verdict.causes if verdict.violated > 1 else 0),
             judged(verdict.judged, verdict.guarantee),
             f"{verdict.violated:,}" if verdict.violated else "-",
             f"{verdict.not_owed:,}" if verdict.not_owed else "-",
@@ -26,8 +26,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _in_a_word(value: Value) -> Text:
-    return Text(f"{MARKS[value]} {value.value}", _STYLE[value])
+def _in_a_word(value: Value, causes: int = 0) -> Text:
+    word = f"{MARKS[value]} {value.value}"
+    return Text(f"{word}: {many(causes, 'cause')}" if causes else word, _STYLE[value])
 
 
 def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:

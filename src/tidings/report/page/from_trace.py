@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from tidings.core import ordered
 from tidings.report import schedule
 from tidings.report.causality import Causality
+from tidings.report.causes import causes_of, what_went_wrong
 from tidings.report.charts.model import Axis, Point, Spread, SpreadChart, StateChart, StateLine
 from tidings.report.explain import however, replay_command
 from tidings.report.page.measure import growth_of
 from tidings.report.page.model import (
     MOST_PICTURES,
+    CauseRow,
+    CauseTable,
     Cell,
     CostRow,
     CostTable,
@@ -64,6 +67,7 @@ def page_of_trace(
         "them; clocks serve latencies only.",
         facts=trace.facts(rows),
         matrix=trace.matrix({picture.key for picture in pictures}),
+        causes=trace.causes(),
         cost_table=trace.costs(measured) if measured else None,
         latencies=trace.latencies(measured) if measured else (),
         states=trace.states(measured) if measured else (),
@@ -174,6 +178,19 @@ class _Trace:
             note=_note(list(of_runs.values())),
             picture=next((key for key in keys if key in pictures), None),
         )
+
+    def causes(self) -> CauseTable | None:
+        rows, notes = [], []
+        for run, verdicts in self.verdicts.items():
+            causes, more = causes_of(verdicts)
+            rows += [CauseRow(run, what_went_wrong(one), one.violated) for one in causes]
+            notes += [f"{more} in run {run}"] if more else []
+        if not rows:
+            return None
+        rows.sort(key=lambda row: -sum(row.violated.values()))
+        note = "How many violations of each guarantee follow from one message at one process."
+        also = f" Not listed: {listed(notes[:_MOST_NOTES])}." if notes else ""
+        return CauseTable(rows=tuple(rows), note=note + also, how=self._again())
 
     # --- prices
 
@@ -304,6 +321,10 @@ _UNTIL = {
 }
 
 
+_MOST_NOTES = 3
+"""Of so many runs it is said that they have more causes."""
+
+
 def _spread(name: str, waits: "Quantiles") -> Spread:
     return Spread(
         name=name,
@@ -330,13 +351,15 @@ def _entry_of(manifest: Manifest) -> str:
 def _note(verdicts: Sequence[Verdict]) -> str:
     """What was counted, over all runs."""
     of_all = judged(sum(one.judged for one in verdicts), verdicts[0].guarantee)
-    violated = sum(one.violated for one in verdicts)
+    causes, violated = sum(one.causes for one in verdicts), sum(one.violated for one in verdicts)
     not_owed = sum(one.not_owed for one in verdicts)
     reasons = [one.reason for one in verdicts if one.reason]
     notes = [one.note for one in verdicts if one.note]
     return "; ".join(
         [
-            f"{many(violated, 'violation')} in {of_all}" if violated else of_all,
+            f"{many(causes, 'cause')}, {many(violated, 'violation')} in {of_all}"
+            if violated
+            else of_all,
             *([f"{not_owed:,} not owed"] if not_owed else []),
             *reasons[:1],
             *(notes if len(notes) < 2 else [f"{len(notes):,} runs are judged from a cut on"]),

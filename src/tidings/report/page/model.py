@@ -59,6 +59,19 @@ class Matrix(Shown, frozen=True, kw_only=True):
     """What an entry is."""
 
 
+class CauseRow(msgspec.Struct, frozen=True):
+    """What violations follow from."""
+
+    run: str
+    words: str
+    violated: dict[Guarantee, int]
+    """How many violations of each guarantee follow from it."""
+
+
+class CauseTable(Shown, frozen=True, kw_only=True):
+    rows: tuple[CauseRow, ...]
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What is better or worse than it was elsewhere, beyond noise."""
 
@@ -168,6 +181,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """What this is: what was run and judged, and how."""
     facts: tuple[Fact, ...] = ()
     matrix: Matrix | None = None
+    causes: CauseTable | None = None
     comparison: Comparison | None = None
     costs: tuple[LineChart, ...] = ()
     cost_table: CostTable | None = None
@@ -185,6 +199,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 MOST_ENTRIES = 64
 """Rows of the matrix."""
+MOST_CAUSE_ROWS = 40
 MOST_CHANGES = 40
 """Of a comparison."""
 MOST_LINES = 24
@@ -217,6 +232,10 @@ def within_limits(page: Page) -> Page:
         keys = {picture.key for picture in pictures}
         linked = tuple(_linked(entry, keys) for entry in kept)
         changes["matrix"] = msgspec.structs.replace(page.matrix, entries=linked)
+    if page.causes is not None:
+        rows = page.causes.rows
+        kept_rows = rows[: first(rows, MOST_CAUSE_ROWS, "causes")]
+        changes["causes"] = msgspec.structs.replace(page.causes, rows=kept_rows)
     if page.comparison is not None:
         changed = page.comparison.changes
         kept_changes = changed[: first(changed, MOST_CHANGES, "changes")]

@@ -28,6 +28,7 @@ from tidings.report.diagram import style as diagram
 from tidings.report.markup import Markup, data, element, joined
 from tidings.report.numbers import figure, percent, percents
 from tidings.report.page.model import (
+    CauseTable,
     Cell,
     Comparison,
     CostRow,
@@ -98,6 +99,7 @@ def _sections(page: Page) -> Iterator[Section]:
     """Their ids, titles and contents, in the order in which they are read."""
     styles = _styles(page)
     yield "verdicts", "Verdicts", [_matrix(page.matrix)] if page.matrix else []
+    yield "causes", "Causes", [_causes(page.causes)] if page.causes else []
     yield "changes", "Since the baseline", [_changes(page.comparison)] if page.comparison else []
     bounds = numbered(line.name for chart in page.costs for line in chart.bounds)
     costs = [_lines(chart, styles, bounds) for chart in page.costs]
@@ -249,6 +251,27 @@ def _counts(cell: Cell) -> Iterator[str]:
         yield f"{cell.unknown:,} unknown"
     if cell.note:
         yield cell.note
+
+
+def _causes(causes: CauseTable) -> Markup:
+    guarantees = [one for one in Guarantee if any(one in row.violated for row in causes.rows)]
+    with_runs = len({row.run for row in causes.rows}) > 1
+    rows = [
+        [
+            row.words,
+            *([row.run] if with_runs else []),
+            *(f"{row.violated[one]:,}" if one in row.violated else "–" for one in guarantees),
+        ]
+        for row in causes.rows
+    ]
+    head = ["what went wrong", *(["run"] if with_runs else []), *(one.value for one in guarantees)]
+    return element(
+        "figure",
+        element("figcaption", "What the violations follow from"),
+        _table(head, rows),
+        _note(causes.note),
+        _how(causes.how),
+    )
 
 
 def _changes(comparison: Comparison) -> Markup:
