@@ -5,7 +5,7 @@ becomes one stretch, and its values are repeated over the rows that it stands fo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from tidings.disk.files import whole_file
 from tidings.trace.manifest import Manifest
 from tidings.trace.parquet import ARROW, FORM, ROWS_A_GROUP, table_of, words_of
 from tidings.trace.schema import KINDS
-from tidings.trace.segments import Block, Gap, Messages, Owner, Packets, Reader
+from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Packets, Reader
 
 _KINDS = {kind: code for code, kind in enumerate(KINDS)}
 _ABSENT = -1
@@ -40,6 +40,7 @@ class _RowsOfSpan(NamedTuple):
     size: int | None = None
     view: int | None = None
     value: int | None = None
+    vector: Mapping[str, int] | None = None
     digests: bytes = b""
 
 
@@ -48,22 +49,32 @@ def write_segment(path: Path, source: Path, manifests: Mapping[str, Manifest]) -
 
     Returns whose history it is, and how many of its blocks do not lie before the cut.
     """
-    reader, left = Reader(source), Counter[Owner]()
-    rows, spans = 0, list[_RowsOfSpan]()
+    left = Counter[Owner]()
     with whole_file(path) as draft, pq.ParquetWriter(draft, ARROW, **FORM) as writer:
-        for block in reader.blocks():
-            assert reader.owner is not None, f"{source}: blocks of nobody"
-            is_left = block.end > _begin(reader.owner, manifests)
-            left[reader.owner] += is_left
-            if is_left:
-                spans += _spans(block)
-                rows += block.end - block.index
-            if rows >= ROWS_A_GROUP:
-                writer.write_table(_table(source, reader.owner, spans, manifests))
-                rows, spans = 0, []
-        if spans and reader.owner is not None:
-            writer.write_table(_table(source, reader.owner, spans, manifests))
+        for table in tables(source, manifests, left):
+            writer.write_table(table)
     return left
+
+
+def tables(source: Path, manifests: Mapping[str, Manifest], left: Counter[Owner]) -> Iterator[Any]:
+    """The rows of a segment from its cut on, a table for each million or so.
+
+    In ``left`` are counted, for their owner, the blocks that do not lie before the cut.
+    """
+    reader = Reader(source)
+    rows, spans = 0, list[_RowsOfSpan]()
+    for block in reader.blocks():
+        assert reader.owner is not None, f"{source}: blocks of nobody"
+        is_left = block.end > _begin(reader.owner, manifests)
+        left[reader.owner] += is_left
+        if is_left:
+            spans += _spans(block)
+            rows += block.end - block.index
+        if rows >= ROWS_A_GROUP:
+            yield _table(source, reader.owner, spans, manifests)
+            rows, spans = 0, []
+    if spans and reader.owner is not None:
+        yield _table(source, reader.owner, spans, manifests)
 
 
 def _begin(owner: Owner, manifests: Mapping[str, Manifest]) -> int:
@@ -84,10 +95,12 @@ def _spans(block: Block) -> Iterable[_RowsOfSpan]:
                 about = begin._replace(packet_kind=packet_kind, size=size, origin=origin, seq=seq)
                 for place, (peer, number) in enumerate(peers):
                     yield about._replace(begin=index + place, peer=peer, packet=number)
-            case Gap(_, count):
-                yield begin._replace(value=index + count - 1)
-            case _:
-                yield begin._replace(view=item.view)
+            case Gap(_, count, delivered, broadcast):
+                yield begin._replace(
+                    value=index + count - 1, vector=delivered or None, seq=broadcast or None
+                )
+            case Mark(_, view, delivered, broadcast):
+                yield begin._replace(view=view, vector=delivered, seq=broadcast or None)
         index += item.rows
 
 
@@ -140,6 +153,8 @@ class _Columns:
         }
         if any(one is not None for one in self.of["value"]):
             columns["value"] = _optional(self._numbers("value"))
+        if any(one is not None for one in self.of["vector"]):
+            columns["vector"] = self._vectors()
         return table_of(columns)
 
     def _repeated(self, values: Iterable[Any]) -> Any:
@@ -156,6 +171,14 @@ class _Columns:
         if name not in self.positions:
             raise DataError(f"{name} is not among the manifest's names")
         return self.positions[name]
+
+    def _vectors(self) -> Any:
+        """Only rows that stand alone have one."""
+        vectors = np.full(self.rows, None)
+        for end, vector in zip(np.cumsum(self.counts), self.of["vector"], strict=True):
+            if vector is not None:
+                vectors[end - 1] = [(self._position(name), n) for name, n in vector.items()]
+        return pa.array(vectors, ARROW.field("vector").type)
 
     def _digests(self) -> Any:
         given = self._repeated(map(bool, self.of["digests"])).astype(bool)
