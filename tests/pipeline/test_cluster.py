@@ -15,6 +15,7 @@ from audit_elsewhere import auditing
 from pipeline_ways import specified_by
 from spark_cluster import connect_server, standalone, wait_for
 from tidings.spec import Guarantee, Value
+from tidings.trace import read_runs
 from traces import known_violations
 
 TIDINGS = Path(sys.executable).with_name("tidings")
@@ -28,8 +29,10 @@ with pipeline.session(remote=sys.argv[1]) as spark, progress.following(pipeline.
     progress("counting")
     spark.range(0, 1 << 21, 1, 8).selectExpr("sum(length(sha2(string(id), 256)))").collect()
     progress.look()
+    deliveries = spark.read.format("tidings").load(sys.argv[2]).where("kind = 'deliver'")
+    print(deliveries.count(), "deliveries")
 """
-"""A job of some seconds, and a clock that runs faster."""
+"""A job of some seconds, and a clock that runs faster; then a trace as a table."""
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +76,15 @@ def test_spark_connect_gives_the_verdicts_of_the_specification(trace: Path, tmp_
             timeout=240,
         )
         answer = subprocess.run(
-            [sys.executable, "-c", COUNTING, remote], capture_output=True, text=True, timeout=240
+            [sys.executable, "-c", COUNTING, remote, trace],
+            capture_output=True,
+            text=True,
+            timeout=240,
         )
     assert spoken.returncode == 1, spoken.stderr
     (run,) = json.loads(spoken.stdout)["runs"]
     assert {"known": list(run["verdicts"].values())} == _specified(trace)
     assert re.search(r"^counting: \d+ %, at least", answer.stdout, re.M), answer
+    rows = [row for run in read_runs(trace) for row in run.rows]
+    deliveries = sum(row.kind == "deliver" for row in rows)
+    assert f"{deliveries} deliveries" in answer.stdout

@@ -14,21 +14,24 @@ from tidings.pipeline.queries import measures
 GUIDE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 
 
-def _block(kind: str) -> str:
-    return GUIDE.split(f"```{kind}\n")[1].split("```")[0]
+def _blocks(kind: str) -> list[str]:
+    return [part.split("```")[0] for part in GUIDE.split(f"```{kind}\n")[1:]]
 
 
-def test_the_program_prints_what_is_stated(
+def test_the_programs_print_what_is_stated(
     tidings,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = _block("console").removeprefix("$ tidings ").split()
-    assert tidings(*command).status == 0
+    (command,) = _blocks("console")
+    assert tidings(*command.removeprefix("$ tidings ").split()).status == 0
     monkeypatch.setattr(pipeline, "session", lambda: nullcontext(spark))
-    exec(compile(_block("python"), "docs/pipeline.md", "exec"), {})
-    assert capsys.readouterr().out.split() == _block("text").split()
+    names: dict[str, object] = {}
+    for program, printed in zip(_blocks("python"), _blocks("text"), strict=True):
+        exec(compile(program, "docs/pipeline.md", "exec"), names)
+        assert capsys.readouterr().out.split() == printed.split()
+    spark.catalog.dropTempView("rows")
 
 
 @pytest.mark.parametrize("module", [pipeline, measures])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.queries.measures import write_tables as write_tables
     from tidings.pipeline.spark.session import abandon as abandon
     from tidings.pipeline.spark.session import session as session
+    from tidings.pipeline.spark.source import register as register
     from tidings.pipeline.spark.tasks import tasks_of as tasks_of
     from tidings.pipeline.statement import Audit as Audit
 else:
@@ -39,6 +40,7 @@ else:
         "queries.case": ("Case", "examine", "violations"),
         "queries.measures": ("Overview", "measures", "overview", "write_tables"),
         "spark.session": ("abandon", "session"),
+        "spark.source": ("register",),
         "spark.tasks": ("tasks_of",),
         "statement": ("Audit",),
     }

@@ -89,6 +89,11 @@ def table_of(columns: dict[str, Any]) -> Any:
 
 def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest]) -> None:
     """Write whole runs, sorted by (run, process, index), into one file."""
+    with whole_file(path) as draft:
+        pq.write_table(rows_table(rows, manifests), draft, row_group_size=ROWS_A_GROUP, **FORM)
+
+
+def rows_table(rows: Iterable[Row], manifests: Mapping[str, Manifest]) -> Any:
     positions = {
         run: {name: position for position, name in enumerate(manifest.names)}
         for run, manifest in manifests.items()
@@ -99,8 +104,7 @@ def write_rows(path: Path, rows: Iterable[Row], manifests: Mapping[str, Manifest
         for column in COLUMNS:
             value = getattr(row, column)
             columns[column].append(None if value is UNSET else _packed(column, value, position))
-    with whole_file(path) as draft:
-        pq.write_table(pa.table(columns, schema=ARROW), draft, row_group_size=ROWS_A_GROUP, **FORM)
+    return pa.table(columns, schema=ARROW)
 
 
 def _packed(column: str, value: Any, position: Mapping[str, int]) -> Any:
@@ -186,6 +190,18 @@ def narrowed(table: Any) -> Any:
             except pa.ArrowInvalid as fault:
                 raise OverflowError(f"{field.name}: {fault}") from None
     return table
+
+
+def read_group(path: Path, group: int) -> Any:
+    """One group of rows, with the columns that the file has; what is damaged is noticed."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
+            table = file.read_row_group(group, columns=columns, use_threads=False).select(columns)
+        table.validate(full=True)
+        return narrowed(table)
+    except (pa.ArrowException, OSError, OverflowError) as fault:
+        raise DataError(f"{path}: corrupt: {str(fault).splitlines()[0]}") from None
 
 
 def read_rows(path: Path, manifests: Mapping[str, Manifest], into: Histories) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.spark.java import find_java, launcher_home
 from tidings.pipeline.spark.settings import conf_folder, user_settings
+from tidings.pipeline.spark.source import FILTERING
 
 REACHED_WITHIN_S = 10
 """A cluster that does not even answer by then is not there. Spark itself asks for minutes."""
@@ -93,6 +94,7 @@ def _joined(builder: SparkSession.Builder) -> SparkSession:
     spark = builder.getOrCreate()
     if spark.conf.get(_BATCH_ROWS) == _SPARKS_BATCH_ROWS:
         spark.conf.set(_BATCH_ROWS, _OUR_BATCH_ROWS)
+    spark.conf.set(FILTERING, "true")
     return spark
 
 
@@ -140,6 +142,7 @@ def _options(master: str) -> dict[str, str]:
     options = {
         "spark.app.name": "tidings",
         _BATCH_ROWS: _OUR_BATCH_ROWS,
+        FILTERING: "true",
         "spark.driver.memory": f"{_memory_gib()}g",
         "spark.driver.extraJavaOptions": (
             f'-XX:+UseParallelGC "-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"'
