@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EVENTS ?= 10e6
+CONNECTORS := 4.2.0 4.1.2
 
-.PHONY: help demo test soak bench lint system-deps clean
+.PHONY: help demo test soak connectors bench lint system-deps clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
@@ -19,6 +20,10 @@ test: $(READY) ## every test that fits in a coffee break
 
 soak: $(READY) ## the long tests; ROOM=protocols for one room of them
 	@$(BIN)/pytest --override-ini addopts= -q tests/soak/$(if $(ROOM),test_$(ROOM).py)
+
+connectors: $(CONNECTORS:%=.connectors/%/.ready) ## Delta, Iceberg and Kafka, each with a pyspark that fits it
+	@for version in $(CONNECTORS); do echo "pyspark $$version"; \
+		.connectors/$$version/bin/pytest --override-ini addopts= -q tests/connectors || exit; done
 
 bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the audit, its start; EVENTS=50e6 for a longer one
 	@mkdir -p runs
@@ -59,7 +64,7 @@ system-deps: ## what some tests need of the machine: network namespaces, a brows
 	DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .connectors runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@echo "installing into $(VENV): about a minute, once"
@@ -71,4 +76,12 @@ $(READY): pyproject.toml constraints.txt
 $(VENV)/.rivals: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+.connectors/%/.ready: pyproject.toml constraints.txt
+	@echo "installing pyspark $* into $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	@grep -v '^pyspark==' constraints.txt >$(@D)/constraints.txt
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint $(@D)/constraints.txt --editable '.[spark,dev]' pyspark==$*
 	@touch $@

@@ -37,7 +37,7 @@ class Cluster(NamedTuple):
 @contextmanager
 def standalone(folder: Path) -> Iterator[Cluster]:
     """A master and two workers of one core each."""
-    port = _free_port()
+    port = free_port()
     master = f"spark://127.0.0.1:{port}"
     with ExitStack() as until_done:
 
@@ -45,10 +45,10 @@ def standalone(folder: Path) -> Iterator[Cluster]:
             name = f"org.apache.spark.deploy.{role}"
             command = [str(HOME / "bin" / "spark-class"), name, "--host", "127.0.0.1", *words]
             log = folder / f"{role}-{len(words)}.log"
-            return until_done.enter_context(_daemon(command, log, folder))
+            return until_done.enter_context(daemon(command, log, folder))
 
         start("master.Master", "--port", str(port), "--webui-port", "0")
-        wait_for(lambda: _answers(port), "the master answers")
+        wait_for(lambda: answers(port), "the master answers")
         resources = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
         workers = [
             start("worker.Worker", *resources, "--work-dir", str(folder / f"w{number}"), master)
@@ -60,7 +60,7 @@ def standalone(folder: Path) -> Iterator[Cluster]:
 @contextmanager
 def connect_server(folder: Path, master: str) -> Iterator[str]:
     """A Spark Connect server whose tasks run on this master."""
-    port = _free_port()
+    port = free_port()
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
@@ -74,8 +74,8 @@ def connect_server(folder: Path, master: str) -> Iterator[str]:
         *(word for name, value in options.items() for word in ("--conf", f"{name}={value}")),
         "spark-internal",
     ]
-    with _daemon(command, folder / "connect.log", folder):
-        wait_for(lambda: _answers(port), "the Connect server answers")
+    with daemon(command, folder / "connect.log", folder):
+        wait_for(lambda: answers(port), "the Connect server answers")
         yield f"sc://127.0.0.1:{port}"
 
 
@@ -93,7 +93,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _daemon(command: list[str], log: Path, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def daemon(command: list[str], log: Path, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with log.open("ab") as spoken:
         process = subprocess.Popen(
             command,
@@ -118,12 +118,12 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
