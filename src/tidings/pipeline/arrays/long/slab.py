@@ -205,13 +205,12 @@ class Slab:
             self._is_suspected(),
             self._last_delivered(),
             CountedCauses.of([_blamed(found["repeated"]), *[_NOBODY] * 4]),
-            self.forged(Found.joined([])),
+            _forged(found["invented"], found["renamed"]),
         )
 
     def forged(self, altered: Found) -> CountedCauses:
         """The causes of No Creation, given the deliveries with another text."""
-        found = Found(*joined([self._invented(), self._renamed(), altered]))
-        return CountedCauses.of([_NOBODY, _blamed(found), *[_NOBODY] * 3])
+        return _forged(self._invented(), self._renamed(), altered)
 
     def _last_delivered(self) -> Array:
         last = np.full((self.run.width, self.run.width), NOTHING)
@@ -410,6 +409,10 @@ _NOBODY = Blamed.for_(Found.joined([]))
 
 def _blamed(found: Found) -> Blamed:
     return Blamed.for_(found.rooted())
+
+
+def _forged(*found: Found) -> CountedCauses:
+    return CountedCauses.of([_NOBODY, _blamed(Found(*joined(found))), *[_NOBODY] * 3])
 
 
 def in_order_of_broadcasts(parts: Sequence[Found]) -> Found:
