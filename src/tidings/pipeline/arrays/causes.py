@@ -80,6 +80,17 @@ def ends(next_one: Array, steps: int) -> Array:
     return end
 
 
+def distinct(*columns: Array) -> tuple[list[Array], Array]:
+    """Every different row once, in order, and for each row which of these it is."""
+    order = np.lexsort(columns[::-1])
+    in_order = [column[order] for column in columns]
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = np.any([one[1:] != one[:-1] for one in in_order], axis=0)
+    which = np.empty(len(order), np.int64)
+    which[order] = np.cumsum(is_new) - 1
+    return [one[is_new] for one in in_order], which
+
+
 class Blamed(NamedTuple):
     """Messages that went wrong at a process, and how many violations of a guarantee that makes."""
 
@@ -99,10 +110,9 @@ class Blamed(NamedTuple):
 
     def summed(self) -> "Blamed":
         """Each of them once."""
-        names, which = np.unique(np.stack(self[:3], axis=1), axis=0, return_inverse=True)
-        count = np.zeros(len(names), np.int64)
-        np.add.at(count, which.reshape(-1), self.count)
-        process, origin, seq = names.T
+        (process, origin, seq), which = distinct(*self[:3])
+        count = np.zeros(len(process), np.int64)
+        np.add.at(count, which, self.count)
         return Blamed(process, origin, seq, count)
 
 
@@ -130,10 +140,7 @@ def causes_of(of_guarantees: Sequence[Blamed]) -> Causes:
     guarantee = np.repeat(
         np.arange(len(of_guarantees)), [len(one.process) for one in of_guarantees]
     )
-    names, which = np.unique(
-        np.stack([process, origin, seq, FAULT[guarantee]], axis=1), axis=0, return_inverse=True
-    )
-    violated = np.zeros((len(names), len(of_guarantees)), np.int64)
-    np.add.at(violated, (which.reshape(-1), guarantee), count)
-    process, origin, seq, _ = names.T
+    (process, origin, seq, _), which = distinct(process, origin, seq, FAULT[guarantee])
+    violated = np.zeros((len(process), len(of_guarantees)), np.int64)
+    np.add.at(violated, (which, guarantee), count)
     return Causes.of(np.zeros_like(process), process, origin, seq, violated)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidings.pipeline.arrays.causes import Blamed, CountedCauses, ends, followed
+from tidings.pipeline.arrays.causes import Blamed, CountedCauses, distinct, ends, followed
 from tidings.pipeline.arrays.findings import Array, Found
 from tidings.pipeline.arrays.long.packing import LongRun
 from tidings.pipeline.arrays.long.slab import LATER, Slab, in_order_of_broadcasts
@@ -73,15 +73,14 @@ def _roots(debts: Sequence[DebtsOf], lost: Found, owed: Found, early: Found) -> 
     width, is_met = len(first), first[:, 0] != LATER
     of_kinds = [np.stack([some.origin, some.seq], axis=1) for some in (lost, owed, early)]
     every = np.concatenate([*of_kinds, early.cause, first[is_met, 1:]])
-    names, number = np.unique(every, axis=0, return_inverse=True)
+    (origin, seq), number = distinct(*every.T)
     sizes = [len(lost.seq), len(owed.seq), len(early.seq), len(early.seq)]
-    of_lost, of_owed, of_early, of_cause, of_first = np.split(number.reshape(-1), np.cumsum(sizes))
-    root = np.arange(len(names))
+    of_lost, of_owed, of_early, of_cause, of_first = np.split(number, np.cumsum(sizes))
+    root = np.arange(len(origin))
     if debts:
-        is_debt, sent_at = np.zeros(len(names), bool), np.zeros(len(names), np.int64)
+        is_debt, sent_at = np.zeros(len(origin), bool), np.zeros(len(origin), np.int64)
         for some, numbers in ((lost, of_lost), (owed, of_owed)):
             is_debt[numbers], sent_at[numbers] = True, some.position
-        origin = names[:, 0]
         follows = is_debt & (sent_at > debts[0].last[origin])
         debt_of = np.zeros(width, np.int64)
         debt_of[is_met] = of_first
@@ -89,7 +88,8 @@ def _roots(debts: Sequence[DebtsOf], lost: Found, owed: Found, early: Found) -> 
         end = ends(np.where(leads_on, origin[debt_of], np.arange(width)), width)
         root[follows] = debt_of[end[origin[follows]]]
     led = root[followed(of_early, of_cause)] if len(of_early) else of_early
-    return [names[one] for one in (root[of_lost], root[of_owed], led)]
+    roots = (root[of_lost], root[of_owed], led)
+    return [np.stack([origin[one], seq[one]], axis=1) for one in roots]
 
 
 def _least(parts: Sequence[Array]) -> Array:
