@@ -590,7 +590,9 @@ def test_a_line_grows_or_it_is_unclear(heights: list[float], growth: Growth) -> 
 def test_histories_grow_and_vectors_do_not(example: Page) -> None:
     (states,) = example.states
     growing = {line.name for line in states.lines if line.growth is Growth.GROWING}
-    assert growing == {"history-sets"}
+    # What frontier has under way rises or not by the luck of three runs.
+    assert "history-sets" in growing
+    assert "two-phase" not in growing
 
 
 def test_quantiles_are_values_that_were_measured() -> None:
