@@ -3,6 +3,9 @@
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from tidings import pipeline
 from tidings.spec import Guarantee, Value, judge
 from tidings.trace import foreign, read_runs
 
@@ -29,9 +32,10 @@ BROKEN: dict[str, dict[str, set[Guarantee]]] = {
 Values = dict[str, dict[str, str]]
 
 
-def verdicts(logs: Path, folder: Path) -> Values:
+def verdicts(spark: SparkSession, logs: Path, folder: Path) -> Values:
     """By run, then by guarantee, what the specification says of these logs."""
-    foreign.ingest(sorted(logs.glob("**/*.jsonl")), foreign.read_mapping(MAPPING), folder)
+    found = sorted(logs.glob("**/*.jsonl"))
+    pipeline.ingest(spark, found, foreign.read_mapping(MAPPING), folder)
     return {
         run.manifest.run: {one.guarantee.value: one.value.value for one in judge(run)}
         for run in read_runs(folder)

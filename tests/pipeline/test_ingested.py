@@ -24,7 +24,8 @@ def test_spark_finds_in_the_logs_of_brokers_what_the_specification_finds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "trace"
-    foreign.ingest(sorted(FIXTURES.glob("*/*.jsonl")), foreign.read_mapping(MAPPING), folder)
+    found = sorted(FIXTURES.glob("*/*.jsonl"))
+    pipeline.ingest(spark, found, foreign.read_mapping(MAPPING), folder)
     audited = pipeline.audit(spark, folder, examples=1000)
     specified = {run.manifest.run: judge(run) for run in read_runs(folder)}
     assert list(map(in_order, audited.verdicts.items())) == list(map(in_order, specified.items()))

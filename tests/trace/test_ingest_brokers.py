@@ -6,6 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from broker_logs import BROKEN, FIXTURES, Values, expected, verdicts
 from guides import play
@@ -18,8 +19,8 @@ GUIDE = Path(__file__).parents[2] / "docs" / "audit-your-broker.md"
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Values:
-    return verdicts(FIXTURES, tmp_path_factory.mktemp("brokers") / "trace")
+def recorded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Values:
+    return verdicts(spark, FIXTURES, tmp_path_factory.mktemp("brokers") / "trace")
 
 
 @pytest.mark.parametrize("setting", BROKEN)
@@ -80,6 +81,7 @@ def test_every_field_of_a_mapping_is_in_the_guide() -> None:
         mapping.MappedGroup,
         mapping.MappedEnd,
         mapping.Csv,
+        mapping.Keep,
     )
     for field in [name for one in tables for name in one.__struct_fields__]:
         assert f"`{field}`" in text, field

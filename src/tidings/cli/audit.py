@@ -31,7 +31,7 @@ from tidings.report import campaign_table, many
 from tidings.report.page import Page, page_of_trace, render
 from tidings.report.page.from_trace import MOST_ROWS, entries_of
 from tidings.spec import exit_status
-from tidings.trace import Run, layout, read_manifests, read_runs, refuse_to_overwrite
+from tidings.trace import Run, foreign, layout, read_manifests, read_runs, refuse_to_overwrite
 from tidings.trace.layout import Layout
 
 if TYPE_CHECKING:
@@ -46,6 +46,14 @@ Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, sc://h
 
 EVERY_S = 5.0
 """How often it is told where there is no terminal."""
+
+
+def options_of(given: Sequence[str] | None) -> dict[str, str]:
+    """The options of Spark's reader, as key=value."""
+    for one in given or ():
+        if "=" not in one:
+            raise UsageError(f"--source-option takes key=value, not {one!r}")
+    return dict(one.split("=", 1) for one in given or ())
 
 
 def refuse_both(master: str | None, remote: str | None) -> None:
@@ -80,35 +88,6 @@ def _refuse_with_local(needing_spark: Mapping[str, bool]) -> None:
             raise UsageError(f"{option} needs Spark: leave out --local")
 
 
-def _judged_on_spark(
-    path: Path,
-    examples: int,
-    checker: Literal["arrays", "sql"],
-    violations: Path | None,
-    tables: Path | None,
-    master: str | None,
-    remote: str | None,
-) -> "Audit":
-    untold = ""
-    with on_spark(master, remote) as (spark, progress):
-        from tidings import pipeline
-
-        audited = pipeline.audit(
-            spark,
-            path,
-            examples=examples,
-            progress=progress,
-            checker=checker,
-            violations=violations,
-        )
-        if tables is not None:
-            pipeline.write_tables(spark, path, tables, progress=progress)
-            untold = pipeline.measures.unmeasured(path)
-    if untold:
-        err.print(untold, soft_wrap=True)
-    return audited
-
-
 def _judged_here(path: Path, examples: int, violations: Path | None) -> "Audit":
     with progress_line("reading the trace", every_s=EVERY_S) as show:
         from tidings import pipeline
@@ -122,7 +101,27 @@ def _judged_here(path: Path, examples: int, violations: Path | None) -> "Audit":
 
 @app.command(epilog="Example: tidings audit runs/7")
 def audit(
-    path: Annotated[Path, typer.Argument(help="A trace: a folder, or one file of it.")],
+    source: Annotated[
+        str,
+        typer.Argument(help="A trace: a folder, one file of it, or a URI. Or what --format reads."),
+    ],
+    form: Annotated[
+        str,
+        typer.Option("--format", help="tidings, parquet, delta, iceberg, json, csv or kafka."),
+    ] = "tidings",
+    mapping: Annotated[
+        Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
+    ] = None,
+    source_option: Annotated[
+        list[str] | None,
+        typer.Option("--source-option", help="Of Spark's reader: key=value. May be repeated."),
+    ] = None,
+    manifest: Annotated[
+        str | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
+    ] = None,
+    spool: Annotated[
+        Path | None, typer.Option(help="A folder that all workers share, for rows to be laid out.")
+    ] = None,
     examples: Annotated[int, typer.Option(help="How many violations to explain.")] = 1,
     checker: Annotated[
         Literal["arrays", "sql"],
@@ -142,14 +141,29 @@ def audit(
     remote: Remote = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the five guarantees on any trace, on Spark or, with --local, without it.
+    """Judge the five guarantees on any trace, or on any log with a mapping.
+
+    It is judged on Spark or, with --local, without it.
+
+    A trace elsewhere: tidings audit s3a://bucket/runs/7
+
+    A table with the columns of a trace: tidings audit /lake/trace --format delta
+
+    A log: tidings audit "logs/*.jsonl" --format json --mapping mapping.toml
+
+    A topic: tidings audit orders --format kafka --mapping mapping.toml
+    --source-option kafka.bootstrap.servers=host:9092
 
     Exits 0 if they hold, 1 if one is violated, 2 if one cannot be judged, 65 if the trace is bad.
     """
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
     refuse_both(master, remote)
-    files = _looked_at(path)
+    is_trace = form == "tidings" and mapping is None and "://" not in source
+    path = Path(source)
+    files = _looked_at(path) if is_trace else None
+    if tables is not None and not is_trace:
+        raise UsageError("--tables measures a trace; make one of it first: tidings ingest")
     for folder in (violations, tables):
         if folder is not None:
             refuse_to_overwrite(folder)
@@ -161,11 +175,34 @@ def audit(
                 "--tables": tables is not None,
                 "--master": master is not None,
                 "--remote": remote is not None,
+                "what is not a trace on this machine": not is_trace,
             }
         )
         audited = _judged_here(path, examples, violations)
     else:
-        audited = _judged_on_spark(path, examples, checker, violations, tables, master, remote)
+        known = foreign.read_mapping(mapping) if mapping is not None else None
+        options, untold = options_of(source_option), ""
+        with on_spark(master, remote) as (spark, progress):
+            from tidings import pipeline
+
+            audited = pipeline.audit(
+                spark,
+                source,
+                known,
+                format=form,
+                options=options,
+                manifest=manifest,
+                spool=spool,
+                examples=examples,
+                progress=progress,
+                checker=checker,
+                violations=violations,
+            )
+            if tables is not None:
+                pipeline.write_tables(spark, path, tables, progress=progress)
+                untold = pipeline.measures.unmeasured(path)
+        if untold:
+            err.print(untold, soft_wrap=True)
     status = _status(audited)
     if as_json:
         runs = [result(audited.manifests[run], of_run) for run, of_run in audited.verdicts.items()]
@@ -176,14 +213,22 @@ def audit(
     say(f"{audited.rows:,} rows of {many(len(audited.verdicts), 'run')} judged {where}")
     if is_many:
         out.print(campaign_table(audited.verdicts))
-        if cut := sum(bool(manifest.cuts) for manifest in audited.manifests.values()):
+        if cut := sum(bool(one.cuts) for one in audited.manifests.values()):
             say(f"judged from the cut on: {many(cut, 'run')}")
     for run, verdicts in audited.verdicts.items():
         if not is_many or exit_status(verdicts) is Exit.VIOLATED:
-            manifest = audited.manifests[run]
-            print_verdicts(manifest, verdicts, folder=path, is_one_of_many=is_many)
+            known_run = audited.manifests[run]
+            folder = path if is_trace else None
+            print_verdicts(
+                known_run,
+                verdicts,
+                folder=folder,
+                is_one_of_many=is_many,
+                log=audited.log.get(run, {}),
+            )
             # Nodes wrote it, and nobody has said yet what became of them.
-            if status is Exit.UNKNOWN and files.segments and not manifest.fates:
+            is_of_nodes = files is not None and files.segments
+            if status is Exit.UNKNOWN and is_of_nodes and not known_run.fates:
                 say(f"To say how it ended: tidings settle {path} --help")
     raise typer.Exit(status)
 

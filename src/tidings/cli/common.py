@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
-from tidings.core import UsageError, ordered
+from tidings.core import MessageId, UsageError, ordered
 from tidings.guests import is_file
 from tidings.guests.diagnosis import ProcessFault
 from tidings.report import (
@@ -31,7 +32,7 @@ from tidings.shrink import planned_packets
 from tidings.simulator import Plan
 from tidings.simulator.failure import failed_run
 from tidings.simulator.script import protocol_of
-from tidings.spec import Extra, Verdict, Violation, broken
+from tidings.spec import Extra, Place, Verdict, Violation, broken
 from tidings.trace import Format, Manifest, Run, write_runs
 
 app = typer.Typer(
@@ -139,6 +140,7 @@ def print_verdicts(
     run: Run | None = None,
     folder: Path | None = None,
     is_one_of_many: bool = False,
+    log: Mapping[Place | MessageId, str] = MappingProxyType({}),
 ) -> None:
     """The table and the proofs."""
     out.print()
@@ -146,7 +148,7 @@ def print_verdicts(
     for line in (*_unknowns(verdicts), *notes_of(verdicts), *cause_lines(verdicts)):
         say(line)
     firsts = [violation for verdict in verdicts for violation in verdict.violations[:1]]
-    print_proofs(manifest, firsts, run=run, folder=folder, is_one_of_many=is_one_of_many)
+    print_proofs(manifest, firsts, run=run, folder=folder, is_one_of_many=is_one_of_many, log=log)
 
 
 def print_proofs(
@@ -156,6 +158,7 @@ def print_proofs(
     run: Run | None = None,
     folder: Path | None = None,
     is_one_of_many: bool = False,
+    log: Mapping[Place | MessageId, str] = MappingProxyType({}),
 ) -> None:
     """What lies in a ``folder`` with its schedule can be replayed."""
     for violation in violations:
@@ -169,6 +172,7 @@ def print_proofs(
                 is_one_of_many=is_one_of_many,
                 is_long=is_long(manifest),
                 trace=run,
+                log=log,
             )
         )
 

@@ -7,18 +7,23 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from tidings.cli.common import QUIET_S, AsJson, app, print_json, progress_line, say
+from tidings.cli.audit import Master, Remote, on_spark, options_of, refuse_both
+from tidings.cli.common import AsJson, app, print_json, say
 from tidings.core import UsageError
 from tidings.report import listed, many
-from tidings.trace import Fate
+from tidings.trace import Fate, foreign, refuse_to_overwrite
 
-EVERY_S = 5.0
-"""How often a progress line is written where there is no terminal."""
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source-option", help="Of Spark's reader: key=value. May be repeated."),
+]
 
 
 @app.command(epilog="Example: tidings ingest logs/*.jsonl --mapping mapping.toml --out runs/mine")
 def ingest(
-    logs: Annotated[list[Path], typer.Argument(help="The log: .jsonl, .csv or .parquet files.")],
+    logs: Annotated[
+        list[str], typer.Argument(help="The log: .jsonl, .csv or .parquet files, or URIs.")
+    ],
     mapping: Annotated[Path, typer.Option(help="A TOML file: what the columns mean.")],
     folder: Annotated[Path, typer.Option("--out", help="A new folder for the trace.")],
     settled: Annotated[
@@ -29,9 +34,19 @@ def ingest(
         list[str] | None,
         typer.Option(help="What became of a process: p3=crashed (or up, left). May be repeated."),
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="json, csv, parquet, delta, kafka, ...; by default by name."),
+    ] = None,
+    source_option: SourceOption = None,
+    keep_text: Annotated[
+        bool, typer.Option("--keep-text", help="Keep the texts of messages in the trace.")
+    ] = False,
+    master: Master = None,
+    remote: Remote = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a trace of the log of any other system, for tidings audit.
+    """Make a trace of the log of any other system, on Spark, for tidings audit.
 
     The mapping says what the columns of the log mean (docs/audit-your-broker.md). The log, the
     mapping, --settled or --fate must say how processes ended; otherwise verdicts are unknown. Exits
@@ -39,18 +54,43 @@ def ingest(
 
     If all but p3 were up at the end: --settled all --fate p3=crashed
     """
-    # Imported late: everything else works without pyarrow, and this says so if it is missing.
-    from tidings.trace import parquet as parquet  # isort: skip
-    from tidings.trace import foreign
+    refuse_both(master, remote)
+    completed = with_ends(foreign.read_mapping(mapping), settled, fate)
+    options = options_of(source_option)
+    refuse_to_overwrite(folder)
+    refuse_missing(logs, form)
+    with on_spark(master, remote) as (spark, progress):
+        from tidings import pipeline
 
-    names = [name for name in (settled or "").split(",") if name]
-    completed = foreign.with_end(foreign.read_mapping(mapping), names, dict(map(_fate, fate or ())))
-    with progress_line("reading", EVERY_S, QUIET_S) as progress:
-        done = foreign.ingest(logs, completed, folder, progress=progress)
+        done = pipeline.ingest(
+            spark,
+            logs,
+            completed,
+            folder,
+            form=form,
+            options=options,
+            keeps_text=keep_text,
+            progress=progress,
+        )
     if as_json:
         print_json(msgspec.to_builtins(done) | {"trace": str(folder)})
     else:
         _print(done, len(logs), completed.columns.text, folder)
+
+
+def with_ends(
+    mapping: foreign.Mapping, settled: str | None, fate: list[str] | None
+) -> foreign.Mapping:
+    names = [name for name in (settled or "").split(",") if name]
+    return foreign.with_end(mapping, names, dict(map(_fate, fate or ())))
+
+
+def refuse_missing(logs: list[str], form: str | None) -> None:
+    """What is not there at all is reported before Spark starts."""
+    for log in logs:
+        is_pattern = any(letter in log for letter in "*?[")
+        if form is None and "://" not in log and not is_pattern and not Path(log).is_file():
+            raise UsageError(f"{log}: no such file")
 
 
 def _fate(text: str) -> tuple[str, Fate]:

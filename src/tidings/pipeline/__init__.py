@@ -4,7 +4,8 @@ The only package in the project that imports pyspark. It answers to ``spec``: th
 the same counts, the same witnesses, for traces of any size. There are two judges that know
 nothing of each other: the fast one is ``arrays``, without any Spark, and its oracle is
 ``queries``. ``spark`` is what both run on, ``judging`` asks either, and ``statement`` puts
-their numbers into the specification's words. ``local`` asks the arrays without Spark.
+their numbers into the specification's words. ``local`` asks the arrays without Spark, and
+``sources`` makes a trace of whatever is not one.
 """
 
 from importlib import import_module
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tidings.pipeline.queries.measures import Overview as Overview
     from tidings.pipeline.queries.measures import overview as overview
     from tidings.pipeline.queries.measures import write_tables as write_tables
+    from tidings.pipeline.sources.foreign import Ingested as Ingested
+    from tidings.pipeline.sources.foreign import ingest as ingest
     from tidings.pipeline.spark.session import abandon as abandon
     from tidings.pipeline.spark.session import session as session
     from tidings.pipeline.spark.source import register as register
@@ -39,6 +42,7 @@ else:
         "progress": ("Progress",),
         "queries.case": ("Case", "examine", "violations"),
         "queries.measures": ("Overview", "measures", "overview", "write_tables"),
+        "sources.foreign": ("Ingested", "ingest"),
         "spark.session": ("abandon", "session"),
         "spark.source": ("register",),
         "spark.tasks": ("tasks_of",),

@@ -6,9 +6,11 @@ arrays, and knows which row it is when any row is bad.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -31,6 +33,8 @@ from tidings.pipeline.queries.case import violations as every_violation
 from tidings.pipeline.queries.causes import largest_causes, with_roots
 from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt_files_named, ingest
+from tidings.pipeline.sources.door import TIDINGS, Source, opened
+from tidings.pipeline.sources.lookup import add_log, log_of
 from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.naming import naming_jobs
@@ -50,6 +54,7 @@ from tidings.spec import Cause, Guarantee, Verdict, from_the_cut_on
 from tidings.spec.evidence import Evidence
 from tidings.spec.table import shown_by_cuts
 from tidings.trace import layout, read_manifests
+from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.layout import refuse_to_overwrite
 from tidings.trace.spooling import corrupt, fill, spooled
 
@@ -70,8 +75,13 @@ NO_CAUSES = CountedCauses([0] * len(Guarantee), [])
 @naming_jobs
 def audit(
     spark: SparkSession,
-    path: Path | str,
+    source: Source,
+    mapping: LogMapping | Path | str | None = None,
     *,
+    format: str = TIDINGS,  # noqa: A002 - as Spark's own readers call it
+    options: Mapping[str, str] | None = None,
+    manifest: Path | str | None = None,
+    spool: Path | None = None,
     examples: int | None = 3,
     progress: Show = silent,
     checker: Checker = "arrays",
@@ -80,18 +90,36 @@ def audit(
 ) -> Audit:
     """All five verdicts on every run, each with its first few violations, or with all (None).
 
-    All violations also become a table: Parquet files in the new folder ``violations``, if given.
+    The source is a trace (a path or a URI), a DataFrame, or what Spark reads in the ``format`` with
+    these ``options``; a log needs a ``mapping``. All violations also become a table: Parquet files
+    in the new folder ``violations``, if given.
     """
-    if violations is None:
-        return _audit(spark, Path(path), examples, progress, checker, None, limits)
-    refuse_to_overwrite(violations)
-    with whole_folder(violations) as draft:
-        audited = _audit(spark, Path(path), examples, progress, checker, draft, limits)
-        _expect_all(audited, draft, violations)
-        return audited
+    with ExitStack() as stack:
+        draft = None
+        if violations is not None:
+            refuse_to_overwrite(violations)
+            draft = stack.enter_context(whole_folder(violations))
+        trace = stack.enter_context(
+            opened(
+                spark,
+                source,
+                mapping,
+                form=format,
+                options=options,
+                manifest=manifest,
+                spool=spool,
+                progress=progress,
+            )
+        )
+        audited = _audit_trace(spark, trace, examples, progress, checker, draft, limits)
+        if violations is not None and draft is not None:
+            _expect_all(audited, draft, violations)
+            add_log(spark, trace, audited.manifests, draft)
+        log = log_of(spark, trace, audited.manifests, audited.verdicts)
+        return msgspec.structs.replace(audited, log=log)
 
 
-def _audit(
+def _audit_trace(
     spark: SparkSession,
     path: Path,
     examples: int | None,
@@ -112,7 +140,7 @@ def _audit(
             found.parquet(str(violations))
         return Audit(
             rows=case.rows,
-            manifests={manifest.run: manifest for manifest in case.trace.manifests},
+            manifests=case.manifests,
             verdicts=judge(case, examples=examples, progress=progress),
         )
 

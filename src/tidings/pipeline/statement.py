@@ -15,6 +15,9 @@ from tidings.spec.causes import caused
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 
+Log = Mapping[Place | MessageId, str]
+"""By event, or by message: what to look up in the log that a trace was made of."""
+
 
 class Audit(msgspec.Struct, frozen=True):
     """The five verdicts on every run of a trace, in the order of its manifests."""
@@ -22,6 +25,8 @@ class Audit(msgspec.Struct, frozen=True):
     rows: int
     manifests: Mapping[str, Manifest]
     verdicts: Mapping[str, tuple[Verdict, ...]]
+    log: Mapping[str, Log] = {}
+    """For each run what its shown violations are in the log, if the trace knows it."""
 
 
 Verdicts = dict[str, tuple[Verdict, ...]]

@@ -1,8 +1,9 @@
 """A violation told as a proof that a person can follow: Let, Then, However."""
 
 import shlex
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from os import PathLike
+from types import MappingProxyType
 
 from tidings.core import MessageId, ordered
 from tidings.report.causality import Causality
@@ -24,12 +25,14 @@ def explain(
     is_one_of_many: bool = False,
     is_long: bool = False,
     trace: Run | None = None,
+    log: Mapping[Place | MessageId, str] = MappingProxyType({}),
 ) -> str:
     """The proof in words. Event numbers are positions in the named process's own history.
 
     With the ``folder`` of the trace, the last line says how to see it again (the run has to be
     named if it ``is_one_of_many`` there; if it ``is_long``, only its last steps are asked for).
-    With the ``trace`` itself, what never came is told with the reason why it cannot.
+    With the ``trace`` itself, what never came is told with the reason why it cannot. With the
+    ``log``, messages and events are named as in the log that the trace was made of.
     """
     m, cause = ("m", "") if violation.cause is None else ("m2", "m1")
     title = f"{violation.guarantee.upper()} violated at {violation.process}"
@@ -42,6 +45,8 @@ def explain(
         *(f"  - {line}" for line in (_why_never(violation, trace, m) if trace else ())),
         *(f"  - {line}" for line in _why_so(violation)),
     ]
+    if looked_up := list(_looked_up(violation, m, cause, log)):
+        lines += ["In the log:", *(f"  {line}" for line in looked_up)]
     if folder:
         named = run if is_one_of_many else None
         lines += [f"Replay:  {replay_command(violation, folder, named, is_long=is_long)}"]
@@ -95,6 +100,20 @@ def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
         yield f"{m} = {message}   as named at its delivery"
     else:
         yield f"{m} = {message!s:<8} broadcast by {message.origin}"
+
+
+def _looked_up(
+    violation: Violation, m: str, cause: str, log: Mapping[Place | MessageId, str]
+) -> Iterator[str]:
+    """What the messages and the events are where an operator finds them."""
+    messages = {cause: violation.cause, m: violation.message}
+    named = {word: log[id_] for word, id_ in messages.items() if id_ is not None and id_ in log}
+    for word, words in named.items():
+        yield f"{word} = {words}"
+    for place_ in violation.witness:
+        words = log.get(place_, "")
+        if words and not any(words in other for other in named.values()):
+            yield f"{place_} = {words}"
 
 
 def _event(place: Place) -> str:

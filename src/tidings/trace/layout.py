@@ -14,6 +14,7 @@ Nothing is half-written: a file appears under its name only when it is complete.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -63,14 +64,19 @@ def layout(path: Path) -> Layout:
 
 def read_manifests(files: tuple[Path, ...]) -> dict[str, Manifest]:
     """The merged manifest of every run."""
+    return manifests_in([(str(file), file.read_bytes()) for file in files])
+
+
+def manifests_in(files: Sequence[tuple[str, bytes]]) -> dict[str, Manifest]:
+    """The same, of files that have been read: their names and what is in them."""
     parts: dict[str, list[Manifest]] = {}
-    for file in files:
-        for number, line in enumerate(file.read_bytes().splitlines(), start=1):
+    for file, text in files:
+        for number, line in enumerate(text.splitlines(), start=1):
             if line.strip():
                 part = _part(line, file, number)
                 parts.setdefault(part.run, []).append(part)
     if not parts:
-        raise DataError(f"{files[0]}: the manifest is empty")
+        raise DataError(f"{files[0][0]}: the manifest is empty")
     merged = {run: merge(of_run) for run, of_run in parts.items()}
     # The runs of a campaign are nearly all alike, and checking takes longer than decoding.
     checked = set()
@@ -91,7 +97,7 @@ _decode_version = msgspec.json.Decoder(_Version).decode
 _decode = msgspec.json.Decoder(Manifest).decode
 
 
-def _part(line: bytes, file: Path, number: int) -> Manifest:
+def _part(line: bytes, file: str, number: int) -> Manifest:
     try:
         # The version first: a later schema may have fields that this one does not know.
         version = _decode_version(line).schema

@@ -64,6 +64,13 @@ ARROW = pa.schema(
     ],
     metadata={"tidings.schema": str(SCHEMA_VERSION)},
 )
+LOOKED_UP = (
+    pa.field("message", pa.string()),
+    pa.field("source", _WORD),
+    pa.field("place", pa.int64()),
+    pa.field("text", pa.string()),
+)
+"""What a trace may have beside, for a person to look up: nobody judges by it."""
 _DELTA = ("index", "time_ns", "seq", "packet")
 ROWS_A_GROUP = 1 << 20
 FORM = {

@@ -21,6 +21,7 @@ from tidings.pipeline.spark.spool import spool_for
 from tidings.spec import Guarantee
 from tidings.spec.endings import Ending
 from tidings.spec.table import shown_by_cuts
+from tidings.trace import Manifest
 
 
 class Case(NamedTuple):
@@ -37,6 +38,10 @@ class Case(NamedTuple):
         if runs is not None:
             rows = rows.where(F.col("run").isin(list(runs)))
         return known_events(rows, self.facts, self.trace.width)
+
+    @property
+    def manifests(self) -> dict[str, Manifest]:
+        return {manifest.run: manifest for manifest in self.trace.manifests}
 
     @property
     def rows(self) -> int:

@@ -60,6 +60,8 @@ class Columns(TomlTable, frozen=True):
     seq: str | None = None
     time: str | None = None
     run: str | None = None
+    place: str | None = None
+    """Where a row of a table is to be looked up: a column of whole numbers."""
 
 
 class Kinds(TomlTable, frozen=True):
@@ -83,6 +85,11 @@ class Csv(TomlTable, frozen=True):
     delimiter: str = ","
     header: tuple[str, ...] = ()
     """The names of the columns, for files without a line of them."""
+
+
+class Keep(TomlTable, frozen=True):
+    text: bool = False
+    """Whether the trace keeps the texts themselves, for an operator to look at."""
 
 
 class MappedGroup(TomlTable, frozen=True):
@@ -113,6 +120,7 @@ class Mapping(TomlTable, frozen=True):
     forms: Forms = Forms()
     ignore: dict[str, Values] = {}
     csv: Csv = Csv()
+    keep: Keep = Keep()
     run: str | None = None
     system: str | None = None
 
@@ -124,7 +132,8 @@ class Mapping(TomlTable, frozen=True):
     @property
     def read_columns(self) -> tuple[str, ...]:
         """Every column of the log that is looked at."""
-        named = [*msgspec.structs.astuple(self.columns), *self.ignore]
+        columns = msgspec.structs.replace(self.columns, place=None)
+        named = [*msgspec.structs.astuple(columns), *self.ignore]
         return tuple(dict.fromkeys(name for name in named if name and not name.startswith("@")))
 
     @property

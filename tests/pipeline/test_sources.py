@@ -1,0 +1,148 @@
+"""One door: whatever the source of a trace is, the verdicts and the witnesses are the same."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline_ways import specified_by
+from tidings import pipeline
+from tidings.core import DataError, UsageError
+from tidings.trace import Manifest, layout, read_manifests
+from traces import random_runs, write_trace
+
+JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some runs of one trace, good and bad, without what only a manifest knows."""
+    drafts = [one for one in random_runs(60, seed=3) if not (one.holes or one.fates or one.cuts)]
+    assert len(drafts) > 20
+    manifests = [one.manifest() for one in drafts]
+    rows = [row for one in drafts for row in one.rows()]
+    return write_trace(tmp_path_factory.mktemp("sources"), manifests, table=rows)
+
+
+@pytest.fixture(scope="module")
+def manifests(folder: Path) -> dict[str, Manifest]:
+    return read_manifests(layout(folder).manifests)
+
+
+def judged_rows(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.read.parquet(str(folder / "*.parquet"))
+
+
+def test_the_same_trace_by_every_door(
+    spark: SparkSession, folder: Path, tmp_path: Path, manifests: dict[str, Manifest]
+) -> None:
+    expected = pipeline.audit(spark, folder, examples=1000)
+    manifest = next(folder.glob("*manifest.jsonl"))
+    rows = judged_rows(spark, folder)
+    names = spark.createDataFrame(
+        pa.Table.from_pylist(
+            [{"run": run, "names": list(one.names)} for run, one in manifests.items()]
+        )
+    )
+
+    def named(column: str) -> object:
+        return F.get("names", F.col(column).cast("int")).alias(column)
+
+    by_name = rows.join(names, "run").select(
+        *(
+            one if one not in ("process", "origin") else named(one)
+            for one in (*JUDGED, "name", "value")
+        )
+    )
+    by_name.write.parquet(str(tmp_path / "table"))
+    by_name.write.json(str(tmp_path / "lines"))
+    doors: dict[str, Callable[[], pipeline.Audit]] = {
+        "a URI": lambda: pipeline.audit(spark, folder.as_uri(), examples=1000),
+        "positions": lambda: pipeline.audit(spark, rows, manifest=manifest, examples=1000),
+        "names": lambda: pipeline.audit(spark, by_name, manifest=manifest, examples=1000),
+        "a table": lambda: pipeline.audit(
+            spark, tmp_path / "table", format="parquet", manifest=manifest, examples=1000
+        ),
+        "JSON": lambda: pipeline.audit(
+            spark, tmp_path / "lines", format="json", manifest=manifest, examples=1000
+        ),
+    }
+    for name, door in doors.items():
+        audited = door()
+        assert audited.rows == expected.rows, name
+        assert audited.verdicts == expected.verdicts, name
+    assert dict(expected.verdicts) == specified_by(folder)
+
+
+def test_a_trace_that_only_spark_can_open_is_laid_out_first(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = pipeline.audit(spark, folder, examples=1000)
+    monkeypatch.setattr("tidings.pipeline.sources.door._on_this_machine", lambda *_: None)
+    audited = pipeline.audit(spark, folder.as_uri(), examples=1000)
+    assert (audited.rows, audited.verdicts) == (expected.rows, expected.verdicts)
+
+
+def test_without_a_manifest_the_members_are_those_with_rows(spark: SparkSession) -> None:
+    rows = [
+        *(("r", "p1", 0, "broadcast", "p1", 1, 5, 0), ("r", "p1", 1, "deliver", "p1", 1, 5, None)),
+        *(("r", "p2", 0, "deliver", "p1", 1, 5, None), ("r", "p2", 1, "settle") + (None,) * 4),
+        ("r", "p1", 2, "settle", None, None, None, None),
+    ]
+    types = "run string, process string, index int, kind string, origin string, seq int, "
+    frame = spark.createDataFrame(rows, types + "digest bigint, view int")
+    audited = pipeline.audit(spark, frame)
+    assert {one.value.value for one in audited.verdicts["r"]} == {"holds"}
+    assert audited.manifests["r"].members == ("p1", "p2")
+    assert audited.rows == 5
+
+
+def test_what_is_missing_or_wrong_is_named_in_one_line(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    rows = judged_rows(spark, folder)
+    for wrong, complaint in (
+        (rows.drop("seq"), r"^the DataFrame: no column 'seq'; there are: "),
+        (
+            rows.withColumn("seq", F.lit("x")),
+            r"^the DataFrame: column 'seq' is string, not bigint$",
+        ),
+        (rows, r"^the DataFrame: processes are numbers, and no manifest says whose$"),
+        (rows.where("false").withColumn("process", F.lit("p")), r"one is a text"),
+    ):
+        with pytest.raises(DataError, match=complaint):
+            pipeline.audit(spark, wrong)
+    twice = rows.union(rows)
+    with pytest.raises(DataError, match=r"^the DataFrame/.*: .*index is"):
+        pipeline.audit(spark, twice, manifest=next(folder.glob("*manifest.jsonl")))
+    with pytest.raises(UsageError, match="no such file or folder"):
+        pipeline.audit(spark, tmp_path / "none", format="parquet")
+    with pytest.raises(UsageError, match="this Spark has no reader for 'delta'"):
+        pipeline.audit(spark, tmp_path, format="delta")
+
+
+def test_the_command_judges_a_log_by_its_mapping(tidings, tmp_path: Path) -> None:
+    rows = [
+        {"who": "p1", "what": "pub", "id": "order 7"},
+        {"who": "p1", "what": "got", "id": "order 7"},
+        {"who": "p2", "what": "got", "id": "order 7"},
+        {"who": "p2", "what": "got", "id": "order 7"},
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    Path("mapping.toml").write_text(
+        '[columns]\nprocess = "who"\nkind = "what"\norder = "@line"\nid = "id"\ntext = "@id"\n'
+        '[kinds]\nbroadcast = "pub"\ndeliver = "got"\n[group]\nmembers = ["p1", "p2"]\n'
+    )
+    answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml")
+    assert answer.status == 1
+    assert "4 rows of 1 run audited on Spark" in answer.out
+    assert "NO DUPLICATION violated at p2" in answer.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "mapping.toml"]
+    Path("log.jsonl").write_text('{"who": "p1", "what": "?"}\n')
+    answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml")
+    assert (answer.status, answer.out) == (65, "")
+    assert answer.err.splitlines()[-1].startswith("tidings: log.jsonl:1: what does '?' mean?")
