@@ -172,6 +172,8 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
         "root_origin": "p1",
         "root_seq": 5,
         "witness": [{"process": "p10", "index": 0}, {"process": "p10", "index": 1}],
+        "message": None,
+        "place": None,
     } in rows
 
 

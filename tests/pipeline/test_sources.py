@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -137,11 +138,19 @@ def test_the_command_judges_a_log_by_its_mapping(tidings, tmp_path: Path) -> Non
         '[columns]\nprocess = "who"\nkind = "what"\norder = "@line"\nid = "id"\ntext = "@id"\n'
         '[kinds]\nbroadcast = "pub"\ndeliver = "got"\n[group]\nmembers = ["p1", "p2"]\n'
     )
-    answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml")
+    words = ("--mapping", "mapping.toml", "--violations", "found.parquet")
+    answer = tidings("audit", "log.jsonl", *words)
     assert answer.status == 1
     assert "4 rows of 1 run audited on Spark" in answer.out
     assert "NO DUPLICATION violated at p2" in answer.out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "mapping.toml"]
+    looked_up = answer.out.partition("In the log:\n")[2].splitlines()
+    assert looked_up == [
+        *("  m = order 7, log.jsonl:1", "  p2:0 = log.jsonl:3", "  p2:1 = log.jsonl:4")
+    ]
+    (found,) = pq.read_table("found.parquet").to_pylist()
+    assert (found["message"], found["place"]) == ("order 7", "log.jsonl:4")
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["found.parquet", "log.jsonl", "mapping.toml"]
     Path("log.jsonl").write_text('{"who": "p1", "what": "?"}\n')
     answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml")
     assert (answer.status, answer.out) == (65, "")

@@ -9,7 +9,8 @@ and only then the rows are laid out once more.
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from tidings.pipeline.sources.reading import (
     read_kafka,
 )
 from tidings.pipeline.sources.survey import LINE_BITS, OpenQuoteError, Survey, survey
+from tidings.pipeline.spark.spool import literally
 from tidings.trace import KINDS, SCHEMA_VERSION, Manifest, refuse_to_overwrite
 from tidings.trace.foreign import LINE, MESSAGES
 from tidings.trace.foreign import Mapping as LogMapping
@@ -104,15 +106,25 @@ def lay_out_log(
     while True:
         reading = _read(spark, logs, mapping, form, options, joins_lines)
         meaning = Meaning(reading, mapping, run)
-        rows = meaning.rows(keeps_text).persist()
-        try:
-            progress("reading the log")
-            found = survey(rows, reading, meaning, mapping)
-            return _Ingest(spark, rows, found, mapping, folder, reading, progress).done()
-        except OpenQuoteError:
-            joins_lines = True
-        finally:
-            rows.unpersist()
+        progress("reading the log")
+        with _read_once(spark, meaning.rows(keeps_text), folder) as rows:
+            try:
+                found = survey(rows, reading, meaning, mapping)
+                return _Ingest(spark, rows, found, mapping, folder, reading, progress).done()
+            except OpenQuoteError:
+                joins_lines = True
+
+
+@contextmanager
+def _read_once(spark: SparkSession, rows: DataFrame, folder: Path) -> Iterator[DataFrame]:
+    """The rows, stored beside the folder as long as the block lasts.
+
+    Parquet takes less than half of the CPU that Spark's own cache does.
+    """
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
+        stored, schema = Path(draft, "rows"), rows.schema
+        rows.write.parquet(str(stored), compression="lz4")
+        yield spark.read.schema(schema).parquet(literally(stored))
 
 
 def _read(

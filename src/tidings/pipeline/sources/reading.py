@@ -193,7 +193,9 @@ def _lines(spark: SparkSession, paths: Sequence[str], options: Options) -> DataF
     try:
         lines = spark.read.options(**{"lineSep": "\n", **options}).text(places)
         return lines.select(
-            F.rtrim("value", F.lit("\r")).alias("value"),
+            F.when(F.col("value").endswith("\r"), F.rtrim("value", F.lit("\r")))
+            .otherwise(F.col("value"))
+            .alias("value"),
             F.col("_metadata.file_path").alias("source"),
             F.col("_metadata.file_block_start").alias("start"),
             F.monotonically_increasing_id().alias("position"),

@@ -1,7 +1,7 @@
 """What the driver has to know of all rows before any of them is laid out.
 
-One pass, which also keeps the interpreted rows: whatever the source is, it is read once. It counts
-the rows of each process by kind, the lines of each block of a file, and finds the first bad row.
+One pass over the interpreted rows. It counts the rows of each process by kind and the lines of each
+block of a file, and finds the first bad row.
 """
 
 from collections import Counter
