@@ -117,10 +117,7 @@ def lay_out_log(
 
 @contextmanager
 def _read_once(spark: SparkSession, rows: DataFrame, folder: Path) -> Iterator[DataFrame]:
-    """The rows, stored beside the folder as long as the block lasts.
-
-    Parquet takes less than half of the CPU that Spark's own cache does.
-    """
+    """The rows, stored beside the folder as long as the block lasts: the source is read once."""
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
         stored, schema = Path(draft, "rows"), rows.schema
         rows.write.parquet(str(stored), compression="lz4")
