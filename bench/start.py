@@ -23,9 +23,10 @@ from tidings.trace import write_runs
 LEAST_ROWS = 1_000
 IMPORTS = "import numpy, pyarrow"
 SESSION = """
-import sys
-import pyarrow as pa
+import os, sys
 from pyspark.sql import SparkSession
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 def same(batches):
     yield from batches
