@@ -20,6 +20,7 @@ Message = tuple[int, int]
 """Origin and sequence number."""
 
 ROOTED = f"{VIOLATIONS}, root_origin smallint, root_seq bigint"
+_WITNESS = pa.list_(pa.field("element", pa.struct({"process": pa.int16(), "index": pa.int64()})))
 _DEBTS = (Guarantee.VALIDITY.value, Guarantee.UNIFORM_AGREEMENT.value)
 _FOLLOWING = (*_DEBTS, Guarantee.CAUSAL_ORDER.value)
 """What may follow from something else."""
@@ -99,7 +100,11 @@ def _rooted(breaches: Any, reached: Any) -> Any:
         root(_message(row)) if row["guarantee"] in _FOLLOWING else _message(row) for row in rows
     ]
     origins, seqs = zip(*roots, strict=True)
-    with_origins = breaches.append_column("root_origin", pa.array(origins, pa.int16()))
+    # Nothing null where Spark knows that nothing is: as loose as the schema that was promised.
+    loose = breaches.set_column(
+        breaches.column_names.index("witness"), "witness", breaches["witness"].cast(_WITNESS)
+    )
+    with_origins = loose.append_column("root_origin", pa.array(origins, pa.int16()))
     return with_origins.append_column("root_seq", pa.array(seqs, pa.int64()))
 
 
