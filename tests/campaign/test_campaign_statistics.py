@@ -20,11 +20,11 @@ from tidings.campaign.plan import read_plan
 from tidings.campaign.statistics import (
     COVERAGE,
     RUNS_FOR_P99,
+    could_show,
     exact_interval,
     holm,
     shift,
     summary,
-    testable,
 )
 from tidings.campaign.tables import read_table, write_table
 from tidings.core import DataError, UsageError
@@ -118,10 +118,10 @@ def test_holms_method_by_hand() -> None:
 
 
 def test_tests_that_can_find_nothing_are_not_corrected_for() -> None:
-    assert testable([], 0.05) == []
-    assert testable([1.0] * 1_000 + [0.04], 0.05) == [1_000]
-    assert testable([0.02, 0.04, 0.01, 1.0], 0.05) == [0, 2], "0.04 is too much for one of three"
-    assert testable([0.001] * 20, 0.05) == list(range(20))
+    assert could_show([], 0.05) == []
+    assert could_show([1.0] * 1_000 + [0.04], 0.05) == [1_000]
+    assert could_show([0.02, 0.04, 0.01, 1.0], 0.05) == [0, 2], "0.04 is too much for one of three"
+    assert could_show([0.001] * 20, 0.05) == list(range(20))
 
 
 def beside(new: Sequence[float], old: Sequence[float]) -> list[tuple[float, float]]:

@@ -172,7 +172,7 @@ def _adjusted(changes: Sequence[BaselineTest]) -> list[float]:
     adjusted = [1.0] * len(changes)
     for is_single in (True, False):
         alike = [place for place, one in enumerate(changes) if (one.cell is not None) is is_single]
-        able = statistics.testable([changes[place].least for place in alike], ALPHA / 2)
+        able = statistics.could_show([changes[place].least for place in alike], ALPHA / 2)
         family = [alike[place] for place in able]
         chances = statistics.holm([changes[place].p for place in family])
         for place, chance in zip(family, chances, strict=True):

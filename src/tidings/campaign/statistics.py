@@ -228,7 +228,7 @@ def _around_the_mean(pairs: Pairs) -> Iterator[tuple[float, float]]:
     yield from (((new - new_mean) / scale, (old - old_mean) / scale) for new, old in away)
 
 
-def testable(least: Sequence[float], alpha: float) -> list[int]:
+def could_show(least: Sequence[float], alpha: float) -> list[int]:
     """Which of several tests could find anything, all together, at ``alpha`` (after Tarone).
 
     The others need no correction: that they find nothing is certain from the sizes of differences,
