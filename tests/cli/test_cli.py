@@ -9,6 +9,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 from textwrap import dedent
+from unittest.mock import patch
 
 import pytest
 
@@ -161,16 +162,19 @@ def test_words_stay_as_they_are_written(tidings, tmp_path: Path) -> None:
 
 
 def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in [name for name in sys.modules if name.startswith("tidings.pipeline")]:
-        monkeypatch.delitem(sys.modules, module)
-    for module in ["pyspark", *(name for name in sys.modules if name.startswith("pyspark."))]:
-        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delattr("tidings.pipeline")
-    assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
-    answer = tidings("audit", "t")
-    assert answer.status == 69
-    assert "pip install 'tidings[spark]', or judge without it: tidings audit --local" in answer.err
-    assert tidings("audit", "t", "--local").status == 0
+    # What is imported in here goes with it: elsewhere it would be a second copy.
+    with patch.dict(sys.modules):
+        for module in [name for name in sys.modules if name.startswith("tidings.pipeline")]:
+            del sys.modules[module]
+        for module in ["pyspark", *(name for name in sys.modules if name.startswith("pyspark."))]:
+            sys.modules[module] = None
+        assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
+        answer = tidings("audit", "t")
+        assert answer.status == 69
+        missing = "pip install 'tidings[spark]', or judge without it: tidings audit --local"
+        assert missing in answer.err
+        assert tidings("audit", "t", "--local").status == 0
 
 
 def test_69_where_nothing_can_be_written(tidings) -> None:

@@ -91,7 +91,7 @@ class WaitingOnce:
 
 def _wait_between_exchanges(folder: str) -> None:
     """The rows have been sent to their slabs, and some have arrived."""
-    module = import_module("tidings.pipeline.audit")
+    module = import_module("tidings.pipeline.judging")
     exchanging = module.exchanging
 
     def waiting(*about: Any) -> Exchange:

@@ -176,6 +176,8 @@ def _row(run: str, violation: Violation) -> dict[str, Any]:
         "seq": violation.message.seq,
         "cause_origin": None if cause is None else cause.origin,
         "cause_seq": None if cause is None else cause.seq,
+        "root_origin": violation.root.origin,
+        "root_seq": violation.root.seq,
         "witness": [{"process": at.process, "index": at.index} for at in violation.witness],
     }
 

@@ -172,8 +172,6 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
         "root_origin": "p1",
         "root_seq": 5,
         "witness": [{"process": "p10", "index": 0}, {"process": "p10", "index": 1}],
-        "message": None,
-        "place": None,
     } in rows
 
 
@@ -195,7 +193,7 @@ def test_a_folder_of_violations_is_whole_or_not_there(tmp_path: Path) -> None:
 def test_violations_that_workers_wrote_elsewhere_are_missed(
     spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("tidings.pipeline.audit")
+    module = import_module("tidings.pipeline.judging")
     monkeypatch.setattr(module, "rows_in", lambda draft: rows_in(draft) - 1)
     with pytest.raises(EnvironmentMissing, match="file system that all workers share"):
         pipeline.audit(spark, folder, violations=tmp_path / "violations.parquet")

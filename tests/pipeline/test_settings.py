@@ -116,7 +116,10 @@ def _jobs(spark: SparkSession) -> dict[int, str | None]:
     """What Spark's pages show: the description of each job."""
     found = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
     jobs = [found.apply(place) for place in range(found.size())]
-    return {one.jobId(): one.description().getOrElse(None) for one in jobs}
+    return {
+        job.jobId(): job.description().get() if job.description().isDefined() else None
+        for job in jobs
+    }
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_the_command_judges_a_log_by_its_mapping(tidings, tmp_path: Path) -> Non
     words = ("--mapping", "mapping.toml", "--violations", "found.parquet")
     answer = tidings("audit", "log.jsonl", *words)
     assert answer.status == 1
-    assert "4 rows of 1 run audited on Spark" in answer.out
+    assert "4 rows of 1 run judged on Spark" in answer.out
     assert "NO DUPLICATION violated at p2" in answer.out
     looked_up = answer.out.partition("In the log:\n")[2].splitlines()
     assert looked_up == [

@@ -137,24 +137,24 @@ def add_log(
     if not kept or not parts:
         return
     numbers = [
-        {"run": run, "name": name, "process": position}
+        {"run": run, "who": name, "process": position}
         for run, manifest in manifests.items()
         for position, name in enumerate(manifest.names)
     ]
-    schema = pa.schema({"run": pa.string(), "name": pa.string(), "process": pa.int16()})
+    schema = pa.schema({"run": pa.string(), "who": pa.string(), "process": pa.int16()})
     names = spark.createDataFrame(pa.Table.from_pylist(numbers, schema=schema))
     rows = spark.read.parquet(*files).join(F.broadcast(names), ["run", "process"])
     for missing in KEPT - set(kept):
         rows = rows.withColumn(missing, F.lit(None).cast("string"))
     messages = (
         rows.where(F.col("kind") == "broadcast")
-        .select("run", F.col("name").alias("origin"), "seq", "message")
+        .select("run", F.col("who").alias("origin"), "seq", "message")
         .dropDuplicates(["run", "origin", "seq"])
     )
     number = F.when(F.col("source").endswith(".parquet"), ": row ").otherwise(":")
     places = rows.select(
         "run",
-        F.struct(F.col("name").alias("process"), "index").alias("last"),
+        F.struct(F.col("who").alias("process"), "index").alias("last"),
         F.concat("source", number, F.col("place").cast("string")).alias("place"),
     )
     (
