@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -88,6 +89,43 @@ def test_a_trace_that_only_spark_can_open_is_laid_out_first(
     assert (audited.rows, audited.verdicts) == (expected.rows, expected.verdicts)
 
 
+def test_behind_a_uri_nothing_is_left_out_in_silence(
+    spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.pipeline.sources.door._on_this_machine", lambda *_: None)
+    copytree(folder, tmp_path / "trace")
+    (tmp_path / "trace" / "more.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"more\.jsonl: behind a URI only Parquet is read"):
+        pipeline.audit(spark, (tmp_path / "trace").as_uri())
+
+
+def test_a_topic_has_no_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text(
+        '[columns]\nprocess = "who"\nkind = "what"\norder = "@line"\nid = "id"\ntext = "@id"\n'
+        '[kinds]\nbroadcast = "pub"\ndeliver = "got"\n[group]\nmembers = "from the log"\n'
+    )
+    with pytest.raises(UsageError, match=r"^orders: partitions have no order between them"):
+        pipeline.audit(spark, "orders", mapping, format="kafka")
+
+
+def test_a_run_may_be_named_like_a_path_and_a_file_with_a_plus(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("a+b", "a b"):
+        row = {"what": "got" if name == "a b" else "pub", "id": "m", "at": 1}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text(
+        'run = "../2026/11"\n[columns]\nprocess = "@file"\nkind = "what"\norder = "at"\nid = "id"\n'
+        'text = "@id"\n[kinds]\nbroadcast = "pub"\ndeliver = "got"\n[group]\n'
+        'members = "from the log"\n'
+    )
+    audited = pipeline.audit(spark, str(tmp_path / "*.jsonl"), mapping)
+    assert audited.manifests["../2026/11"].members == ("a b", "a+b")
+    assert {one.name for one in tmp_path.iterdir()} == {"a+b.jsonl", "a b.jsonl", "mapping.toml"}
+
+
 def test_without_a_manifest_the_members_are_those_with_rows(spark: SparkSession) -> None:
     rows = [
         *(("r", "p1", 0, "broadcast", "p1", 1, 5, 0), ("r", "p1", 1, "deliver", "p1", 1, 5, None)),
@@ -117,9 +155,16 @@ def test_what_is_missing_or_wrong_is_named_in_one_line(
     ):
         with pytest.raises(DataError, match=complaint):
             pipeline.audit(spark, wrong)
+    texts = rows.withColumn("digest", F.lit("sha256:9f"))
+    manifest = next(folder.glob("*manifest.jsonl"))
+    with pytest.raises(DataError, match=r"^the DataFrame: digest 'sha256:9f' is not a number, nor"):
+        pipeline.audit(spark, texts, manifest=manifest)
+    elsewhere = rows.withColumn("origin", F.col("origin") + 65536)
+    with pytest.raises(DataError, match=r"is not in the run's dictionary"):
+        pipeline.audit(spark, elsewhere, manifest=manifest)
     twice = rows.union(rows)
     with pytest.raises(DataError, match=r"^the DataFrame/.*: .*index is"):
-        pipeline.audit(spark, twice, manifest=next(folder.glob("*manifest.jsonl")))
+        pipeline.audit(spark, twice, manifest=manifest)
     with pytest.raises(UsageError, match="no such file or folder"):
         pipeline.audit(spark, tmp_path / "none", format="parquet")
     with pytest.raises(UsageError, match="this Spark has no reader for 'delta'"):

@@ -56,11 +56,11 @@ def opened(
     shared = _shared(spark, source, spool)
     with spool_for(spark, shared) as folder:
         if mapping is not None:
-            trace = folder / (mapping.run or _stem(name))
+            trace = folder / "trace"
             trace.mkdir()
             given = None if form == TIDINGS else form
             lay_out_log(
-                spark, source, mapping, trace, trace.name,
+                spark, source, mapping, trace, mapping.run or _stem(name),
                 form=given, options=options, progress=progress,
             )  # fmt: skip
         else:

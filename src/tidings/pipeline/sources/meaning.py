@@ -64,8 +64,9 @@ class Meaning:
     def _run_or_file(self, name: str | None) -> Column:
         if name is None:
             return F.lit(self._run)
-        base = F.substring_index("source", "/", -1)
-        return F.url_decode(F.regexp_replace(base, r"\.[^.]*$", ""))
+        base = F.regexp_replace(F.substring_index("source", "/", -1), r"\.[^.]*$", "")
+        # Java decodes forms, where a plus is a blank; in a path it is a plus.
+        return F.url_decode(F.replace(base, F.lit("+"), F.lit("%2B")))
 
     def _value(self, role: str) -> Column:
         """An empty text is as good as none, unless it is the message's."""

@@ -5,6 +5,7 @@ those are kept that a trace knows. Names of processes are texts, or positions in
 manifest; without a manifest, the members of a run are whoever has a row in it.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from tidings import __version__
-from tidings.core import DataError, ordered
+from tidings.core import DataError, UsageError, ordered
 from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.sources.laying import Drawer, files_of
 from tidings.pipeline.sources.numbering import RUN_BITS
 from tidings.pipeline.sources.reading import Options, check_columns, read_table
-from tidings.pipeline.spark.spool import STORED
+from tidings.pipeline.spark.spool import STORED, narrowed
 from tidings.pipeline.spark.workers import RESULT, packed, results
 from tidings.trace import SCHEMA_VERSION, Manifest
 from tidings.trace.layout import MANIFEST, manifests_in
@@ -48,8 +49,12 @@ def lay_out_rows(
     rows = _typed(rows, name, are_names).persist()
     try:
         progress("counting the rows of each process")
-        counts = rows.groupBy("run", "process").count().collect()
+        found = rows.groupBy("run", "process").agg(F.count("*").alias("count"), F.min(BAD_DIGEST))
+        counts = found.toDF("run", "process", "count", "bad").collect()
         for one in counts:
+            if one["bad"] is not None:
+                fault = f"digest {one['bad']!r} is not a number, nor sixteen hexadecimal digits"
+                raise DataError(f"{name}: {fault}")
             if one["run"] is None or one["process"] is None:
                 empty = "run" if one["run"] is None else "process"
                 raise DataError(f"{name}: column {empty!r} is empty in {one['count']:,} rows")
@@ -67,7 +72,7 @@ def lay_out_rows(
             for one in counts
         )
         progress("laying out the rows by process")
-        _lay_out(spark, rows, folder, manifests, dict(files_of(sizes)), are_names)
+        _lay_out(spark, rows.drop(BAD_DIGEST), folder, manifests, dict(files_of(sizes)), are_names)
         text = msgspec.json.Encoder().encode_lines(manifests.values())
         (folder / MANIFEST).write_bytes(text)
     finally:
@@ -91,7 +96,9 @@ def _typed(rows: DataFrame, name: str, are_names: bool) -> DataFrame:
             if are_names and column in NAMES:
                 kind = "string"
             chosen.append(_cast(rows, name, column, kind))
-    return rows.select(*chosen)
+    is_text = rows.schema["digest"].dataType.typeName() == "string"
+    digest = F.col("digest") if is_text else F.lit(None).cast("string")
+    return rows.select(*chosen, F.when(~digest.rlike(DIGITS), digest).alias(BAD_DIGEST))
 
 
 def _stored() -> list[str]:
@@ -100,6 +107,9 @@ def _stored() -> list[str]:
     return [one.replace(";", ",") for one in [*listed, *looked_up]]
 
 
+BAD_DIGEST = "_bad_digest"
+"""A digest that is none, as long as rows are looked at."""
+DIGITS = "^[0-9a-fA-F]{16}$"
 _WIDENING = {"byte", "short", "integer", "long"}
 
 
@@ -108,8 +118,9 @@ def _cast(rows: DataFrame, name: str, column: str, kind: str) -> Column:
     value = F.col(f"`{column}`")
     type_name = found.typeName()
     if column == "digest" and type_name == "string":
-        # As in JSON: sixteen hexadecimal digits.
-        return F.conv(value, 16, -10).try_cast("bigint").alias(column)
+        # As in JSON. Whatever else stands there is refused: ``conv`` would read as far as it can.
+        number = F.when(value.rlike(DIGITS), F.conv(value, 16, -10))
+        return number.try_cast("bigint").alias(column)
     is_number = kind in ("smallint", "bigint")
     fits = (
         (is_number and type_name in _WIDENING)
@@ -119,6 +130,8 @@ def _cast(rows: DataFrame, name: str, column: str, kind: str) -> Column:
     )
     if not fits:
         raise DataError(f"{name}: column {column!r} is {found.simpleString()}, not {kind}")
+    if kind == "smallint":
+        return narrowed(value.cast("bigint")).alias(column)
     return value.cast(kind).alias(column)
 
 
@@ -243,6 +256,10 @@ def read_trace(
 ) -> tuple[DataFrame, dict[str, Manifest]]:
     """The rows and the manifests of a folder that only Hadoop can open; Parquet only."""
     folder = uri.rstrip("/")
+    listed = read_table(spark, [f"{folder}/*"], "binaryFile", {}).select("path").collect()
+    for path in sorted(one["path"] for one in listed):
+        if re.search(r"(?<!manifest)\.jsonl$|\.segment(\.open)?$", path):
+            raise UsageError(f"{path}: behind a URI only Parquet is read; copy the trace here")
     manifests = read_manifest(spark, f"{folder}/*manifest.jsonl")
     return read_table(spark, [f"{folder}/*.parquet"], "parquet", options), manifests
 

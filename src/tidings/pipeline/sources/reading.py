@@ -172,6 +172,11 @@ def read_kafka(
 
     All records there are, of these topics, unless the options ask for others.
     """
+    if mapping.columns.order == LINE:
+        raise UsageError(
+            f"{', '.join(topics)}: partitions have no order between them; columns.order has to "
+            "name one, such as kafka.offset if each process writes to one partition"
+        )
     if not {"subscribe", "subscribePattern", "assign"} & options.keys():
         options = {"subscribe": ",".join(topics), **options}
     options = {"startingOffsets": "earliest", **options}

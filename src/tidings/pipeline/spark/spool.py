@@ -50,10 +50,10 @@ def _temporary(trace: Path | None) -> "TemporaryDirectory[str]":
 def stored_rows(spark: SparkSession, spool: Path) -> DataFrame:
     """All rows of the files in a spool; columns that a file does not have are null."""
     written = spark.read.schema(_AS_WRITTEN).parquet(literally(spool))
-    return written.withColumns({column: _narrowed(F.col(column)) for column in NAMES})
+    return written.withColumns({column: narrowed(F.col(column)) for column in NAMES})
 
 
-def _narrowed(position: Column) -> Column:
+def narrowed(position: Column) -> Column:
     """As we write it; what is too large becomes the least position that no dictionary has."""
     nearest = F.greatest(F.lit(-1), F.least(position, F.lit(MOST_NAMES)))
     return F.when(position.isNotNull(), nearest).cast("smallint")
