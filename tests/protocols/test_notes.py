@@ -95,7 +95,7 @@ def test_every_row_names_code_that_exists_and_a_test() -> None:
     sources = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     rows = re.findall(r"^(.+) \| (.+) \| (.+) \| (.+)$", NOTES, re.MULTILINE)
     answer = [row for row in rows if row[1] != "here"]
-    assert len(answer) > 90
+    assert len(answer) > 70
     for what, here, _, test in answer:
         for name in re.findall(r"`([\w./]+)`", here):
             if "/" in name or name.endswith(".py"):
