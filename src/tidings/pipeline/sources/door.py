@@ -27,8 +27,6 @@ from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.foreign import read_mapping
 
 TIDINGS = "tidings"
-FORMATS = (TIDINGS, "parquet", "delta", "iceberg", "json", "csv", "kafka")
-"""Those that are tested; any other that this Spark can read works as well."""
 
 Source = Path | str | DataFrame
 
