@@ -1,6 +1,6 @@
 """The audit as a whole: what it carries, what it says while it works, what notebooks get."""
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidings import pipeline
-from tidings.core import EnvironmentMissing, MessageId
+from tidings.core import EnvironmentMissing, MessageId, UsageError
 from tidings.pipeline.arrays.written import rows_in, whole_folder, write_part
 from tidings.spec import Guarantee, Place, Value, judge
 from tidings.trace import HistoryCut, Manifest, Row, digest, read_runs
@@ -188,6 +188,56 @@ def test_a_folder_of_violations_is_whole_or_not_there(tmp_path: Path) -> None:
         (draft / ".one-host-7").touch()  # by one that was killed
     assert sorted(file.name for file in folder.iterdir()) == ["one.parquet", "other.parquet"]
     assert rows_in(folder) == 6
+
+
+def test_nothing_of_others_is_deleted_or_published(tmp_path: Path) -> None:
+    table, folder = pa.table({"seq": [1]}), tmp_path / "violations"
+    (tmp_path / "violations.open").mkdir()
+    (tmp_path / "violations.open" / "thesis").touch()
+    first = ExitStack()
+    write_part(first.enter_context(whole_folder(folder)), "one", table)
+    with whole_folder(folder) as second:
+        write_part(second, "other", table)
+    with pytest.raises(UsageError, match="not an empty folder"):
+        first.close()
+    assert sorted(file.name for file in folder.iterdir()) == ["other.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["violations", "violations.open"]
+    assert (tmp_path / "violations.open" / "thesis").exists()
+
+
+@pytest.mark.parametrize("name", ["there", "link", "astray"])
+def test_violations_go_to_an_empty_folder_or_where_a_link_leads(tmp_path: Path, name: str) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "astray").symlink_to("new")
+    inode = (tmp_path / "there").stat().st_ino
+    with suppress(KeyboardInterrupt), whole_folder(tmp_path / name) as draft:
+        raise KeyboardInterrupt
+    with whole_folder(tmp_path / name) as draft:
+        write_part(draft, "one", pa.table({"seq": [1]}))
+    assert [file.name for file in (tmp_path / name).iterdir()] == ["one.parquet"]
+    # A folder that is there stays the same one: it may be where a file system begins.
+    assert (tmp_path / "there").stat().st_ino == inode
+    assert len(list(tmp_path.iterdir())) == (4 if name == "astray" else 3)
+
+
+def test_a_folder_that_others_filled_meanwhile_is_left_to_them(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not an empty folder"), whole_folder(tmp_path):
+        (tmp_path / "theirs").touch()
+    assert [file.name for file in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_no_parents_are_left_where_nothing_was_written(tmp_path: Path) -> None:
+    with suppress(KeyboardInterrupt), whole_folder(tmp_path / "a" / "b" / "violations"):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
+    unseen = tmp_path / "elsewhere" / "draft"
+    with pytest.raises(EnvironmentMissing, match=r"No such file.*; it has to be on a file system"):
+        write_part(unseen, "one", pa.table({"seq": [1]}))
+    assert not list(tmp_path.iterdir())
 
 
 def test_violations_that_workers_wrote_elsewhere_are_missed(

@@ -67,8 +67,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """A file that cannot be written is reported before the work that fills it."""
-    folder = next(folder for folder in path.parents if folder.exists())
+    """A file or folder that cannot be written is reported before the work that fills it."""
+    folder = path if path.is_dir() else next(one for one in path.parents if one.exists())
     try:
         TemporaryFile(dir=folder).close()
     except OSError as fault:

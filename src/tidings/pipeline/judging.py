@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidings.core import EnvironmentMissing, Members
+from tidings.core import Members
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.limits import JudgingLimits
@@ -26,7 +26,13 @@ from tidings.pipeline.arrays.plan import (
     plan_of,
 )
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.arrays.written import empty, rows_in, whole_folder, write_part
+from tidings.pipeline.arrays.written import (
+    empty,
+    not_shared,
+    rows_in,
+    whole_folder,
+    write_part,
+)
 from tidings.pipeline.progress import Progress, Show, silent
 from tidings.pipeline.queries.case import Case, breaches, examine
 from tidings.pipeline.queries.case import violations as every_violation
@@ -149,10 +155,7 @@ def _expect_all(audited: Audit, draft: Path, folder: Path) -> None:
     """Workers that do not share the folder with us have written somewhere else."""
     violated = sum(one.violated for five in audited.verdicts.values() for one in five)
     if (written := rows_in(draft)) != violated:
-        raise EnvironmentMissing(
-            f"{folder}: {written} of {violated} violations arrived; it has to be on a file system "
-            "that all workers share, under the same path (see docs/pipeline.md)"
-        )
+        raise not_shared(folder, f"{written} of {violated} violations arrived")
 
 
 def _audit_by_arrays(

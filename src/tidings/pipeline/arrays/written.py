@@ -8,15 +8,17 @@ task that is done again, because its worker died, writes the same part again.
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidings.core import EnvironmentMissing, UsageError
 from tidings.pipeline.arrays.findings import (
     MOST_WITNESSES,
     NOTHING,
@@ -25,6 +27,7 @@ from tidings.pipeline.arrays.findings import (
 )
 from tidings.pipeline.arrays.rows import Directory
 from tidings.spec import Guarantee
+from tidings.trace.layout import refuse_to_overwrite
 
 
 class Showing(NamedTuple):
@@ -56,30 +59,58 @@ class Showing(NamedTuple):
 
 
 def write_part(folder: Path, part: str, table: Any) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    """A worker makes no folder: one that it does not see would be another one."""
     draft = folder / f".{part}-{socket.gethostname()}-{os.getpid()}"
-    pq.write_table(table, draft, compression="zstd")
-    draft.replace(folder / f"{part}.parquet")
+    try:
+        pq.write_table(table, draft, compression="zstd")
+        draft.replace(folder / f"{part}.parquet")
+    except (FileNotFoundError, PermissionError) as fault:
+        raise not_shared(
+            folder.parent, f"{socket.gethostname()} cannot write to it: {fault.strerror}"
+        ) from fault
+
+
+def not_shared(folder: Path, reason: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"{folder}: {reason}; it has to be on a file system that all workers share, under the same "
+        "path (see docs/pipeline.md)"
+    )
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to write parts to; it gets its own name when the block ends well, or vanishes.
+    """A new folder to write parts to; when the block ends well they are in ``path``, or nowhere.
 
-    Under that name there may be an empty folder, and nothing else.
+    There may be an empty folder, and nothing else. It may be a link or the root of a file system,
+    which nothing can replace: so the parts are written within it, and then moved.
     """
-    path = path.absolute()
-    draft = path.with_name(path.name + ".open")
-    rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
+    path = path.resolve()
+    within = path if path.is_dir() else path.parent
+    made = [one for one in (within, *within.parents) if not one.exists()]
+    within.mkdir(parents=True, exist_ok=True)
+    # No other audit has a folder of this name, so all that is in it is ours.
+    draft = within / f"tidings-{uuid4().hex}.open"
+    draft.mkdir()
     try:
         yield draft
         for left in draft.iterdir():
             if left.suffix != ".parquet" or left.name.startswith("."):
                 left.unlink()
-        draft.replace(path)
-    finally:
+        if within != path:
+            refuse_to_overwrite(path)
+            draft.rename(path)
+        elif list(path.iterdir()) == [draft]:
+            for part in draft.iterdir():
+                part.rename(path / part.name)
+        else:
+            raise UsageError(f"{path} is not an empty folder any more; choose another")
+    except BaseException:
         rmtree(draft, ignore_errors=True)
+        with suppress(OSError):  # somebody else has put something there
+            for folder in made:
+                folder.rmdir()
+        raise
+    rmtree(draft, ignore_errors=True)
 
 
 def empty(folder: Path) -> None:
