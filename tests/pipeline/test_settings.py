@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidings import pipeline
+from tidings.core import EnvironmentMissing
 from tidings.pipeline.spark.settings import user_settings
 from traces import known_violations
 
@@ -54,6 +55,13 @@ def test_options_of_spark_submit_come_before_a_file(
     found = user_settings()
     assert (found["spark.driver.memory"], found["spark.ui.port"]) == ("3g", "9")
     assert (found["spark.a"], found["spark.app.name"]) == ("b c", "me")
+
+
+@pytest.mark.usefixtures("conf")
+def test_an_open_quote_in_the_options_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name 'mine")
+    with pytest.raises(EnvironmentMissing, match=r"^PYSPARK_SUBMIT_ARGS: No closing quotation"):
+        user_settings()
 
 
 def test_another_file_takes_the_place_of_the_defaults(

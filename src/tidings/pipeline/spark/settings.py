@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyspark
 
+from tidings.core import EnvironmentMissing
+
 _LINE = re.compile(r"\s*([^#!\s=:][^\s=:]*)[ \t\f]*[=: \t\f][ \t\f]*(.*?)\s*")
 _OPTIONS = {
     "--master": "spark.master",
@@ -49,7 +51,10 @@ def user_settings() -> dict[str, str]:
 
 
 def _submit_options() -> Iterator[tuple[str, str]]:
-    words = iter(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    try:
+        words = iter(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    except ValueError as fault:
+        raise EnvironmentMissing(f"PYSPARK_SUBMIT_ARGS: {fault}") from None
     for word in words:
         option, is_whole, value = word.partition("=")
         if option in (*_OPTIONS, *_CONF, _FILE):
