@@ -1,8 +1,10 @@
 """What is judged here is judged as on Spark, and needs neither Spark nor Java."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pyarrow.parquet as pq
 import pytest
@@ -112,6 +114,12 @@ def test_neither_spark_nor_java_is_touched(tmp_path: Path) -> None:
     assert "rows of 1 run judged here\n" in ended.stdout
 
 
+MAPPING = (
+    '[columns]\nprocess = "who"\nkind = "what"\norder = "@line"\nid = "id"\ntext = "@id"\n'
+    '[kinds]\nbroadcast = "pub"\ndeliver = "got"\n[group]\nmembers = ["p1", "p2"]\n'
+)
+
+
 @pytest.mark.parametrize(
     "options", [("--checker", "sql"), ("--tables", "t"), ("--master", "local"), ("--remote", "x")]
 )
@@ -123,6 +131,80 @@ def test_what_needs_spark_does_not_go_with_local(
     assert (answer.status, answer.out) == (64, "")
     assert answer.err.startswith(f"tidings: {options[0]}")
     assert answer.err.endswith("needs Spark: leave out --local\n")
+
+
+def test_a_uri_of_a_trace_that_lies_here_is_judged_here(tidings, tmp_path: Path) -> None:
+    known_violations(tmp_path / "a trace")
+    answer = tidings("audit", (tmp_path / "a trace").as_uri(), "--local")
+    assert answer.out == tidings("audit", "a trace", "--local").out.replace(
+        "tidings replay 'a trace'", f"tidings replay '{tmp_path / 'a trace'}'"
+    )
+    assert answer.status == 1
+
+
+@pytest.fixture
+def without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command line; whatever is refused is refused before Spark starts."""
+
+    def refuse(**_: Any) -> NoReturn:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(pipeline, "session", refuse)
+    return tidings
+
+
+IDLE = {
+    "--source-option sep=;": "trace",
+    "--source-option sep": "trace",
+    "--spool trace": "trace",
+    "--manifest trace/manifest.jsonl": "trace",
+    "--manifest trace/manifest.jsonl --local": "trace",
+    "--manifest x": "s3a://bucket/trace",
+    "--manifest x --mapping mapping.toml": "log.jsonl",
+    "--mapping mapping.toml --source-option sep=;": "log.jsonl",
+    "--mapping mapping.toml --source-option multiLine=true --format json": "logs",
+    "--violations x --tables x": "trace",
+    "--violations x/y --tables ./x": "trace",
+}
+LATE = {
+    "--mapping mapping.toml": "none.jsonl",
+    "--manifest none.jsonl --format parquet": "trace",
+}
+
+
+@pytest.mark.parametrize(("options", "source"), [*IDLE.items(), *LATE.items()])
+def test_what_would_do_nothing_or_is_missing_is_refused(
+    without_spark, options: str, source: str
+) -> None:
+    known_violations(Path("trace"))
+    Path("log.jsonl").touch()
+    Path("mapping.toml").write_text(MAPPING)
+    answer = without_spark("audit", source, *options.split())
+    assert (answer.status, answer.out) == (64, "")
+    (line,) = answer.err.splitlines()
+    expected = "no such file" if options in LATE else r"does nothing here|needs a folder|key=value"
+    assert re.search(expected, line)
+
+
+def test_ingest_refuses_what_it_would_ignore_or_cannot_write(without_spark) -> None:
+    Path("log.jsonl").touch()
+    Path("mapping.toml").write_text(MAPPING)
+    words = ("ingest", "log.jsonl", "--mapping", "mapping.toml", "--out")
+    answer = without_spark(*words, "new", "--source-option", "sep=;")
+    assert (answer.status, answer.err) == (
+        64,
+        "tidings: --source-option sep does nothing here: lines are read as the mapping says\n",
+    )
+    answer = without_spark(*words, "log.jsonl/new")
+    assert (answer.status, answer.err) == (69, "tidings: log.jsonl/new: Not a directory\n")
+
+
+def test_here_the_rows_go_where_temporary_files_go(tidings) -> None:
+    Path("log.jsonl").touch()
+    Path("mapping.toml").write_text(MAPPING)
+    answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml", "--spool", ".")
+    assert (answer.status, answer.out) == (64, "")
+    assert answer.err.splitlines()[-1].startswith("tidings: --spool is for the workers of a clu")
 
 
 def test_both_ways_say_the_same_but_for_where(tidings, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -43,6 +44,10 @@ Master = Annotated[
     str | None, typer.Option(help="A Spark cluster, spark://host:port; by default this machine.")
 ]
 Remote = Annotated[str | None, typer.Option(help="A Spark Connect server, sc://host:port.")]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--source-option", help="Of Spark's reader: key=value. May be repeated."),
+]
 
 EVERY_S = 5.0
 """How often it is told where there is no terminal."""
@@ -54,6 +59,34 @@ def options_of(given: Sequence[str] | None) -> dict[str, str]:
         if "=" not in one:
             raise UsageError(f"--source-option takes key=value, not {one!r}")
     return dict(one.split("=", 1) for one in given or ())
+
+
+_OF_ALL_FILES = (
+    *("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"),
+    *("ignoremissingfiles", "ignorecorruptfiles", "linesep"),
+)
+
+
+def refuse_unread(options: Mapping[str, str], logs: Sequence[str], form: str | None) -> None:
+    """The lines of a log are read as the mapping says: Spark would ignore how to take them apart.
+
+    What has a dot in its name is for Hadoop, which finds the files.
+    """
+    is_by_name = form is None and not any(log.endswith(".parquet") for log in logs)
+    if is_by_name or form in ("csv", "json"):
+        for key in options:
+            if "." not in key and key.lower() not in _OF_ALL_FILES:
+                raise UsageError(
+                    f"--source-option {key} does nothing here: lines are read as the mapping says"
+                )
+
+
+def refuse_missing(logs: Sequence[str], form: str | None) -> None:
+    """What is not there at all is reported before Spark starts."""
+    for log in logs:
+        is_pattern = any(letter in log for letter in "*?[")
+        if form is None and "://" not in log and not is_pattern and not Path(log).is_file():
+            raise UsageError(f"{log}: no such file")
 
 
 def refuse_both(master: str | None, remote: str | None) -> None:
@@ -88,6 +121,25 @@ def _refuse_with_local(needing_spark: Mapping[str, bool]) -> None:
             raise UsageError(f"{option} needs Spark: leave out --local")
 
 
+def _refuse_idle(given: Mapping[str, bool], why: str) -> None:
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{option} does nothing here: {why}")
+
+
+def _refuse_bad_manifest(path: Path) -> None:
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    read_manifests((path,))
+
+
+def _refuse_one_in_the_other(violations: Path | None, tables: Path | None) -> None:
+    if violations is not None and tables is not None:
+        inner, outer = violations.resolve(), tables.resolve()
+        if outer in (inner, *inner.parents):
+            raise UsageError("--tables needs a folder of its own, without that of --violations")
+
+
 def _judged_here(path: Path, examples: int, violations: Path | None) -> "Audit":
     with progress_line("reading the trace", every_s=EVERY_S) as show:
         from tidings import pipeline
@@ -112,10 +164,7 @@ def audit(
     mapping: Annotated[
         Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
     ] = None,
-    source_option: Annotated[
-        list[str] | None,
-        typer.Option("--source-option", help="Of Spark's reader: key=value. May be repeated."),
-    ] = None,
+    source_option: SourceOption = None,
     manifest: Annotated[
         str | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
     ] = None,
@@ -159,11 +208,23 @@ def audit(
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
     refuse_both(master, remote)
+    uri = urlsplit(source)
+    if local and uri.scheme == "file":
+        source = unquote(uri.path)
     is_trace = form == "tidings" and mapping is None and "://" not in source
-    path = Path(source)
+    path, options = Path(source), options_of(source_option)
+    has_manifest = {"--manifest": manifest is not None}
+    if is_trace:
+        idle = {"--source-option": bool(options), "--spool": spool is not None}
+        _refuse_idle(idle | has_manifest, "the trace is read where it lies, with its own manifest")
+    elif mapping is not None:
+        _refuse_idle(has_manifest, "the mapping says what is known of a log")
+    elif form == "tidings":
+        _refuse_idle(has_manifest, "a trace has its own")
     files = _looked_at(path) if is_trace else None
     if tables is not None and not is_trace:
         raise UsageError("--tables measures a trace; make one of it first: tidings ingest")
+    _refuse_one_in_the_other(violations, tables)
     for folder in (violations, tables):
         if folder is not None:
             refuse_to_overwrite(folder)
@@ -181,7 +242,13 @@ def audit(
         audited = _judged_here(path, examples, violations)
     else:
         known = foreign.read_mapping(mapping) if mapping is not None else None
-        options, untold = options_of(source_option), ""
+        if known is not None:
+            given = None if form == "tidings" else form
+            refuse_unread(options, [source], given)
+            refuse_missing([source], given)
+        if manifest is not None and "://" not in manifest:
+            _refuse_bad_manifest(Path(manifest))
+        untold = ""
         with on_spark(master, remote) as (spark, progress):
             from tidings import pipeline
 

@@ -7,16 +7,21 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from tidings.cli.audit import Master, Remote, on_spark, options_of, refuse_both
+from tidings.cli.audit import (
+    Master,
+    Remote,
+    SourceOption,
+    on_spark,
+    options_of,
+    refuse_both,
+    refuse_missing,
+    refuse_unread,
+)
 from tidings.cli.common import AsJson, app, print_json, say
 from tidings.core import UsageError
+from tidings.disk.files import refuse_unwritable
 from tidings.report import listed, many
 from tidings.trace import Fate, foreign, refuse_to_overwrite
-
-SourceOption = Annotated[
-    list[str] | None,
-    typer.Option("--source-option", help="Of Spark's reader: key=value. May be repeated."),
-]
 
 
 @app.command(epilog="Example: tidings ingest logs/*.jsonl --mapping mapping.toml --out runs/mine")
@@ -57,7 +62,9 @@ def ingest(
     refuse_both(master, remote)
     completed = with_ends(foreign.read_mapping(mapping), settled, fate)
     options = options_of(source_option)
+    refuse_unread(options, logs, form)
     refuse_to_overwrite(folder)
+    refuse_unwritable(folder)
     refuse_missing(logs, form)
     with on_spark(master, remote) as (spark, progress):
         from tidings import pipeline
@@ -83,14 +90,6 @@ def with_ends(
 ) -> foreign.Mapping:
     names = [name for name in (settled or "").split(",") if name]
     return foreign.with_end(mapping, names, dict(map(_fate, fate or ())))
-
-
-def refuse_missing(logs: list[str], form: str | None) -> None:
-    """What is not there at all is reported before Spark starts."""
-    for log in logs:
-        is_pattern = any(letter in log for letter in "*?[")
-        if form is None and "://" not in log and not is_pattern and not Path(log).is_file():
-            raise UsageError(f"{log}: no such file")
 
 
 def _fate(text: str) -> tuple[str, Fate]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidings.core import Members
+from tidings.core import Members, UsageError
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.limits import JudgingLimits
@@ -44,6 +44,7 @@ from tidings.pipeline.sources.lookup import add_log, log_of
 from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.naming import naming_jobs
+from tidings.pipeline.spark.session import is_here
 from tidings.pipeline.spark.spool import spool_for, unseen
 from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.pipeline.statement import (
@@ -100,6 +101,8 @@ def audit(
     these ``options``; a log needs a ``mapping``. All violations also become a table: Parquet files
     in the new folder ``violations``, if given.
     """
+    if spool is not None and is_here(spark):
+        raise UsageError("--spool is for the workers of a cluster; here TMPDIR says where")
     with ExitStack() as stack:
         draft = None
         if violations is not None:
