@@ -1,11 +1,13 @@
 """What is judged here is judged as on Spark, and needs neither Spark nor Java."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +16,7 @@ from pipeline_ways import specified_by
 from tidings import pipeline
 from tidings.core import DataError, EnvironmentMissing
 from tidings.pipeline.arrays.limits import JudgingLimits
-from tidings.trace import read_runs
+from tidings.trace import layout, read_manifests, read_runs
 from traces import known_violations, random_cut_runs, random_runs, write_drafts
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -207,9 +209,66 @@ def test_here_the_rows_go_where_temporary_files_go(tidings) -> None:
     assert answer.err.splitlines()[-1].startswith("tidings: --spool is for the workers of a clu")
 
 
-def test_both_ways_say_the_same_but_for_where(tidings, tmp_path: Path) -> None:
+def with_log(folder: Path) -> Path:
+    """A trace as it is made of a log."""
+    known_violations(folder)
+    (file,) = folder.glob("*.parquet")
+    table = pq.read_table(file)
+    rows = range(1, table.num_rows + 1)
+    table = table.append_column("message", pa.array([f"order {one}" for one in rows]))
+    table = table.append_column("source", pa.array(["app.log"] * table.num_rows))
+    pq.write_table(table.append_column("place", pa.array(rows)), file)
+    return folder
+
+
+def test_what_to_look_up_is_known_here_too(tidings, tmp_path: Path) -> None:
+    with_log(tmp_path / "known")
+    answer = tidings("audit", "known", "--local", "--violations", "found")
+    assert answer.status == 1
+    first = answer.out.partition("In the log:\n")[2].splitlines()[0]
+    assert re.fullmatch(r"  \S+ = order (\d+), app.log:\1", first)
+    places = _places(tmp_path / "known")
+    found = {
+        tuple(row["witness"][-1].values()): row["place"]
+        for row in pq.read_table("found").to_pylist()
+    }
+    assert found == {last: places.get(last) for last in found}
+    assert any(found.values())
+    (run,) = json.loads(tidings("audit", "known", "--local", "--json").out)["runs"]
+    assert first.partition(" = ")[2] in run["log"].values()
+
+
+def _places(folder: Path) -> dict[tuple[str, int], str]:
+    """By process and index; rows in lines have none."""
+    (manifest,) = read_manifests(layout(folder).manifests).values()
+    return {
+        (manifest.names[row["process"]], row["index"]): f"app.log:{row['place']}"
+        for row in pq.read_table(folder / "rows.parquet").to_pylist()
+    }
+
+
+@pytest.mark.parametrize("here", [["--local"], []])
+def test_columns_of_others_that_have_our_names_are_left_alone(
+    tidings, tmp_path: Path, here: list[str]
+) -> None:
     known_violations(tmp_path / "known")
-    here, there = tidings("audit", "known", "--local"), tidings("audit", "known")
+    plain = tidings("audit", "known", *here)
+    file = tmp_path / "known" / "rows.parquet"
+    table = pq.read_table(file)
+    for name in ("message", "source"):
+        table = table.append_column(name, pa.array(range(table.num_rows)))
+    pq.write_table(table.append_column("place", pa.array(["Rome"] * table.num_rows)), file)
+    answer = tidings("audit", "known", *here, "--violations", "found")
+    assert (answer.status, answer.out) == (1, plain.out)
+    assert not {"message", "place"} & set(pq.read_table("found").column_names)
+
+
+def test_both_ways_say_the_same_but_for_where(tidings, tmp_path: Path) -> None:
+    with_log(tmp_path / "known")
+    here = tidings("audit", "known", "--local", "--violations", "here")
+    there = tidings("audit", "known", "--violations", "there")
     assert (here.status, there.status) == (1, 1)
     assert "judged here" in here.out
     assert here.out.replace("judged here", "judged on Spark") == there.out
+    rows_here, rows_there = (pq.read_table(one).to_pylist() for one in ("here", "there"))
+    assert sorted(map(str, rows_here)) == sorted(map(str, rows_there))

@@ -12,6 +12,7 @@ import pytest
 from conftest import Tidings
 from measured_by_hand import overview_by_hand
 from shorthand import Shorthand
+from tidings.core import MessageId
 from tidings.report.causality import Causality, is_in
 from tidings.report.charts.figures import front
 from tidings.report.charts.model import Axis, Dot, Growth, Line, ParetoChart, Point
@@ -371,6 +372,16 @@ def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation()
     ]
     assert [one.count for one in spreads] == [2] * 4
     Document(render(page))
+
+
+def test_a_picture_says_what_to_look_up_in_the_log() -> None:
+    run = Shorthand(p1="b1 dp1#1 settle", p2="dp1#1 dp1#1 settle").run()
+    manifests, verdicts = {"r": run.manifest}, {"r": judge(run)}
+    log = {"r": {MessageId("p1", 1): "order 7, app.log:1"}}
+    page = page_of_trace("runs/7", 6, manifests, verdicts, [run], log=log)
+    (picture,) = page.pictures
+    assert "In the log:\n  m = order 7, app.log:1" in picture.proof
+    assert "m = order 7, app.log:1" in Document(render(page)).text
 
 
 def test_causes_are_listed_the_largest_first_and_no_more_than_fit() -> None:

@@ -272,7 +272,11 @@ def audit(
             err.print(untold, soft_wrap=True)
     status = _status(audited)
     if as_json:
-        runs = [result(audited.manifests[run], of_run) for run, of_run in audited.verdicts.items()]
+        runs = [
+            result(audited.manifests[run], of_run)
+            | {"log": {str(what): words for what, words in audited.log.get(run, {}).items()}}
+            for run, of_run in audited.verdicts.items()
+        ]
         print_json({"rows": audited.rows, "runs": runs})
         raise typer.Exit(status)
     is_many = len(audited.verdicts) > 1
@@ -380,7 +384,8 @@ def audited_page(
     rows, manifests, verdicts = audited.rows, audited.manifests, audited.verdicts
     if runs is None:
         runs = read_runs(path) if rows <= MOST_ROWS else []
-    return page_of_trace(path, rows, manifests, verdicts, runs, measured, how), audited
+    page = page_of_trace(path, rows, manifests, verdicts, runs, measured, how, log=audited.log)
+    return page, audited
 
 
 def write_page(page: Page, out: Path) -> int:

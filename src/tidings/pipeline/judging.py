@@ -40,7 +40,8 @@ from tidings.pipeline.queries.causes import largest_causes, with_roots
 from tidings.pipeline.queries.checks import CHECKS, no_creation
 from tidings.pipeline.queries.ingest import corrupt_files_named, ingest
 from tidings.pipeline.sources.door import TIDINGS, Source, opened
-from tidings.pipeline.sources.lookup import add_log, log_of
+from tidings.pipeline.sources.logged import add_log
+from tidings.pipeline.sources.lookup import log_of
 from tidings.pipeline.spark.exchange import exchanging
 from tidings.pipeline.spark.grouped import judge_grouped
 from tidings.pipeline.spark.naming import naming_jobs
@@ -124,7 +125,7 @@ def audit(
         if violations is not None and draft is not None:
             _expect_all(audited, draft, violations)
             add_log(spark, trace, audited.manifests, draft)
-        log = log_of(spark, trace, audited.manifests, audited.verdicts)
+        log = log_of(trace, audited.manifests, audited.verdicts)
         return msgspec.structs.replace(audited, log=log)
 
 

@@ -22,6 +22,7 @@ from tidings.pipeline.arrays.plan import JudgingPlan, NotByArraysError, judge_by
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
 from tidings.pipeline.arrays.written import empty, whole_folder, write_part
 from tidings.pipeline.progress import Progress, Show, silent
+from tidings.pipeline.sources.lookup import add_log_here, log_of
 from tidings.pipeline.statement import Audit, verdicts_of
 from tidings.spec.table import shown_by_cuts
 from tidings.trace import layout, read_manifests
@@ -73,10 +74,13 @@ def _audit(
             ) from None
     if violations is not None:
         write_part(violations, "cuts", shown_by_cuts(manifests.values()))
+        add_log_here(path, manifests, violations)
+    verdicts = verdicts_of(judged, manifests, plan.directory, examples)
     return Audit(
         rows=judged.rows,
         manifests=manifests,
-        verdicts=verdicts_of(judged, manifests, plan.directory, examples),
+        verdicts=verdicts,
+        log=log_of(path, manifests, verdicts),
     )
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from os import PathLike
 from shlex import join
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tidings.core import ordered
+from tidings.core import MessageId, ordered
 from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.causes import causes_of, what_went_wrong
@@ -28,7 +29,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.page.pictures import can_be_drawn, picture_of
 from tidings.report.words import judged, listed, many, with_options
-from tidings.spec import Guarantee, Value, Verdict, Violation
+from tidings.spec import Guarantee, Place, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
 if TYPE_CHECKING:
@@ -49,13 +50,15 @@ def page_of_trace(
     runs: Sequence[Run],
     measured: "Overview | None" = None,
     how: str = "",
+    *,
+    log: Mapping[str, Mapping[Place | MessageId, str]] = MappingProxyType({}),
 ) -> Page:
     """A page of what an audit found in the trace at ``folder``, and what was measured there.
 
     ``runs`` is the trace itself, or nothing where it is too long to be read into memory. ``how``
-    is the command that made the page.
+    is the command that made the page, ``log`` what to look up where the trace comes from.
     """
-    trace = _Trace(folder, manifests, verdicts, runs, how)
+    trace = _Trace(folder, manifests, verdicts, runs, how, log)
     pictures, undrawn = trace.pictures()
     too_long = f"The trace has {rows:,} rows; only up to {MOST_ROWS:,} are drawn."
     return Page(
@@ -119,8 +122,10 @@ class _Trace:
         verdicts: Mapping[str, Sequence[Verdict]],
         runs: Sequence[Run],
         how: str,
+        log: Mapping[str, Mapping[Place | MessageId, str]],
     ) -> None:
         self.folder = str(folder)
+        self.log = log
         self.manifests = manifests
         self.verdicts = verdicts
         self.runs = runs
@@ -301,7 +306,14 @@ class _Trace:
                 named = None if self.is_one else manifest.run
                 is_long = schedule.is_long(manifest)
                 replay = replay_command(violation, self.folder, named, is_long=is_long)
-        return picture_of(causality, violation, key=key, entry=_entry_of(manifest), replay=replay)
+        return picture_of(
+            causality,
+            violation,
+            key=key,
+            entry=_entry_of(manifest),
+            replay=replay,
+            log=self.log.get(manifest.run, {}),
+        )
 
     # --- once more
 

@@ -1,7 +1,9 @@
 """Runs as pictures of a page: the drawing, its steps, and which event came before which."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from tidings.core import MessageId
 from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.diagram.scene import Scene
@@ -42,6 +44,7 @@ def picture_of(
     replay: str = "",
     texts: Mapping[str, bytes] | None = None,
     most_events: int = MOST_EVENTS,
+    log: Mapping[Place | MessageId, str] = MappingProxyType({}),
 ) -> Picture:
     """The run, or what matters to a violation of it, in at most so many events."""
     run = causality.run
@@ -82,7 +85,7 @@ def picture_of(
         ),
         is_violation=violation is not None,
         summary=however(violation) if violation else "",
-        proof=explain(violation, run.manifest.run, run.manifest.seed, trace=run)
+        proof=explain(violation, run.manifest.run, run.manifest.seed, trace=run, log=log)
         if violation
         else "",
         left_out=view.left_out,
