@@ -31,7 +31,6 @@ from tidings.pipeline.arrays.written import (
     not_shared,
     rows_in,
     whole_folder,
-    write_part,
 )
 from tidings.pipeline.progress import Progress, Show, silent
 from tidings.pipeline.queries.case import Case, breaches, examine
@@ -55,12 +54,11 @@ from tidings.pipeline.statement import (
     cause_of,
     doubt_about_broadcasts,
     five,
-    verdicts_of,
+    stated,
     violation_of,
 )
 from tidings.spec import Cause, Guarantee, Verdict, from_the_cut_on
 from tidings.spec.evidence import Evidence
-from tidings.spec.table import shown_by_cuts
 from tidings.trace import layout, read_manifests
 from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.layout import refuse_to_overwrite
@@ -196,13 +194,7 @@ def _audit_by_arrays(
             raise AssertionError(
                 f"{path}: bad rows for one reader, good ones for the other"
             ) from None
-    if violations is not None:
-        write_part(violations, "cuts", shown_by_cuts(manifests.values()))
-    return Audit(
-        rows=judged.rows,
-        manifests=manifests,
-        verdicts=verdicts_of(judged, manifests, plan.directory, examples),
-    )
+    return stated(judged, manifests, plan.directory, examples, violations)
 
 
 def judge_plan(

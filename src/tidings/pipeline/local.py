@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.arrays.campaign import TooLongError
 from tidings.pipeline.arrays.findings import Judged
@@ -20,11 +22,10 @@ from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.perform import Exchange, Parcel, Stage, plainly
 from tidings.pipeline.arrays.plan import JudgingPlan, NotByArraysError, judge_by_arrays, plan_of
 from tidings.pipeline.arrays.rows import BadRowsError, UnreadableError
-from tidings.pipeline.arrays.written import empty, whole_folder, write_part
+from tidings.pipeline.arrays.written import empty, whole_folder
 from tidings.pipeline.progress import Progress, Show, silent
 from tidings.pipeline.sources.lookup import add_log_here, log_of
-from tidings.pipeline.statement import Audit, verdicts_of
-from tidings.spec.table import shown_by_cuts
+from tidings.pipeline.statement import Audit, stated
 from tidings.trace import layout, read_manifests
 from tidings.trace.layout import refuse_to_overwrite
 from tidings.trace.spooling import corrupt, fill, refuse_bad_rows, spooled
@@ -72,16 +73,10 @@ def _audit(
             raise AssertionError(
                 f"{path}: bad rows for one reader, good ones for the other"
             ) from None
+    audited = stated(judged, manifests, plan.directory, examples, violations)
     if violations is not None:
-        write_part(violations, "cuts", shown_by_cuts(manifests.values()))
         add_log_here(path, manifests, violations)
-    verdicts = verdicts_of(judged, manifests, plan.directory, examples)
-    return Audit(
-        rows=judged.rows,
-        manifests=manifests,
-        verdicts=verdicts,
-        log=log_of(path, manifests, verdicts),
-    )
+    return msgspec.structs.replace(audited, log=log_of(path, manifests, audited.verdicts))
 
 
 def _judged(

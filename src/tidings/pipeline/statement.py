@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -10,8 +11,10 @@ from tidings.core import Members, MessageId
 from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING, Findings, Judged
 from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
 from tidings.pipeline.arrays.rows import Directory
+from tidings.pipeline.arrays.written import write_part
 from tidings.spec import Cause, Guarantee, Place, Verdict, Violation, from_the_cut_on
 from tidings.spec.causes import caused
+from tidings.spec.table import shown_by_cuts
 from tidings.spec.verdict import decide
 from tidings.trace import Manifest
 
@@ -109,6 +112,20 @@ def cause_of(
 
 
 # --- by arrays
+
+
+def stated(
+    judged: Judged,
+    manifests: Mapping[str, Manifest],
+    directory: Directory,
+    examples: int | None,
+    violations: Path | None,
+) -> Audit:
+    """What arrays have judged; what cuts show is also a part of the table of violations."""
+    if violations is not None:
+        write_part(violations, "cuts", shown_by_cuts(manifests.values()))
+    verdicts = verdicts_of(judged, manifests, directory, examples)
+    return Audit(rows=judged.rows, manifests=manifests, verdicts=verdicts)
 
 
 def verdicts_of(
