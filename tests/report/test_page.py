@@ -382,6 +382,8 @@ def test_a_picture_says_what_to_look_up_in_the_log() -> None:
     (picture,) = page.pictures
     assert "In the log:\n  m = order 7, app.log:1" in picture.proof
     assert "m = order 7, app.log:1" in Document(render(page)).text
+    undrawn = page_of_trace("runs/7", 10**7, manifests, verdicts, [], log=log)
+    assert undrawn.left_out[0].endswith(" In the log: p1#1 = order 7, app.log:1.")
 
 
 def test_causes_are_listed_the_largest_first_and_no_more_than_fit() -> None:

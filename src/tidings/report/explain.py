@@ -60,6 +60,11 @@ def however(violation: Violation) -> str:
     return sentence[0].upper() + sentence[1:] if sentence.startswith("it ") else sentence
 
 
+def in_the_log(violation: Violation, log: Mapping[Place | MessageId, str]) -> list[str]:
+    """What its messages and events are there, by their own names."""
+    return list(_looked_up(violation, str(violation.message), str(violation.cause), log))
+
+
 def replay_command(
     violation: Violation,
     folder: PathLike[str] | str,

@@ -12,7 +12,7 @@ from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.causes import causes_of, what_went_wrong
 from tidings.report.charts.model import Axis, Point, Spread, SpreadChart, StateChart, StateLine
-from tidings.report.explain import however, replay_command
+from tidings.report.explain import however, in_the_log, replay_command
 from tidings.report.page.measure import growth_of
 from tidings.report.page.model import (
     MOST_PICTURES,
@@ -291,7 +291,9 @@ class _Trace:
             where = "" if self.is_one else f" in run {run}"
             for violation in (one for verdict in verdicts for one in verdict.violations[:1]):
                 name = violation.guarantee.capitalize()
-                yield f"Not drawn: {name} violated{where}. {however(violation)}"
+                found = "; ".join(in_the_log(violation, self.log.get(run, {})))
+                looked_up = f" In the log: {found}." if found else ""
+                yield f"Not drawn: {name} violated{where}. {however(violation)}{looked_up}"
 
     def _key(self, run: str, *guarantee: str) -> str:
         """The number of the run and not its name, which may be anything."""
