@@ -27,10 +27,12 @@ def _logged_rows(spark: SparkSession, trace: Path) -> DataFrame | None:
     tables = []
     for kept, files in by_kept.items():
         schema = ", ".join([_JUDGED, *(f"{name} {_KEPT[name]}" for name in kept)])
-        nothing = {
-            name: F.lit(None).cast(type_) for name, type_ in _KEPT.items() if name not in kept
-        }
-        tables.append(spark.read.schema(schema).parquet(*files).withColumns(nothing))
+        columns = [
+            F.col(name) if name in kept else F.lit(None).cast(type_).alias(name)
+            for name, type_ in _KEPT.items()
+        ]
+        rows = spark.read.schema(schema).parquet(*files)
+        tables.append(rows.select("run", "process", "index", "kind", "seq", *columns))
     return reduce(lambda one, other: one.unionByName(other), tables) if tables else None
 
 
