@@ -9,6 +9,8 @@
     foreign     all this, one after the other: a log and a mapping become the folder of a trace
     native      rows that have the columns of a trace already
     door        a source of any kind, opened for the audit
+    lookup      what the log itself calls the rows of a violation, without Spark
+    logged      the same for the whole table of violations, on Spark
 
 Spark reads, interprets, names and sorts without any Python; numbers are put on rows, and Parquet is
 written, by arrays.

@@ -30,8 +30,7 @@ from tidings.trace import SCHEMA_VERSION, Manifest
 from tidings.trace.layout import MANIFEST, manifests_in
 from tidings.trace.manifest import check
 from tidings.trace.parquet import ARROW, LOOKED_UP, NAMES
-
-JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
+from tidings.trace.schema import JUDGED
 
 
 def lay_out_rows(

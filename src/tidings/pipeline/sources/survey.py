@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidings.core import DataError
+from tidings.pipeline.sources.lookup import place_in
 from tidings.pipeline.sources.meaning import IGNORED, NO_ROW, Fault, Meaning, why_torn
 from tidings.pipeline.sources.reading import QUOTE, Reading, named_by_spark
 from tidings.trace.foreign import Mapping as LogMapping
@@ -54,11 +55,6 @@ class Survey(NamedTuple):
 
 LINE_BITS = 40
 """A place as one number: that of the source, then that of the row in it."""
-
-
-def place_in(label: str, number: int) -> str:
-    """A row as errors and violations name it."""
-    return f"{label}: row {number}" if label.endswith(".parquet") else f"{label}:{number}"
 
 
 def survey(rows: DataFrame, reading: Reading, meaning: Meaning, mapping: LogMapping) -> Survey:
