@@ -12,7 +12,7 @@ help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
 		while IFS="$$(printf '\t')" read -r verb what; do printf '  make %-12s %s\n' "$$verb" "$$what"; done
 
-demo: $(READY) ## a group of five, two killed in mid-broadcast, audited on Spark
+demo: $(READY) ## a group of five, two killed in mid-broadcast, judged on Spark
 	@$(BIN)/tidings demo
 
 test: $(READY) ## every test that fits in a coffee break

@@ -30,7 +30,7 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
     result = json.loads(answer.out)
     assert answer.status == 0
     assert not_held(result) == []
-    assert result["audited"] == result["written"] > 5000
+    assert result["judged"] == result["written"] > 5000
     first, second = result["killed"]
     for death in (first, second):
         # Two of its links were silent: what it said last was on its way, and not everywhere.
@@ -101,7 +101,7 @@ def test_the_simulated_demo_holds_and_audits_every_row(
 ) -> None:
     result = json.loads(tidings("demo", "--simulated", "--json").out)
     assert not_held(result) == []
-    assert result["audited"] == result["written"] > 5000
+    assert result["judged"] == result["written"] > 5000
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
     shown = tidings("demo", "--simulated", "--open")

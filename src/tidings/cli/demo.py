@@ -118,18 +118,18 @@ def _audit(
     say(f"trace  {folder}: {rows:,} rows")
     how = shlex.join(["tidings", "report", str(folder)])
     page, audited = audited_page(folder, how, runs=[run])
-    assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} audited"
+    assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} judged"
     file = folder / PAGE
     write_page(page, file)
     verdicts = audited.verdicts[run.manifest.run]
     if as_json:
-        counts = {"written": rows, "audited": audited.rows, "page": str(file)}
+        counts = {"written": rows, "judged": audited.rows, "page": str(file)}
         print_json(
             result(run.manifest, verdicts)
             | counts
             | {name: msgspec.to_builtins(value) for name, value in details.items()}
         )
     else:
-        say(f"audit  {audited.rows:,} of {rows:,} rows audited on Spark\npage   {file}")
+        say(f"audit  {audited.rows:,} of {rows:,} rows judged on Spark\npage   {file}")
         print_verdicts(run.manifest, verdicts, run=run, folder=folder)
     return file, exit_status(verdicts)

@@ -65,7 +65,7 @@ def page_of_trace(
         title=f"Audit of {folder}",
         answer=_answer(verdicts),
         value=_worst([verdict.value for of_run in verdicts.values() for verdict in of_run]),
-        about=f"A trace of {many(rows, 'row')} of {many(len(verdicts), 'run')} was audited. Every "
+        about=f"A trace of {many(rows, 'row')} of {many(len(verdicts), 'run')} was judged. Every "
         "verdict comes from the recorded events alone, in the order in which each process recorded "
         "them; clocks serve latencies only.",
         facts=trace.facts(rows),
