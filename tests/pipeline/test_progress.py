@@ -1,5 +1,6 @@
 """What a progress line says, and when; and that every kind of Spark is heard."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,17 @@ class Clock:
             StageProgress("running", 10.0, 0.5, 84, "runs"),
             "running: 50 %, 4 runs/s, about 10 s left",
         ),
-        (StageProgress("asking", 10.0, 0.5, is_sure=False), "asking: 50 %, at least 10 s left"),
+        (
+            StageProgress("asking", 10.0, tasks=(4, 8)),
+            "asking: 10 s so far, 4 of 8 known tasks done",
+        ),
         (StageProgress("reading", 100.0, 0.1), "reading: 10 %, about 15 min left"),
         (StageProgress("reading", 3600.0, 0.1), "reading: 10 %, about 9 h left"),
-        (StageProgress("reading", 10.0, 1.0), "reading: 99 %, about 0 s left"),
+        (StageProgress("reading", 10.0, 0.9999), "reading: 99 %, about 1 s left"),
+        (StageProgress("reading", 40.0, 0.5, still_s=39.0), "reading: 50 %, about 40 s left"),
+        (StageProgress("reading", 40.0, 0.5, still_s=40.0), "reading: 50 %, 40 s so far"),
+        (StageProgress("reading", 70.0, 0.9999, still_s=60.0), "reading: 70 s so far"),
+        (StageProgress("reading", 10.0, 1.0, 1000), "reading: 100 events/s, 10 s so far"),
     ],
 )
 def test_the_line_says_what_is_known_and_no_more(pace: StageProgress, words: str) -> None:
@@ -120,7 +128,7 @@ def test_tasks_leave_marks_when_they_have_packed_and_when_they_have_worked(tmp_p
         "judging",
         "judging: 25 %, about 9 s left",
         "judging: 50 %, about 6 s left",
-        "judging: 99 %, about 0 s left",
+        "judging: 6 s so far",
     ]
 
 
@@ -164,4 +172,32 @@ def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:
         assert spoken[-1] == "counting: 4 s so far", "what was done before does not count"
         spark.range(0, 100, 1, 4).count()
         progress.look()
-    assert spoken[-1] == "counting: 99 %, at least 0 s left"
+        before = spoken[-1]
+        spark.range(0, 100, 1, 3).count()
+        progress.look()
+    counts = [
+        re.fullmatch(r"counting: 4 s so far, (\d+) of \1 known tasks done", words)
+        for words in (before, spoken[-1])
+    ]
+    assert all(counts)
+    first, second = (int(match[1]) for match in counts if match)
+    assert first < second, "more jobs may always follow"
+
+
+def test_a_stage_that_goes_on_after_all_was_counted_promises_nothing() -> None:
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, clock=clock)
+    progress("judging")
+    clock.now += 10
+    progress.done(0.995)
+    for _ in range(3):
+        progress.look()
+        clock.now += 1
+    progress.done(1.0)
+    progress.look()
+    assert spoken[1:] == [
+        "judging: 99 %, about 1 s left",
+        "judging: 11 s so far",
+        "judging: 12 s so far",
+        "judging: 13 s so far",
+    ]

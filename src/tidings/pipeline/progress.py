@@ -9,7 +9,10 @@ done comes from whoever knows it best:
 - the tasks of a long run or of a campaign: they leave marks in a folder that they share with us
   anyway. This needs nothing of Spark, which does not tell in advance how many stages follow;
 - Spark, which knows how many tasks are done. It may have more of them in store than it tells
-  (a query goes stage by stage), so the time left is then what it takes at least.
+  (a query goes stage by stage), so nothing is said of a share or of the time left.
+
+A pace is no promise: if nothing has moved for longer than the rest should have taken, or if
+everything is counted and the stage goes on, the line says only how long it has taken so far.
 
 On a cluster, through Connect and on this machine it is the same, but for how Spark is asked.
 """
@@ -50,22 +53,29 @@ class StageProgress(NamedTuple):
     share: float = 0.0
     total: int = 0
     unit: str = "events"
-    is_sure: bool = True
-    """Whether the whole is known that the share is a share of."""
+    tasks: Counts = (0, 0)
+    still_s: float = 0.0
+    """For so long the share has not risen."""
 
     @property
     def words(self) -> str:
         if self.seconds < QUIET_S:
             return self.stage
+        lasted = f"{math.floor(self.seconds)} s so far"
         if not self.share:
-            return f"{self.stage}: {math.floor(self.seconds)} s so far"
+            done, known = self.tasks
+            return f"{self.stage}: {lasted}" + f", {done} of {known} known tasks done" * (known > 0)
+        left = self.seconds * (1 / self.share - 1)
+        is_overdue = self.still_s >= left
         # Rounded down: what is not done is not called 100 %.
-        figures = [f"{math.floor(100 * min(self.share, 0.99))} %"]
+        percent = math.floor(100 * min(self.share, 0.99))
+        figures = [] if is_overdue and percent == 99 else [f"{percent} %"]
         if self.total:
             figures.append(f"{_rounded(self.total * self.share / self.seconds):,} {self.unit}/s")
-        if self.share >= LEAST_SHARE:
-            left = self.seconds * (1 / self.share - 1)
-            figures.append(f"{'about' if self.is_sure else 'at least'} {_lasting(left)} left")
+        if is_overdue:
+            figures.append(lasted)
+        elif self.share >= LEAST_SHARE:
+            figures.append(f"about {_lasting(left)} left")
         return f"{self.stage}: {', '.join(figures)}"
 
 
@@ -117,7 +127,7 @@ class Progress:
             self._show(stage)
 
     def _begin(self, stage: str) -> None:
-        self._began = self._shown = self._clock()
+        self._began = self._shown = self._rose = self._clock()
         self._pace = StageProgress(stage, 0.0)
         self._earlier = frozenset(self._tasks())
         self._marks: tuple[Path, int] | None = None
@@ -130,7 +140,7 @@ class Progress:
     def done(self, share: float) -> None:
         """So much of this stage is done, for sure."""
         with self._lock:
-            self._share(share, is_sure=True)
+            self._share(share)
 
     def expect_marks(self, folder: Path, count: int) -> None:
         """Tasks will leave so many marks in this folder."""
@@ -149,7 +159,7 @@ class Progress:
         with self._lock:
             self._measure()
             now = self._clock()
-            self._pace = self._pace._replace(seconds=now - self._began)
+            self._pace = self._pace._replace(seconds=now - self._began, still_s=now - self._rose)
             if now - self._began >= QUIET_S and now - self._shown >= self._every_s:
                 self._show(self._pace.words)
                 self._shown = now
@@ -157,17 +167,17 @@ class Progress:
     def _measure(self) -> None:
         if self._marks is not None:
             folder, count = self._marks
-            self._share(_marks_in(folder) / max(1, count), is_sure=True)
+            self._share(_marks_in(folder) / max(1, count))
             return
         jobs = [counts for job, counts in self._tasks().items() if job not in self._earlier]
-        known = sum(known for _, known in jobs)
-        if known:
-            self._share(sum(done for done, _ in jobs) / known, is_sure=False)
+        done, known = (sum(counts) for counts in zip(*jobs, strict=True)) if jobs else (0, 0)
+        self._pace = self._pace._replace(tasks=(done, known))
 
-    def _share(self, share: float, is_sure: bool) -> None:
-        # It never falls: a query that goes on to its next stage has not lost anything.
-        share = min(1.0, max(share, self._pace.share))
-        self._pace = self._pace._replace(share=share, is_sure=is_sure)
+    def _share(self, share: float) -> None:
+        # It never falls: what is counted twice and what is counted late has been done once.
+        if share > self._pace.share:
+            self._pace = self._pace._replace(share=min(1.0, share))
+            self._rose = self._clock()
 
     @contextmanager
     def following(self, source: AbstractContextManager[Tasks] | None = None) -> Iterator[None]:
