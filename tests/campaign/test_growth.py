@@ -9,9 +9,11 @@ from scipy import stats
 
 from tidings.campaign.growth import LEAST_LEAK_BYTES, growth
 from tidings.campaign.statistics import difference
+from tidings.compare import contender_of
 from tidings.core import Effect, Event, Process
 from tidings.protocols.majority_relay import MajorityRelay
 from tidings.report.charts.model import Growth, Point
+from tidings.report.page.measure import growth_of
 from tidings.simulator import Plan, walk
 from tidings.trace import Run
 
@@ -67,6 +69,34 @@ def test_a_slow_leak_is_never_called_bounded() -> None:
 
 def test_what_does_not_leak_is_called_bounded() -> None:
     assert judged(MajorityRelay) is Growth.BOUNDED
+
+
+def line(name: str, broadcasts: int, runs: int) -> list[Point]:
+    """What a process keeps while the load lasts, on average over processes and runs."""
+    contender = contender_of(name)
+    plan = Plan(
+        protocol=contender.protocol,
+        options=contender.options,
+        processes=3,
+        broadcasts=broadcasts,
+        sample_ms=broadcasts / 8,
+    )
+    samples: dict[int, list[float]] = {}
+    for seed in range(runs):
+        for time_ns, values in kept(walk(plan, seed)).items():
+            samples.setdefault(time_ns, []).extend(values)
+    last_ns = broadcasts * plan.gap_ms_mean * 1e6
+    return [Point(at, fmean(samples[at])) for at in sorted(samples) if at <= last_ns]
+
+
+def test_histories_grow_and_neither_vectors_nor_frontiers_do() -> None:
+    names = ("two-phase", "history-sets", "frontier mode=origin")
+    growing = {name for name in names if growth_of(line(name, 200, 3)) is Growth.GROWING}
+    assert growing == {"history-sets"}
+
+
+def test_a_short_load_ends_before_frontier_has_ceased_to_rise() -> None:
+    assert growth_of(line("frontier mode=origin", 40, 20)) is Growth.GROWING
 
 
 FLAT = [Point(float(at), 300.0) for at in range(40)]

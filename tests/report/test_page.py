@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from conftest import Tidings
@@ -600,10 +601,27 @@ def test_a_line_grows_or_it_is_unclear(heights: list[float], growth: Growth) -> 
     assert growth_of([Point(at, height) for at, height in enumerate(heights)]) is growth
 
 
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("samples", [8, 12, 16, 30, 80])
+def test_noise_around_a_flat_line_is_rarely_called_growing(
+    samples: int, correlation: float
+) -> None:
+    """Each sample resembles the one before it, as what is under way does."""
+    noise = np.random.default_rng(7).normal(size=(800, samples))
+    for now in range(1, samples):
+        fresh = (1 - correlation**2) ** 0.5 * noise[:, now]
+        noise[:, now] = correlation * noise[:, now - 1] + fresh
+    growths = [
+        growth_of([Point(at, 300 + 90 * float(height)) for at, height in enumerate(line)])
+        for line in noise
+    ]
+    assert growths.count(Growth.GROWING) <= len(growths) / 40
+
+
 def test_histories_grow_and_vectors_do_not(example: Page) -> None:
     (states,) = example.states
     growing = {line.name for line in states.lines if line.growth is Growth.GROWING}
-    # What frontier has under way rises or not by the luck of three runs.
+    # Over forty broadcasts what frontier has under way rises, too: tests/campaign/test_growth.py.
     assert "history-sets" in growing
     assert "two-phase" not in growing
 

@@ -1,17 +1,17 @@
 """What some measured numbers look like: how they spread, and whether they grow."""
 
 from collections.abc import Iterable, Sequence
-from statistics import median
+from statistics import correlation, median
 
 from tidings.core.ranks import percentile
 from tidings.report.charts.model import Growth, Point, Spread
 
-QUARTER_LEAST = 2
-"""Samples in each quarter of a line, without which nothing is said about its growth."""
+EIGHTHS = 6
+"""So many eighths of a line count. The first two do not: everything grows when a run begins."""
 RISE = 1.1
-"""The last quarter of a line that grows has a median so many times that of its second quarter."""
-UPS_AND_DOWNS = 3.0
-"""And it rises by so many times what its points usually are away from the median of a quarter."""
+"""The last eighth of a line that grows has a median so many times that of its third one."""
+STRAIGHT = 0.96
+"""And the medians of the eighths are correlated so closely with their places."""
 
 
 def spread(name: str, values: Iterable[float]) -> Spread:
@@ -32,24 +32,18 @@ def spread(name: str, values: Iterable[float]) -> Spread:
 
 
 def growth_of(points: Sequence[Point]) -> Growth:
-    """Whether a line goes on rising, from its second quarter over the third to the last.
+    """Whether a line goes on rising, evenly, over its last six eighths.
 
-    The first does not count: everything grows when a run begins. A line that does not rise may
-    still hide a slow leak: one line alone never shows that it is bounded.
+    Of noisy lines that are flat at most one in forty is called growing, also if each sample
+    resembles the one before (correlation 0.8). A line that does not rise may still hide a slow
+    leak: one line alone never shows that it is bounded.
     """
-    size = len(points) // 4
-    if size < QUARTER_LEAST:
+    size = len(points) // 8
+    if not size:
         return Growth.UNCLEAR
-    begin = len(points) - 3 * size
-    heights = [point.y for point in points]
-    quarters = [heights[begin + number * size : begin + (number + 1) * size] for number in range(3)]
-    early, middle, late = map(median, quarters)
-    trend = (late - early) / (2 * size)
-    away = [
-        abs(height - median(quarter) - trend * (place - (size - 1) / 2))
-        for quarter in quarters
-        for place, height in enumerate(quarter)
-    ]
-    rises = early < middle < late and late > RISE * early
-    is_sure = late - early > UPS_AND_DOWNS * median(away)
-    return Growth.GROWING if rises and is_sure else Growth.UNCLEAR
+    heights = [point.y for point in points[-EIGHTHS * size :]]
+    medians = [median(heights[begin : begin + size]) for begin in range(0, len(heights), size)]
+    rises = medians[-1] > max(0, RISE * medians[0])
+    if rises and correlation(medians, range(EIGHTHS)) >= STRAIGHT:
+        return Growth.GROWING
+    return Growth.UNCLEAR
