@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,8 +21,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """The options of this run are not for a pytest that a test starts."""
+    """The options of this run are not for a pytest that a test starts.
+
+    And bytecode is kept, even where that is switched off: hundreds of programs that tests start
+    would each compile all that they import.
+    """
     os.environ.pop("PYTEST_ADDOPTS", None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
