@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from pipeline_ways import specified_by
 from tidings import pipeline
 from tidings.core import DataError, UsageError
+from tidings.pipeline.sources.laying import Drawer
 from tidings.trace import Manifest, layout, read_manifests
 from traces import random_runs, write_trace
 
@@ -200,3 +202,17 @@ def test_the_command_judges_a_log_by_its_mapping(tidings, tmp_path: Path) -> Non
     answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml")
     assert (answer.status, answer.out) == (65, "")
     assert answer.err.splitlines()[-1].startswith("tidings: log.jsonl:1: what does '?' mean?")
+
+
+def test_two_attempts_at_one_file_do_not_meet(tmp_path: Path) -> None:
+    """On machines that share a folder processes may have the same name and number."""
+    rows = pa.table({"index": [0, 1, 2]})
+    one, other = Drawer(str(tmp_path)), Drawer(str(tmp_path))
+    for drawer in (one, other):
+        for _ in range(2):
+            drawer.add(np.zeros(3, int), rows)
+            drawer._flush()
+    one.close()
+    other.close()
+    (file,) = tmp_path.iterdir()
+    assert pq.read_table(file).num_rows == 6

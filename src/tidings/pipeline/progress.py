@@ -19,13 +19,14 @@ On a cluster, through Connect and on this machine it is the same, but for how Sp
 
 import math
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 QUIET_S = 2.0
 """What takes no longer needs no figures; and nobody knows a pace sooner."""
@@ -208,8 +209,14 @@ def marked(pieces: Iterable[Any], folder: str) -> Iterator[Any]:
 
 def leave_marks(folder: str, count: int) -> None:
     # Who cannot write there works none the worse for it.
-    with suppress(OSError), Path(folder, f"{socket.gethostname()}-{os.getpid()}").open("ab") as own:
+    with suppress(OSError), Path(folder, _name_of(os.getpid())).open("ab") as own:
         own.write(bytes(count))
+
+
+@cache
+def _name_of(pid: int) -> str:
+    """Nobody else's, even where machines or containers have the same names and process ids."""
+    return f"{pid}-{uuid4().hex}"
 
 
 def _marks_in(folder: Path) -> int:

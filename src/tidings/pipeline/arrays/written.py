@@ -5,7 +5,6 @@ to hold all of them. A part is named for what it is about, and gets its name whe
 task that is done again, because its worker died, writes the same part again.
 """
 
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -60,7 +59,7 @@ class Showing(NamedTuple):
 
 def write_part(folder: Path, part: str, table: Any) -> None:
     """A worker makes no folder: one that it does not see would be another one."""
-    draft = folder / f".{part}-{socket.gethostname()}-{os.getpid()}"
+    draft = folder / f".{part}-{uuid4().hex}"
     try:
         pq.write_table(table, draft, compression="zstd")
         draft.replace(folder / f"{part}.parquet")

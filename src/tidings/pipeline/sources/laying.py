@@ -5,13 +5,13 @@ the judges like to read them. Which history goes into which file is decided befo
 the survey; a task writes one file after the other.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -168,7 +168,7 @@ class Drawer:
             return
         if self._open is None:
             # Of two attempts at one task, the last one's file counts.
-            self._draft = Path(self._folder, f"{self._file}.{os.getpid()}.open")
+            self._draft = Path(self._folder, f"{self._file}.{uuid4().hex}.open")
             self._open = pq.ParquetWriter(self._draft, self._waiting[0].schema, **FORM)
         rows = pa.concat_tables(self._waiting).unify_dictionaries()
         self._open.write_table(rows, row_group_size=ROWS_A_GROUP)

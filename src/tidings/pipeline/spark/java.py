@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from tidings.core import EnvironmentMissing
 
@@ -112,7 +113,7 @@ def _write_program(path: Path, script: str) -> None:
     if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"java.{os.getpid()}")
+    draft = path.with_name(f"java.{uuid4().hex}")
     draft.write_text(script)
     draft.chmod(0o755)
     draft.replace(path)
