@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from pipeline_ways import specified_by
 from tidings import pipeline
-from tidings.core import DataError, UsageError
+from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.pipeline.sources.laying import Drawer
 from tidings.trace import Manifest, layout, read_manifests
 from traces import random_runs, write_trace
@@ -35,6 +35,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def manifests(folder: Path) -> dict[str, Manifest]:
     return read_manifests(layout(folder).manifests)
+
+
+MAPPING = """
+[columns]
+process = "who"
+kind = "what"
+order = "at"
+id = "id"
+text = "@id"
+
+[kinds]
+broadcast = "pub"
+deliver = "got"
+
+[group]
+members = "from the log"
+"""
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> Path:
+    path = tmp_path / "mapping.toml"
+    path.write_text(MAPPING)
+    return path
 
 
 def judged_rows(spark: SparkSession, folder: Path) -> DataFrame:
@@ -109,6 +133,21 @@ def test_a_topic_has_no_order_of_its_own(spark: SparkSession, tmp_path: Path) ->
     )
     with pytest.raises(UsageError, match=r"^orders: partitions have no order between them"):
         pipeline.audit(spark, "orders", mapping, format="kafka")
+
+
+@pytest.mark.parametrize("form", ["kafka", "iceberg"])
+def test_on_a_cluster_what_has_no_folder_needs_one_to_be_laid_out_in(
+    spark: SparkSession, mapping: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr("tidings.pipeline.sources.door.is_here", lambda _: False)
+    monkeypatch.chdir(mapping.parent)
+    if form == "kafka":
+        Path("orders").mkdir()
+    with pytest.raises(EnvironmentMissing, match=r"name a folder that they share \(--spool"):
+        pipeline.audit(spark, "orders", mapping, format=form)
+    Path("orders.jsonl").touch()
+    with pytest.raises(DataError, match=r"^orders\.jsonl: no row to judge"):
+        pipeline.audit(spark, "orders.jsonl", mapping)
 
 
 def test_a_run_may_be_named_like_a_path_and_a_file_with_a_plus(

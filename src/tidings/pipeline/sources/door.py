@@ -27,6 +27,7 @@ from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.foreign import read_mapping
 
 TIDINGS = "tidings"
+KAFKA = "kafka"
 
 Source = Path | str | DataFrame
 
@@ -51,7 +52,7 @@ def opened(
     if isinstance(mapping, Path | str):
         mapping = read_mapping(Path(mapping))
     name = "the DataFrame" if is_frame(source) else str(source)
-    shared = _shared(spark, source, spool)
+    shared = _shared(spark, source, form, spool)
     with spool_for(spark, shared) as folder:
         if mapping is not None:
             trace = folder / "trace"
@@ -90,7 +91,7 @@ def _on_this_machine(
     return path if name.startswith("file:") and is_here(spark) and path.exists() else None
 
 
-def _shared(spark: SparkSession, source: Source, spool: Path | None) -> Path:
+def _shared(spark: SparkSession, source: Source, form: str, spool: Path | None) -> Path:
     """A folder that the workers see."""
     if spool is not None:
         if not spool.is_dir():
@@ -98,12 +99,20 @@ def _shared(spark: SparkSession, source: Source, spool: Path | None) -> Path:
         return spool
     if is_here(spark):
         return Path()
-    if not is_frame(source) and not is_uri(str(source)):
+    # A topic, or a table in a catalog, may be called like a file, and is none.
+    if not is_frame(source) and form != KAFKA and _is_on_disk(str(source)):
         return Path(str(source))
     raise EnvironmentMissing(
         "the rows have to be laid out where all workers see them; name a folder that they share "
         "(--spool, see docs/pipeline.md)"
     )
+
+
+def _is_on_disk(name: str) -> bool:
+    try:
+        return not is_uri(name) and bool(found_files([name]))
+    except UsageError:
+        return False
 
 
 def _rows(
@@ -126,7 +135,7 @@ def _rows(
         )
     if is_frame(source):
         return source, manifests
-    if form == "kafka":
+    if form == KAFKA:
         raise UsageError("a topic of Kafka needs a mapping: what do its fields mean?")
     paths = found_files([str(source)], is_table=True)
     if form == "json":
