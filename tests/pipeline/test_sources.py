@@ -1,6 +1,8 @@
 """One door: whatever the source of a trace is, the verdicts and the witnesses are the same."""
 
+import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -241,6 +243,64 @@ def test_the_command_judges_a_log_by_its_mapping(tidings, tmp_path: Path) -> Non
     answer = tidings("audit", "log.jsonl", "--mapping", "mapping.toml")
     assert (answer.status, answer.out) == (65, "")
     assert answer.err.splitlines()[-1].startswith("tidings: log.jsonl:1: what does '?' mean?")
+
+
+# --- what breaks off half-way
+
+
+def _rows(count: int) -> list[dict[str, object]]:
+    return [
+        {"who": "p1", "what": "pub" if at % 2 == 0 else "got", "id": f"m{at // 2}", "at": at}
+        for at in range(count)
+    ]
+
+
+def _cut_gzip(path: Path) -> None:
+    whole = gzip.compress("".join(json.dumps(one) + "\n" for one in _rows(9000)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def _damaged_parquet(path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(_rows(9000)), path, compression="zstd")
+    whole = bytearray(path.read_bytes())
+    whole[4:2000] = bytes(1996)
+    path.write_bytes(whole)
+
+
+def _cut_parquet_in_a_folder(path: Path) -> None:
+    path.mkdir()
+    pq.write_table(pa.Table.from_pylist(_rows(9000)), path / "1.parquet")
+    whole = (path / "1.parquet").read_bytes()
+    (path / "2.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "words", "complaint"),
+    [
+        ("log.jsonl.gz", _cut_gzip, (), r"log\.jsonl\.gz: cannot be read: Unexpected end"),
+        ("log.parquet", _damaged_parquet, (), r"log\.parquet: cannot be read: "),
+        (
+            *("table", _cut_parquet_in_a_folder, ("--format", "parquet")),
+            r"table: .*/table/2\.parquet cannot be read: .*is not a Parquet file",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["audit", "ingest"])
+def test_a_source_that_breaks_off_is_named_in_one_line(
+    tidings,
+    command: str,
+    name: str,
+    spoil: Callable[[Path], None],
+    words: tuple[str, ...],
+    complaint: str,
+) -> None:
+    Path("mapping.toml").write_text(MAPPING)
+    spoil(Path(name))
+    out = ("--out", "made") if command == "ingest" else ()
+    answer = tidings(command, name, "--mapping", "mapping.toml", *words, *out)
+    assert (answer.status, answer.out) == (65, "")
+    assert re.match(f"tidings: {complaint}", answer.err.splitlines()[-1])
+    assert not Path("made").exists()
 
 
 def test_two_attempts_at_one_file_do_not_meet(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.sources.foreign import found_files, lay_out_log
 from tidings.pipeline.sources.native import lay_out_rows, read_manifest, read_trace
 from tidings.pipeline.sources.reading import Options, is_frame, is_uri, read_table
+from tidings.pipeline.sources.unread import reading_of
 from tidings.pipeline.spark.session import is_here
 from tidings.pipeline.spark.spool import spool_for
 from tidings.trace import Manifest, read_manifests
@@ -54,19 +55,17 @@ def opened(
     name = "the DataFrame" if is_frame(source) else str(source)
     shared = _shared(spark, source, form, spool)
     with spool_for(spark, shared) as folder:
-        if mapping is not None:
-            trace = folder / "trace"
-            trace.mkdir()
-            given = None if form == TIDINGS else form
-            lay_out_log(
-                spark, source, mapping, trace, mapping.run or _stem(name),
-                form=given, options=options, progress=progress,
-            )  # fmt: skip
-        else:
-            trace = folder / "trace"
-            trace.mkdir()
-            rows, manifests = _rows(spark, source, form, options, manifest)
-            lay_out_rows(spark, rows, trace, name, manifests, progress=progress)
+        trace = folder / "trace"
+        trace.mkdir()
+        with reading_of(name):
+            if mapping is not None:
+                lay_out_log(
+                    spark, source, mapping, trace, mapping.run or _stem(name),
+                    form=None if form == TIDINGS else form, options=options, progress=progress,
+                )  # fmt: skip
+            else:
+                rows, manifests = _rows(spark, source, form, options, manifest)
+                lay_out_rows(spark, rows, trace, name, manifests, progress=progress)
         try:
             yield trace
         except DataError as fault:

@@ -37,6 +37,7 @@ from tidings.pipeline.sources.reading import (
     read_kafka,
 )
 from tidings.pipeline.sources.survey import LINE_BITS, OpenQuoteError, Survey, survey
+from tidings.pipeline.sources.unread import reading_of
 from tidings.pipeline.spark.spool import literally
 from tidings.trace import KINDS, SCHEMA_VERSION, Manifest, refuse_to_overwrite
 from tidings.trace.foreign import LINE, MESSAGES
@@ -80,12 +81,20 @@ def ingest(
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
         trace = Path(draft, "trace")
         trace.mkdir()
-        done = lay_out_log(
-            spark, logs, mapping, trace, mapping.run or folder.name,
-            form=form, options=options, keeps_text=keeps_text, progress=progress,
-        )  # fmt: skip
+        with reading_of(_name_of(logs)):
+            done = lay_out_log(
+                spark, logs, mapping, trace, mapping.run or folder.name,
+                form=form, options=options, keeps_text=keeps_text, progress=progress,
+            )  # fmt: skip
         trace.rename(folder)
     return done
+
+
+def _name_of(logs: Source) -> str:
+    if is_frame(logs):
+        return "the DataFrame"
+    names: Any = [logs] if isinstance(logs, Path | str) else logs
+    return str(names[0]) if len(names) == 1 else "the logs"
 
 
 def lay_out_log(

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
 from tidings.core import DataError, UsageError
+from tidings.pipeline.sources.unread import named_by_spark, unread
 from tidings.pipeline.spark.spool import literally
 from tidings.trace.foreign import LINE
 from tidings.trace.foreign import Mapping as LogMapping
@@ -132,23 +133,9 @@ def read_table(spark: SparkSession, paths: Sequence[str], form: str, options: Op
         table = reader.load(places if len(places) > 1 else places[0]) if places else reader.load()
         table.schema  # noqa: B018 - Connect asks the server only now
         return table
-    except AnalysisException as fault:
-        raise _unread(paths[0] if paths else form, form, fault) from None
     except Exception as fault:
         # The readers of Parquet, of Hadoop and of connectors fail in Java, each in its own way.
-        raise _unread(paths[0] if paths else form, form, fault) from None
-
-
-def _unread(name: str, form: str, fault: Exception) -> DataError | UsageError:
-    words = str(getattr(fault, "java_exception", fault))
-    if "PATH_NOT_FOUND" in words:
-        return UsageError(f"{name}: no such file or folder")
-    if "DATA_SOURCE_NOT_FOUND" in words or "ClassNotFoundException" in words:
-        return UsageError(f"{name}: this Spark has no reader for {form!r} (see docs/pipeline.md)")
-    reason = next((line for line in words.splitlines() if line.strip()), "no reason is given")
-    if form == "parquet":
-        return DataError(f"{name}: not a Parquet file, or a damaged one: {reason}")
-    return DataError(f"{name}: cannot be read as {form}: {reason}")
+        raise unread(paths[0] if paths else form, form, fault) from None
 
 
 def read_frame(frame: DataFrame, mapping: LogMapping, name: str) -> Reading:
@@ -206,7 +193,7 @@ def _lines(spark: SparkSession, paths: Sequence[str], options: Options) -> DataF
             F.monotonically_increasing_id().alias("position"),
         )
     except AnalysisException as fault:
-        raise _unread(paths[0], "text", fault) from None
+        raise unread(paths[0], "text", fault) from None
 
 
 def _labels(paths: Sequence[str]) -> dict[str, str]:
@@ -222,10 +209,6 @@ def _for_spark(path: str) -> str:
 def path_of(name: str) -> str:
     """A file by its path if it is here, otherwise by its URI."""
     return named_by_spark(name) if is_uri(name) else str(Path(name).resolve())
-
-
-def named_by_spark(source: str) -> str:
-    return unquote(urlsplit(source).path) if source.startswith("file:") else unquote(source)
 
 
 def _from_json(lines: DataFrame, columns: Sequence[str]) -> DataFrame:

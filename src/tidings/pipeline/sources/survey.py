@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from tidings.core import DataError
 from tidings.pipeline.sources.lookup import place_in
 from tidings.pipeline.sources.meaning import IGNORED, NO_ROW, Fault, Meaning, why_torn
-from tidings.pipeline.sources.reading import QUOTE, Reading, named_by_spark
+from tidings.pipeline.sources.reading import QUOTE, Reading
+from tidings.pipeline.sources.unread import named_by_spark
 from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.schema import KINDS
 
