@@ -18,7 +18,9 @@ from pipeline_ways import specified_by
 from tidings import pipeline
 from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.pipeline.sources.laying import Drawer
+from tidings.pipeline.sources.unread import secrets_kept
 from tidings.trace import Manifest, layout, read_manifests
+from tidings.trace.foreign import read_mapping
 from traces import random_runs, write_trace
 
 JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
@@ -315,3 +317,44 @@ def test_two_attempts_at_one_file_do_not_meet(tmp_path: Path) -> None:
     other.close()
     (file,) = tmp_path.iterdir()
     assert pq.read_table(file).num_rows == 6
+
+
+# --- secrets
+
+
+def test_no_password_of_a_uri_is_stored_or_shown(
+    spark: SparkSession, tmp_path: Path, mapping: Path
+) -> None:
+    (tmp_path / "logs").mkdir()
+    rows = _rows(4)
+    lines = [json.dumps(one) + "\n" for one in (*rows, rows[1] | {"at": 4})]
+    (tmp_path / "logs" / "log.jsonl").write_text("".join(lines))
+    hadoop = spark._jsc.hadoopConfiguration()
+    hadoop.set("fs.viewfs.mounttable.me:hunter2@shelf.link./logs", (tmp_path / "logs").as_uri())
+    source = "viewfs://me:hunter2@shelf/logs/log.jsonl"
+    pipeline.ingest(spark, source, read_mapping(mapping), tmp_path / "trace")
+    (file,) = (tmp_path / "trace").glob("*.parquet")
+    stored = pq.read_table(file).to_pylist()
+    assert {row["source"] for row in stored} == {"viewfs://***@shelf/logs/log.jsonl"}
+    assert "hunter2" not in (tmp_path / "trace" / "manifest.jsonl").read_text()
+    audited = pipeline.audit(spark, source, mapping)
+    assert audited.log
+    assert "hunter2" not in str(audited)
+    (tmp_path / "logs" / "log.jsonl").write_text("?")
+    for wrong in (source, source + "x", "s3a://me:hunter2@shelf/log.jsonl"):
+        with pytest.raises((DataError, UsageError), match=r"://\*\*\*@shelf/") as refused:
+            pipeline.audit(spark, wrong, mapping, format="json")
+        assert "hunter2" not in str(refused.value)
+
+
+def test_no_secret_option_is_shown(tidings) -> None:
+    for kind in (DataError, ValueError):
+        with (
+            pytest.raises((DataError, RuntimeError)) as raised,
+            secrets_kept({"password": "hunter2"}),
+        ):
+            raise kind("hunter2 is wrong")
+        assert str(raised.value).endswith("*** is wrong")
+    answer = tidings("audit", "x", "--format", "kafka", "--source-option", "hunter2")
+    assert answer.status == 64
+    assert "hunter2" not in answer.err

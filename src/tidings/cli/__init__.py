@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 from tidings import __version__
 from tidings.__main__ import judges
 from tidings.cli.common import app, err, out
-from tidings.core import Exit, TidingsError
+from tidings.core import Exit, TidingsError, without_secrets
 
 # Each of these registers its commands on the app; the help lists them in this order.
 # isort: off
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except Exception as error:
         if os.environ.get("TIDINGS_DEBUG"):
-            traceback.print_exc()
+            sys.stderr.write(without_secrets(traceback.format_exc()))
         if isinstance(error, OSError):
             place = f"{error.filename}: " if error.filename else ""
             return _fail(f"{place}{error.strerror or error}", Exit.ENVIRONMENT)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
-    err.print(f"tidings: {' '.join(line.split())}", soft_wrap=True)
+    err.print(f"tidings: {without_secrets(' '.join(line.split()))}", soft_wrap=True)
     for note in notes:
         err.print(f"  {note}", soft_wrap=True)
     return status

@@ -42,6 +42,7 @@ from tidings.core.message import Message, MessageId, Packet, Span, listed
 from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
+from tidings.core.secrets import without_secrets
 
 __all__ = [
     "MOST_MEMBERS",
@@ -94,4 +95,5 @@ __all__ = [
     "ordered",
     "quorum",
     "take_first",
+    "without_secrets",
 ]

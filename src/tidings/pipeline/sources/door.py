@@ -15,12 +15,12 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidings.core import DataError, EnvironmentMissing, UsageError
+from tidings.core import DataError, EnvironmentMissing, UsageError, without_secrets
 from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.sources.foreign import found_files, lay_out_log
 from tidings.pipeline.sources.native import lay_out_rows, read_manifest, read_trace
 from tidings.pipeline.sources.reading import Options, is_frame, is_uri, read_table
-from tidings.pipeline.sources.unread import reading_of
+from tidings.pipeline.sources.unread import reading_of, secrets_kept
 from tidings.pipeline.spark.session import is_here
 from tidings.pipeline.spark.spool import spool_for
 from tidings.trace import Manifest, read_manifests
@@ -52,9 +52,9 @@ def opened(
         return
     if isinstance(mapping, Path | str):
         mapping = read_mapping(Path(mapping))
-    name = "the DataFrame" if is_frame(source) else str(source)
+    name = "the DataFrame" if is_frame(source) else without_secrets(str(source))
     shared = _shared(spark, source, form, spool)
-    with spool_for(spark, shared) as folder:
+    with secrets_kept(options), spool_for(spark, shared) as folder:
         trace = folder / "trace"
         trace.mkdir()
         with reading_of(name):

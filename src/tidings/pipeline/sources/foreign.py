@@ -37,7 +37,7 @@ from tidings.pipeline.sources.reading import (
     read_kafka,
 )
 from tidings.pipeline.sources.survey import LINE_BITS, OpenQuoteError, Survey, survey
-from tidings.pipeline.sources.unread import reading_of
+from tidings.pipeline.sources.unread import reading_of, secrets_kept
 from tidings.pipeline.spark.spool import literally
 from tidings.trace import KINDS, SCHEMA_VERSION, Manifest, refuse_to_overwrite
 from tidings.trace.foreign import LINE, MESSAGES
@@ -81,7 +81,7 @@ def ingest(
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
         trace = Path(draft, "trace")
         trace.mkdir()
-        with reading_of(_name_of(logs)):
+        with secrets_kept(options), reading_of(_name_of(logs)):
             done = lay_out_log(
                 spark, logs, mapping, trace, mapping.run or folder.name,
                 form=form, options=options, keeps_text=keeps_text, progress=progress,

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
-from tidings.core import DataError, UsageError
+from tidings.core import DataError, UsageError, without_secrets
 from tidings.pipeline.sources.unread import named_by_spark, unread
 from tidings.pipeline.spark.spool import literally
 from tidings.trace.foreign import LINE
@@ -78,7 +78,8 @@ class Reading(NamedTuple):
 
     def label(self, source: str) -> str:
         """As the user named it."""
-        return self.labels.get(named_by_spark(source), named_by_spark(source))
+        name = named_by_spark(source)
+        return self.labels.get(name, without_secrets(name))
 
 
 def format_of(path: str) -> str:
@@ -198,7 +199,7 @@ def _lines(spark: SparkSession, paths: Sequence[str], options: Options) -> DataF
 
 def _labels(paths: Sequence[str]) -> dict[str, str]:
     """Files as the user named them, by the names that Spark has for them."""
-    return {path_of(path): path for path in paths}
+    return {path_of(path): without_secrets(path) for path in paths}
 
 
 def _for_spark(path: str) -> str:

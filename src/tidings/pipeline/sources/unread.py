@@ -1,11 +1,11 @@
-"""What is wrong with a source, in one line that names it.
+"""What is wrong with a source, in one line that names it and tells no secret.
 
 Spark's readers fail in Java, each in its own way: some when a table is opened (``unread``), some
 when its rows are read (``reading_of``), which is not before they are needed.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
-from tidings.core import DataError, UsageError
+from tidings.core import DataError, TidingsError, UsageError, without_secrets
 
 _NOT_THE_SOURCE = ("PythonException", "OutOfMemoryError", "No space left", "ExecutorLostFailure")
 """What Java reports, too, but is a mistake of ours or the end of somebody's means."""
@@ -54,10 +54,24 @@ def _reason(words: str) -> str:
     """What the innermost of Java's exceptions says, without its class and its stack."""
     causes = re.findall(r"^Caused by: (.*)", words, re.M)
     lines = [line for line in words.splitlines() if line.strip()]
-    said = causes[-1:] or [one for one in lines if "An error occurred while calling" not in one]
-    return re.sub(r"^[:\s]*([\w$]+\.)+[\w$]+: ", "", said[0]) if said else "no reason is given"
+    own = causes[-1:] or [one for one in lines if "An error occurred while calling" not in one]
+    return re.sub(r"^[:\s]*([\w$]+\.)+[\w$]+: ", "", own[0]) if own else "no reason is given"
 
 
 def named_by_spark(source: str) -> str:
     """A file by its path if it is here, otherwise by its URI."""
     return unquote(urlsplit(source).path) if source.startswith("file:") else unquote(source)
+
+
+@contextmanager
+def secrets_kept(options: Mapping[str, str]) -> Iterator[None]:
+    """No password of a source is in what is raised here."""
+    try:
+        yield
+    except Exception as fault:
+        words = without_secrets(str(fault), options)
+        if words == str(fault):
+            raise
+        if isinstance(fault, TidingsError):
+            raise type(fault)(words) from None
+        raise RuntimeError(f"{type(fault).__name__}: {words}") from None
