@@ -4,14 +4,18 @@ They come from Maven Central through Spark's own resolver, into ``.connectors/``
 environment of ``make connectors``.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
-from spark_cluster import environment
+from spark_cluster import HOME, environment
+from tidings.pipeline.spark.session import session
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".connectors"
@@ -39,6 +43,7 @@ EXTENSIONS = {
 }
 CATALOG = "shelf"
 """Where the tables of Iceberg are."""
+WAREHOUSE = f"spark.sql.catalog.{CATALOG}.warehouse"
 
 RESOLVING = """
 import sys
@@ -55,6 +60,19 @@ def fitting() -> dict[str, str]:
     if pyspark.__version__ not in CONNECTORS:
         raise pytest.UsageError(f"no connectors for pyspark {pyspark.__version__}: make connectors")
     return CONNECTORS[pyspark.__version__]
+
+
+def hadoop_version() -> str:
+    """That of the Hadoop in pyspark."""
+    (jar,) = HOME.glob("jars/hadoop-client-api-*.jar")
+    return jar.stem.removeprefix("hadoop-client-api-")
+
+
+def connected(folder: Path, memory_gib: int) -> SparkSession:
+    """A session that a user has given connectors, as for any other program of Spark."""
+    words = [f'--conf "{name}={value}"' for name, value in options(folder).items()]
+    with patch.dict(os.environ, PYSPARK_SUBMIT_ARGS=" ".join([*words, "pyspark-shell"])):
+        return session(memory_gib=memory_gib)
 
 
 def options(folder: Path) -> dict[str, str]:
@@ -74,7 +92,7 @@ def options(folder: Path) -> dict[str, str]:
         given |= {
             f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
             f"spark.sql.catalog.{CATALOG}.type": "hadoop",
-            f"spark.sql.catalog.{CATALOG}.warehouse": str(folder / "iceberg"),
+            WAREHOUSE: str(folder / "iceberg"),
         }
     return given
 

@@ -128,7 +128,7 @@ def read_files(
 
 def read_table(spark: SparkSession, paths: Sequence[str], form: str, options: Options) -> DataFrame:
     """A table by Spark's own reader of that format."""
-    places = list(map(_for_spark, paths))
+    places = [path if _is_name(path) else _for_spark(path) for path in paths]
     reader = spark.read.format(form).options(**options)
     try:
         table = reader.load(places if len(places) > 1 else places[0]) if places else reader.load()
@@ -200,6 +200,11 @@ def _lines(spark: SparkSession, paths: Sequence[str], options: Options) -> DataF
 def _labels(paths: Sequence[str]) -> dict[str, str]:
     """Files as the user named them, by the names that Spark has for them."""
     return {path_of(path): without_secrets(path) for path in paths}
+
+
+def _is_name(path: str) -> bool:
+    """Whether it is that of a table in a catalog, and not of anything on this machine."""
+    return not is_uri(path) and not Path(path).exists()
 
 
 def _for_spark(path: str) -> str:
