@@ -78,10 +78,10 @@ MUTANTS = {
         "pass",
     ),
     "a slab overlooks its own": Mutant(
-        causes._Asking, "_fill", "(so_far[:, :-1] >= at) & is_judged", "is_judged & False"
+        causes._Asking, "_fill", "is_bad = asked >= bound", "is_bad = asked < BELOW"
     ),
     "nothing bounds what is away": Mutant(
-        causes._Asking, "_fill", "self.request.bound[readers] = least[:, self.after]", "pass"
+        causes._Asking, "_fill", "self.request.bound[readers] = bounds[:, self.away_after]", "pass"
     ),
     "a broadcast that is away forgets what is away before it": Mutant(
         long, "border", "np.maximum(before[:, sent], request.so_far)", "request.so_far"

@@ -20,6 +20,7 @@ is one, and ``early`` lists them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -90,18 +91,24 @@ class Answer(NamedTuple):
         return cls(parts[0].process, *columns)
 
 
-class History(NamedTuple):
-    """The events of one process in its slab, in order."""
+class History:
+    """The events of one process in its slab."""
 
-    process: int
-    parts: Sequence[HomeRows]
-    message: Array
-    sent: Array
-    """Where the broadcasts are."""
+    def __init__(self, process: int, parts: Sequence[HomeRows]) -> None:
+        self.process, self.parts = process, parts
+        self.begins = np.cumsum([0, *(part.size for part in parts)])[:-1]
+        """How many events come before each part."""
 
-    @property
-    def index(self) -> Array:
-        return np.concatenate([part.in_order(part.index) for part in self.parts])
+    @cached_property
+    def message(self) -> Array:
+        """In the order of the history."""
+        return np.concatenate([part.in_order(part.message) for part in self.parts])
+
+    @cached_property
+    def sent(self) -> Array:
+        """Where the broadcasts are."""
+        places = zip(self.parts, self.begins, strict=True)
+        return np.concatenate([part.by_label.order[part.broadcasts] + begin for part, begin in places])
 
     @property
     def has_away(self) -> bool:
@@ -114,18 +121,7 @@ def histories(slab: Slab) -> Iterator[History]:
             part for part in slab.parts if isinstance(part, HomeRows) and part.process == process
         ]
         if mine:
-            begins = np.cumsum([0, *(part.size for part in mine)])[:-1]
-            yield History(
-                process,
-                mine,
-                np.concatenate([part.in_order(part.message) for part in mine]),
-                np.concatenate(
-                    [
-                        part.by_label.order[part.broadcasts] + begin
-                        for part, begin in zip(mine, begins, strict=True)
-                    ]
-                ),
-            )
+            yield History(process, mine)
 
 
 class Asked:
@@ -180,66 +176,87 @@ class Asked:
 
 
 class _Asking:
-    """One history of a slab, asked about."""
+    """One history of a slab, asked about.
+
+    An event may ask for no more than the least index of the judged broadcasts that follow it: that
+    is its bound. So nothing has to be put in the order of the history; it is enough to know how
+    many broadcasts there are up to each event.
+    """
 
     def __init__(self, asked: Asked, history: History) -> None:
         slab, self.asked, self.history = asked.slab, asked, history
-        self.never, kind, width = slab.never, slab.run.index_type, slab.run.width
-        sent, self.about = history.sent, history.message[history.sent]
+        self.never = slab.never
+        parts = history.parts
+        self.about = np.concatenate([part.message[part.broadcasts] for part in parts])
         self.is_first: Array | None = None
         """Which broadcasts are judged, unless all are."""
-        self.request: Request | None = None
-        if not history.has_away and slab.is_full and not slab.again:
-            return
-        index = history.index
-        self.is_first = asked.is_first(self.about, index[sent])
-        if history.has_away:
-            away = np.flatnonzero(history.message == slab.count)
-            is_sent = np.isin(away, sent)
-            self.after = np.searchsorted(sent, away, side="right")
-            """How many broadcasts come up to each event that is away."""
-            self.request = Request(
-                history.process,
-                index[away],
-                is_sent,
-                np.full((width, len(away)), self.never, kind),
-                np.full((width, int(is_sent.sum())), BELOW, kind),
-            )
+        if history.has_away or not slab.is_full or slab.again:
+            index = np.concatenate([part.index[part.broadcasts] for part in parts])
+            self.is_first = asked.is_first(self.about, index)
+        before = np.cumsum([0, *(len(part.texts) for part in parts)])
+        self.after = [part.broadcasts_so_far + n for part, n in zip(parts, before, strict=False)]
+        """For each part, how many broadcasts come up to each event."""
+        self.request = self._request() if history.has_away else None
+
+    def _request(self) -> Request:
+        slab, columns = self.asked.slab, []
+        for part, after in zip(self.history.parts, self.after, strict=True):
+            if part.here is not None:
+                away = np.flatnonzero(~part.here)
+                away = away[np.argsort(part.by_label.order[away])]
+                columns.append((part.index[away], away >= part.by_label.deliveries, after[away]))
+        index, is_sent, self.away_after = (np.concatenate(one) for one in zip(*columns, strict=True))
+        kind, width = slab.run.index_type, slab.run.width
+        return Request(
+            self.history.process,
+            index,
+            is_sent,
+            np.full((width, len(index)), self.never, kind),
+            np.full((width, int(is_sent.sum())), BELOW, kind),
+        )
 
     def fill(self, past: Past) -> None:
-        # In front of all events stands one that asks for nothing, so that from one broadcast to the
-        # next there is always an event: the maximum of each such part, and then a running one.
-        events = np.append(self.asked.slab.count, self.history.message)
-        starts = np.append(0, self.history.sent + 1)
         readers = np.flatnonzero(self.asked.whole)
-        at_once = max(1, self.asked.slab.run.limits.cells_at_once // len(events))
+        events = max(part.size for part in self.history.parts)
+        at_once = max(1, self.asked.slab.run.limits.cells_at_once // events)
         for begin in range(0, len(readers), at_once):
-            self._fill(past, readers[begin : begin + at_once], events, starts)
+            self._fill(past, readers[begin : begin + at_once])
 
-    def _fill(self, past: Past, readers: Array, events: Array, starts: Array) -> None:
-        process, delivered = self.history.process, self.asked.slab.delivered
+    def _fill(self, past: Past, readers: Array) -> None:
+        process, never = self.history.process, self.never
         is_block = readers[-1] - readers[0] + 1 == len(readers)
         rows = slice(readers[0], readers[-1] + 1) if is_block else readers
-        asked = self.asked.table[rows].take(events, axis=1, mode="clip")
-        so_far = np.maximum.reduceat(asked, starts, axis=1)
-        np.maximum.accumulate(so_far, axis=1, out=so_far)
-        past.asked[process, readers] = so_far[:, -1]
-        if not len(self.about):
-            return
-        at = delivered[rows].take(self.about, axis=1, mode="clip")
-        at[at == BELOW] = self.never
+        at = self.asked.slab.delivered[rows].take(self.about, axis=1, mode="clip")
+        at[at == BELOW] = never
         if self.is_first is not None:
-            at[:, ~self.is_first] = self.never
-        is_judged = at != self.never
-        past.needed[process, readers] = at.min(axis=1)
-        past.latest[process, readers] = np.where(is_judged, at, BELOW).max(axis=1)
-        past.is_broken[process, readers] = ((so_far[:, :-1] >= at) & is_judged).any(axis=1)
+            at[:, ~self.is_first] = never
+        past.latest[process, readers] = np.where(at == never, BELOW, at).max(axis=1, initial=BELOW)
+        # Behind the last broadcast nothing is bound.
+        bounds = np.full((len(readers), len(self.about) + 1), never, at.dtype)
+        np.minimum.accumulate(at[:, ::-1], axis=1, out=bounds[:, -2::-1])
+        past.needed[process, readers] = bounds[:, 0]
+        for part, after in zip(self.history.parts, self.after, strict=True):
+            asked = self.asked.table[rows].take(part.message, axis=1, mode="clip")
+            bound = bounds.take(after, axis=1, mode="clip")
+            largest = np.maximum(past.asked[process, readers], asked.max(axis=1))
+            past.asked[process, readers] = largest
+            is_bad = asked >= bound
+            if is_bad.any():
+                past.is_broken[process, readers] |= (is_bad & (bound != never)).any(axis=1)
         if self.request is not None:
-            none = np.full((len(readers), 1), self.never, at.dtype)
-            least = np.minimum.accumulate(np.append(at, none, axis=1)[:, ::-1], axis=1)[:, ::-1]
-            self.request.bound[readers] = least[:, self.after]
-            sent = self.after[self.request.is_broadcast]
-            self.request.so_far[readers] = so_far[:, sent - 1]
+            self.request.bound[readers] = bounds[:, self.away_after]
+            if self.request.so_far.size:
+                self.request.so_far[readers] = self._so_far(rows)
+
+    def _so_far(self, rows: Array | slice) -> Array:
+        """(reader, broadcast that is away): the largest that events before it ask for."""
+        assert self.request is not None
+        sent = self.history.sent[self.away_after[self.request.is_broadcast] - 1]
+        # In front of all events stands one that asks for nothing.
+        events = np.append(self.asked.slab.count, self.history.message[: sent[-1]])
+        asked = self.asked.table[rows].take(events, axis=1, mode="clip")
+        so_far = np.maximum.reduceat(asked, np.append(0, sent[:-1] + 1), axis=1)
+        return np.maximum.accumulate(so_far, axis=1)
 
 
 def border(requests: Sequence[Request], answers: Sequence[Answer], run: LongRun) -> Past:

@@ -292,6 +292,12 @@ class HomeRows:
             seq += total - np.repeat(before, by_label.counts)
         return seq
 
+    @property
+    def broadcasts_so_far(self) -> Array:
+        """How many there are up to each row."""
+        counts = np.cumsum(self.home.labels == self.width, dtype=np.int32)
+        return counts[self.by_label.order]
+
     def in_order(self, column: Array) -> Array:
         """In the order of the history."""
         placed = np.empty(len(column), column.dtype)
