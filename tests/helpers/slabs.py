@@ -25,6 +25,7 @@ LEAST_AND_MOST = {
     "least_tasks": (1, 4),
     "most_tasks": (4, 9),
     "slab_rows": (1, 60),
+    "kept_rows": (0, 10_000),
     "marks_a_slab": (1, 8),
     "mark_window": (1, 8),
     "most_moments": (2, 60),

@@ -1,22 +1,32 @@
 """One long run in slabs, cut anywhere: the verdicts of the specification, to the last witness."""
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline_ways import by_arrays, specified_by
 from slabs import LEAST_AND_MOST, Shuffled, any_limits, judged_anywhere, runs_of_all_kinds
+from tidings.pipeline.arrays import rows as arrays_rows
 from tidings.pipeline.arrays.findings import NOTHING
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long.causes import Answer
 from tidings.pipeline.arrays.long.early import OfPair
 from tidings.pipeline.arrays.long.packing import Home, Note
 from tidings.pipeline.arrays.plan import NotByArraysError
+from tidings.pipeline.arrays.rows import read
 from tidings.trace import parquet
 from traces import random_cut_runs, random_runs, write_drafts
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+
+from rivals import generate
 
 RUNS = 200
 
@@ -71,6 +81,27 @@ def test_a_slab_that_would_not_fit_in_memory_is_left_to_the_queries(
     limits = JudgingLimits(batch_rows=1, slab_rows=1)._replace(**{limit: 3})
     with pytest.raises(NotByArraysError, match=r"run run-0 has a slab that would not fit"):
         by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
+
+
+@pytest.mark.parametrize(
+    ("spare", "again"), [(0, ("digest",)), (-1, ("digest", "kind", "origin", "seq"))]
+)
+def test_what_was_surveyed_is_read_again_only_if_it_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int, again: tuple[str, ...]
+) -> None:
+    generate.long_run(tmp_path / "trace", 3000, 3)
+    (tmp_path / "spool").mkdir()
+    rows = sum(pq.read_metadata(file).num_rows for file in (tmp_path / "trace").glob("*.parquet"))
+    seen = list[tuple[str, ...]]()
+
+    def reading(path: str, columns: Sequence[str], groups: Sequence[int]) -> Any:
+        seen.append(tuple(columns))
+        return read(path, columns, groups)
+
+    monkeypatch.setattr(arrays_rows, "read", reading)
+    limits = JudgingLimits(batch_rows=1, kept_rows=rows + spare)
+    by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
+    assert seen[3:] == [again] * 3
 
 
 def test_every_limit_of_a_long_run_is_drawn() -> None:

@@ -31,6 +31,8 @@ class JudgingLimits(NamedTuple):
     most_slab_cells: int = 1 << 28
     """The same for what is noted of each reader and message, or reader and row that is away."""
 
+    kept_rows: int = 1 << 26
+    """So many stay in memory between survey and slabs, in about seven bytes each; not on Spark."""
     marks_a_slab: int = 8
     """So many places of each history in a slab are marked by the survey;"""
     mark_window: int = 8

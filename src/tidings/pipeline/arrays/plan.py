@@ -24,7 +24,13 @@ from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.following import followed
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.long import Outline, SurveyedHistory, judge_long, outlines, survey
-from tidings.pipeline.arrays.perform import Exchange, Perform, exchanged_plainly, in_bundles
+from tidings.pipeline.arrays.perform import (
+    Exchange,
+    Perform,
+    exchanged_plainly,
+    in_bundles,
+    plainly,
+)
 from tidings.pipeline.arrays.rows import Directory, Share, Source, source_of
 from tidings.pipeline.arrays.written import Showing
 from tidings.pipeline.progress import Progress
@@ -146,7 +152,9 @@ def _in_pieces(
         for group in range(len(source.groups))
     ]
     bundles = in_bundles(pieces, plan.limits.tasks(plan.rows))
-    bundled = perform(partial(_survey_all, plan=plan), bundles)
+    # Only in this process can anything be kept for the tasks that follow.
+    keeps = perform is plainly and plan.rows <= plan.limits.kept_rows
+    bundled = perform(partial(_survey_all, plan=plan, keeps=keeps), bundles)
     runs = outlines(pieces, [one for bundle in bundled for one in bundle], plan.directory)
     labels = list(plan.directory.numbers)
     if len(runs) > plan.limits.few_long_runs:
@@ -163,11 +171,13 @@ def _in_pieces(
     return Judged.joined(judged)
 
 
-def _survey_all(pieces: Sequence[Share], plan: JudgingPlan) -> list[list[SurveyedHistory]]:
+def _survey_all(
+    pieces: Sequence[Share], plan: JudgingPlan, keeps: bool
+) -> list[list[SurveyedHistory]]:
     limits, directory = plan.limits, plan.directory
     marks = limits.marks_a_slab * directory.width * limits.slabs(plan.rows)
     every = max(1, plan.rows // marks)
-    return [survey(piece, directory, every, limits.mark_window) for piece in pieces]
+    return [survey(piece, directory, every, limits.mark_window, keeps) for piece in pieces]
 
 
 def _one_long_run(

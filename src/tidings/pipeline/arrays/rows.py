@@ -308,10 +308,7 @@ class _Checker:
     def values(self, column: str, absent: int = 0) -> Array:
         if column not in self.given:
             return self._alike(absent)
-        values = self.table[column]
-        if values.null_count:
-            values = pc.fill_null(values, absent)
-        return values.to_numpy()
+        return numbers_of(self.table[column], absent)
 
     def _alike(self, value: int) -> Array:
         """The same value in every row, stored once."""
@@ -366,6 +363,13 @@ class _Checker:
             for place, count in vectors[int(row)].as_py():
                 is_named = 0 <= place < len(slots) and slots[place] != ABSENT
                 _refuse(not is_named or count is None or count < 0)
+
+
+def numbers_of(values: Any, absent: int = 0) -> Array:
+    """The numbers of a column as an array."""
+    if values.null_count:
+        values = pc.fill_null(values, absent)
+    return values.to_numpy()
 
 
 def _are_there(values: Any) -> Array:
@@ -547,3 +551,12 @@ def places_of(is_wanted: Array) -> Array | slice:
         return slice(0)
     begin, end = int(places[0]), int(places[-1]) + 1
     return slice(begin, end) if end - begin == len(places) else places
+
+
+def smallest(values: Array) -> Array:
+    """The same in the fewest bytes that hold all of them."""
+    least, most = values.min(initial=0), values.max(initial=0)
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
+            return values.astype(kind)
+    return values

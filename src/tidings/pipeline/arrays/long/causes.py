@@ -108,7 +108,9 @@ class History:
     def sent(self) -> Array:
         """Where the broadcasts are."""
         places = zip(self.parts, self.begins, strict=True)
-        return np.concatenate([part.by_label.order[part.broadcasts] + begin for part, begin in places])
+        return np.concatenate(
+            [part.by_label.order[part.broadcasts] + begin for part, begin in places]
+        )
 
     @property
     def has_away(self) -> bool:
@@ -205,7 +207,9 @@ class _Asking:
                 away = np.flatnonzero(~part.here)
                 away = away[np.argsort(part.by_label.order[away])]
                 columns.append((part.index[away], away >= part.by_label.deliveries, after[away]))
-        index, is_sent, self.away_after = (np.concatenate(one) for one in zip(*columns, strict=True))
+        index, is_sent, self.away_after = (
+            np.concatenate(one) for one in zip(*columns, strict=True)
+        )
         kind, width = slab.run.index_type, slab.run.width
         return Request(
             self.history.process,

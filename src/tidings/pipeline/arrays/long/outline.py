@@ -22,10 +22,27 @@ from tidings.pipeline.arrays.rows import (
     Share,
     checked,
     in_line,
+    places_of,
+    smallest,
 )
 
 BEYOND = 1 << 40
 """No table has so many places."""
+
+
+class Kept(NamedTuple):
+    """The events of one history in one piece, all but their texts, in few bytes."""
+
+    rows: Array | slice
+    """Which rows of the piece they are."""
+    is_broadcast: Array
+    origin: Array
+    seq: Array
+    view: Array
+
+    @classmethod
+    def of(cls, rows: Array | slice, is_broadcast: Array, *columns: Array) -> "Kept":
+        return cls(rows, is_broadcast, *map(smallest, columns))
 
 
 class SurveyedHistory(NamedTuple):
@@ -44,9 +61,13 @@ class SurveyedHistory(NamedTuple):
     has_gap: bool
     marks: Marks
     """Every so many events, for the cutting."""
+    kept: Kept | None
+    """If they stay in memory."""
 
 
-def survey(piece: Share, directory: Directory, every: int, window: int) -> list[SurveyedHistory]:
+def survey(
+    piece: Share, directory: Directory, every: int, window: int, keeps: bool = False
+) -> list[SurveyedHistory]:
     """Check a piece, and tell what is in it; there is a mark after ``every`` so many events."""
     unread = ("digest",) if piece.source.is_digested else ()
     columns = [column for column in piece.source.columns if column not in unread]
@@ -59,11 +80,13 @@ def survey(piece: Share, directory: Directory, every: int, window: int) -> list[
     for start, end in zip(line.starts.tolist(), line.ends.tolist(), strict=True):
         mine = slice(start, end + 1)
         kind = rows.kind[mine]
-        sent = rows.seq[mine][kind == BROADCAST]
-        is_event = (kind == BROADCAST) | (kind == DELIVER)
-        index, origin, seq = (
-            column[mine][is_event] for column in (rows.index, rows.origin, rows.seq)
+        is_broadcast = kind == BROADCAST
+        events = places_of(is_broadcast | (kind == DELIVER))
+        index, origin, seq, view = (
+            column[mine][events] for column in (rows.index, rows.origin, rows.seq, rows.view)
         )
+        is_broadcast = is_broadcast[events]
+        sent = seq[is_broadcast]
         first, last = (
             (int(index[at]), int(rows.kind[at]), int(rows.incarnation[at]))
             for index, at in ((rows.index, start), (rows.last_index, end))
@@ -79,6 +102,7 @@ def survey(piece: Share, directory: Directory, every: int, window: int) -> list[
                 int(sent.max()) if len(sent) else NOTHING,
                 bool(line.is_hole[mine].any()),
                 marked(index, origin, seq, directory.width, every, window),
+                Kept.of(events, is_broadcast, origin, seq, view) if keeps else None,
             )
         )
     return stretches
@@ -126,6 +150,8 @@ class RunPiece(NamedTuple):
     """There are no rows of other runs."""
     first_index: int | None
     """The index of the first row, if there is but one owner and all others follow it."""
+    kept: Kept | None
+    """The events of this owner, if they stayed in memory."""
 
 
 def outlines(
@@ -188,6 +214,7 @@ def _outline(
                 tuple(stretch.process for stretch in stretches),
                 runs_in[piece] == {run},
                 None if stretches[0].has_gap else stretches[0].first[0],
+                stretches[0].kept,
             )
             for piece, stretches in of_piece.items()
         ),

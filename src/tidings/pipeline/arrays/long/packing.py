@@ -23,7 +23,7 @@ from tidings.pipeline.arrays.long.outline import Outline, RunPiece
 from tidings.pipeline.arrays.long.reading import read_events
 from tidings.pipeline.arrays.long.texts import LANES, mixed
 from tidings.pipeline.arrays.perform import Parcel
-from tidings.pipeline.arrays.rows import Directory
+from tidings.pipeline.arrays.rows import Directory, smallest
 from tidings.pipeline.arrays.written import Showing
 from tidings.spec import BELOW_THE_CUT, Guarantee
 
@@ -211,10 +211,10 @@ class _Packing:
         return Home(
             self.process,
             int(index[0]),
-            None if is_dense else _smallest(np.diff(index, prepend=index[0] - 1) - 1),
+            None if is_dense else smallest(np.diff(index, prepend=index[0] - 1) - 1),
             self.labels,
             starts,
-            _smallest(self.steps) if self.steps.any() else None,
+            smallest(self.steps) if self.steps.any() else None,
             events.digest[events.is_broadcast],
             views,
             self._sums(),
@@ -238,15 +238,6 @@ class _Packing:
                 numbers[left_out] = 0
             sums[heard, lane] = np.add.reduceat(numbers, by_label.begins[heard])
         return sums
-
-
-def _smallest(values: Array) -> Array:
-    """The same in the fewest bytes that hold all of them."""
-    for kind in (np.int8, np.int16, np.int32):
-        limits = np.iinfo(kind)
-        if limits.min <= values.min() and values.max() <= limits.max:
-            return values.astype(kind)
-    return values
 
 
 # --- unpacked
