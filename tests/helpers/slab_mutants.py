@@ -43,7 +43,7 @@ MUTANTS = {
         slab.Slab, "_note_broadcasts", "fresh = message[is_new][::-1]", "fresh = message[is_new]"
     ),
     "of several deliveries the last counts": Mutant(
-        slab.Slab, "_note_reader", "rows[::-1]", "rows"
+        slab.Slab, "_note_reader", "parts[::-1]", "parts"
     ),
     "what was delivered below the cut is new": Mutant(
         slab.Slab, "_note_reader", "is_new = ~had[message]", "is_new = message >= 0"

@@ -189,7 +189,7 @@ class _Asking:
         slab, self.asked, self.history = asked.slab, asked, history
         self.never = slab.never
         parts = history.parts
-        self.about = np.concatenate([part.message[part.broadcasts] for part in parts])
+        self.about = np.concatenate([part.sent for part in parts])
         self.is_first: Array | None = None
         """Which broadcasts are judged, unless all are."""
         if history.has_away or not slab.is_full or slab.again:
@@ -198,6 +198,7 @@ class _Asking:
         before = np.cumsum([0, *(len(part.texts) for part in parts)])
         self.after = [part.broadcasts_so_far + n for part, n in zip(parts, before, strict=False)]
         """For each part, how many broadcasts come up to each event."""
+        self.after_here = [part.of_here(one) for part, one in zip(parts, self.after, strict=True)]
         self.request = self._request() if history.has_away else None
 
     def _request(self) -> Request:
@@ -239,10 +240,10 @@ class _Asking:
         bounds = np.full((len(readers), len(self.about) + 1), never, at.dtype)
         np.minimum.accumulate(at[:, ::-1], axis=1, out=bounds[:, -2::-1])
         past.needed[process, readers] = bounds[:, 0]
-        for part, after in zip(self.history.parts, self.after, strict=True):
-            asked = self.asked.table[rows].take(part.message, axis=1, mode="clip")
+        for part, after in zip(self.history.parts, self.after_here, strict=True):
+            asked = part.found_in(self.asked.table[rows])
             bound = bounds.take(after, axis=1, mode="clip")
-            largest = np.maximum(past.asked[process, readers], asked.max(axis=1))
+            largest = np.maximum(past.asked[process, readers], asked.max(axis=1, initial=BELOW))
             past.asked[process, readers] = largest
             is_bad = asked >= bound
             if is_bad.any():
@@ -254,13 +255,19 @@ class _Asking:
 
     def _so_far(self, rows: Array | slice) -> Array:
         """(reader, broadcast that is away): the largest that events before it ask for."""
+        events, starts = self._before_away
+        asked = self.asked.table[rows].take(events, axis=1, mode="clip")
+        return np.maximum.accumulate(np.maximum.reduceat(asked, starts, axis=1), axis=1)
+
+    @cached_property
+    def _before_away(self) -> tuple[Array, Array]:
+        """The messages of all events before the last broadcast that is away, and where each of
+        these broadcasts has its own part of them."""
         assert self.request is not None
         sent = self.history.sent[self.away_after[self.request.is_broadcast] - 1]
         # In front of all events stands one that asks for nothing.
         events = np.append(self.asked.slab.count, self.history.message[: sent[-1]])
-        asked = self.asked.table[rows].take(events, axis=1, mode="clip")
-        so_far = np.maximum.reduceat(asked, np.append(0, sent[:-1] + 1), axis=1)
-        return np.maximum.accumulate(so_far, axis=1)
+        return events, np.append(0, sent[:-1] + 1)
 
 
 def border(requests: Sequence[Request], answers: Sequence[Answer], run: LongRun) -> Past:

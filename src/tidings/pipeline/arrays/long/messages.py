@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidings.pipeline.arrays.findings import Array
-from tidings.pipeline.arrays.long.packing import HomeRows, LongRun, NotedRows, Part
+from tidings.pipeline.arrays.long.packing import HomeRows, LongRun, NotedRows, Part, Span
 
 
 class Messages:
@@ -37,7 +37,9 @@ class Messages:
                 outside.append((part, np.flatnonzero(is_out)))
         self._rank(outside)
         for part in parts:
-            if part.here is not None:
+            if isinstance(part, HomeRows) and part.spans is not None:
+                part.nowhere = self.count
+            elif part.here is not None:
                 part.message[~part.here] = self.count
 
     def _noted(self, part: NotedRows) -> Array:
@@ -49,18 +51,16 @@ class Messages:
 
     def _in_table(self, part: HomeRows) -> Array | None:
         """Which rows have a place in the table, unless all have."""
-        by_label, home = part.by_label, part.home
+        if part.home.steps is None:
+            part.spans = self._spans(part)
+            if part.spans is not None:
+                return None
+        by_label, part.here = part.by_label, None
         some, origin = by_label.some, part.origin_of_label
         shift = (self.base - self.low)[origin]
-        if home.steps is None:
-            part.message = np.repeat(home.starts - by_label.begins + shift, by_label.counts)
-            part.message += np.arange(part.size)
-            least = home.starts[some]
-            largest = least + (by_label.counts[some] - 1)
-        else:
-            part.message = part.seq + np.repeat(shift, by_label.counts)
-            least = np.minimum.reduceat(part.seq, by_label.begins[some])
-            largest = np.maximum.reduceat(part.seq, by_label.begins[some])
+        part.message = part.seq + np.repeat(shift, by_label.counts)
+        least = np.minimum.reduceat(part.seq, by_label.begins[some])
+        largest = np.maximum.reduceat(part.seq, by_label.begins[some])
         low, size = self.low[origin[some]], self.size[origin[some]]
         if ((least >= low) & (largest - low < size)).all():
             return None
@@ -69,6 +69,28 @@ class Messages:
         place = part.seq - self.low[part.origin]
         is_in: Array = (place >= 0) & (place < self.size[part.origin])
         return is_in
+
+    def _spans(self, part: HomeRows) -> list[Span] | None:
+        """Those of a part without steps; None if a row of the slab has no place in the table."""
+        spans = []
+        for label in part.by_label.some.tolist():
+            origin, start = int(part.origin_of_label[label]), int(part.home.starts[label])
+            first = max(start, int(self.before[origin]) + 1)
+            end = min(start + int(part.by_label.counts[label]), int(self.last[origin]) + 1)
+            place = first - int(self.low[origin])
+            if first < end:
+                if place < 0 or place + end - first > self.size[origin]:
+                    return None
+                row, message = (
+                    int(part.by_label.begins[label]) + first - start,
+                    int(self.base[origin]) + place,
+                )
+                rows, messages = (
+                    slice(row, row + end - first),
+                    slice(message, message + end - first),
+                )
+                spans.append(Span(label, rows, messages))
+        return spans
 
     def _rank(self, outside: Sequence[tuple[Part, Array]]) -> None:
         if not sum(len(rows) for _, rows in outside):

@@ -243,6 +243,14 @@ class _Packing:
 # --- unpacked
 
 
+class Span(NamedTuple):
+    """Rows of one label about messages that follow each other."""
+
+    label: int
+    rows: slice
+    messages: slice
+
+
 class HomeRows:
     """The rows of a Home, by label."""
 
@@ -262,10 +270,60 @@ class HomeRows:
         self.broadcasts = slice(by_label.deliveries, self.size)
         self.texts, self.views = home.texts, home.views
         self.digest = None if home.digests is None else home.digests[by_label.order]
-        self.message: Array = None
+        self.nowhere = 0
+        """In place of the message of a row that is away."""
+        self.spans: Sequence[Span] | None = None
+        """All rows about messages of the slab, if it is so simple: nothing more has to be known."""
+
+    @cached_property
+    def message(self) -> Array:
         """Which message of the slab each is about."""
-        self.here: Array | None = None
+        message = np.full(self.size, self.nowhere)
+        for _, rows, messages in self.spans or ():
+            message[rows] = np.arange(messages.start, messages.stop)
+        return message
+
+    @cached_property
+    def here(self) -> Array | None:
         """Which are about messages of the slab, unless all are."""
+        if sum(rows.stop - rows.start for _, rows, _ in self.spans or ()) == self.size:
+            return None
+        here = np.zeros(self.size, bool)
+        for _, rows, _ in self.spans or ():
+            here[rows] = True
+        return here
+
+    @property
+    def heard(self) -> Sequence[Span] | None:
+        """The spans of deliveries."""
+        return None if self.spans is None else [one for one in self.spans if one.label < self.width]
+
+    @property
+    def sent(self) -> Array:
+        """The messages of the broadcasts."""
+        if self.spans is None:
+            return self.message[self.broadcasts]
+        message = np.full(len(self.texts), self.nowhere)
+        for label, rows, messages in self.spans:
+            if label == self.width:
+                first = self.by_label.deliveries
+                places = slice(rows.start - first, rows.stop - first)
+                message[places] = np.arange(messages.start, messages.stop)
+        return message
+
+    def of_here(self, column: Array) -> Array:
+        """Without the rows that are away."""
+        if self.spans is not None:
+            return np.concatenate([column[:0], *(column[rows] for _, rows, _ in self.spans)])
+        return column if self.here is None else column[self.here]
+
+    def found_in(self, table: Array) -> Array:
+        """What a table of (reader, message) says of each row that is not away."""
+        if self.spans is not None:
+            none = table[:, :0]
+            parts = (table[:, messages] for _, _, messages in self.spans)
+            return np.concatenate([none, *parts], axis=1)
+        return table.take(self.of_here(self.message), axis=1, mode="clip")
 
     @cached_property
     def origin(self) -> Array:
@@ -314,6 +372,11 @@ class NotedRows:
         self.digest = note.digest
         self.message: Array = None
         self.here: Array | None = None
+        self.heard: Sequence[Span] | None = None
+
+    @property
+    def sent(self) -> Array:
+        return self.message[self.broadcasts]
 
 
 Part = HomeRows | NotedRows

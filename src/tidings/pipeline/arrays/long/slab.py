@@ -107,12 +107,7 @@ class Slab:
         """Under a name that was taken."""
         for part in self.parts:
             mine = part.broadcasts
-            message, index, texts, views = (
-                part.message[mine],
-                part.index[mine],
-                part.texts,
-                part.views,
-            )
+            message, index, texts, views = part.sent, part.index[mine], part.texts, part.views
             if part.here is not None:
                 here = part.here[mine]
                 message, index, texts = message[here], index[here], texts[here]
@@ -149,20 +144,25 @@ class Slab:
             none = np.zeros_like(self.messages.origin)
             had[:-1] = cuts.had_delivered(reader, none, self.messages.origin, self.messages.seq)
             delivered[had] = BELOW
-        rows = [self._heard(part) for part in parts]
-        for message, index in rows[::-1]:
+        heard = 0
+        for part in parts[::-1]:
+            if cuts is None and part.heard is not None:
+                for _, rows, messages in part.heard:
+                    delivered[messages] = part.index[rows]
+                    heard += rows.stop - rows.start
+                continue
+            message, index = self._heard(part)
+            heard += len(message)
             if cuts is not None:
+                self.counts["compared"] -= int(self.given[message].sum())
                 is_new = ~had[message]
                 message, index = message[is_new], index[is_new]
             delivered[message[::-1]] = index[::-1]
-        heard = sum(len(message) for message, _ in rows)
         self.counts["deliveries"] += heard
         self.counts["compared"] += heard
-        if cuts is not None:
-            self.counts["compared"] -= sum(int(self.given[message].sum()) for message, _ in rows)
-        elif heard == self.count - int((delivered[:-1] == self.never).sum()):
+        if cuts is None and heard == self.count - int((delivered[:-1] == self.never).sum()):
             return  # each of them once
-        for message, index in rows:
+        for message, index in map(self._heard, parts):
             first = delivered[message]
             again = np.flatnonzero(first != index)
             names = self.messages.names(message[again])
@@ -229,7 +229,7 @@ class Slab:
 
     def _sent(self, part: Part) -> tuple[Array, Array]:
         """Message and index of the broadcasts of our messages."""
-        message, index = part.message[part.broadcasts], part.index[part.broadcasts]
+        message, index = part.sent, part.index[part.broadcasts]
         if part.here is None:
             return message, index
         here = part.here[part.broadcasts]
@@ -304,17 +304,18 @@ class Slab:
             if not len(heard):
                 continue
             sums = np.zeros((self.run.width, LANES), np.uint64)
-            starts = by_label.begins[heard]
-            lasts = starts + by_label.counts[heard] - 1
-            first, last = part.message[starts], part.message[lasts]
-            is_run = part.home.steps is None and part.here is None
-            if is_run and bool((last - first == lasts - starts).all()):
-                for lane in range(LANES):
-                    sums[heard, lane] = begins[lane][last + 1] - begins[lane][first]
+            if part.heard is not None:
+                labels = [label for label, _, _ in part.heard]
+                first, end = (
+                    [getattr(messages, limit) for _, _, messages in part.heard]
+                    for limit in ("start", "stop")
+                )
+                for lane, total in enumerate(begins if labels else ()):
+                    sums[labels, lane] = total[end] - total[first]
             else:
                 message = part.message[part.deliveries]
                 for lane, numbers in enumerate(lanes):
-                    sums[heard, lane] = np.add.reduceat(numbers[message], starts)
+                    sums[heard, lane] = np.add.reduceat(numbers[message], by_label.begins[heard])
             if (sums != part.home.sums).any():
                 return True
         return False
