@@ -5,14 +5,15 @@ the ends of neighbours against each other (``outlines``): then it is known who w
 which sequence numbers each origin used.
 
 Then the run is cut into *slabs* (``cutting``): of every process a part of its history, and of every
-origin some of its messages. Every piece is read once more, and its rows go to their slabs, about
-one byte each (``packing``); a row that is *away* from its message goes to the message's slab too.
-So a slab knows all about its messages, and judges four guarantees by itself (``slab``). For Causal
-Order it goes through its part of the histories; about the few rows that are away, slabs ask each
-other, and meet at the *border* (``causes``). What remains is a running maximum from slab to slab,
-one number for each origin and reader. Only if something is wrong is there a second job: to compare
-suspected texts one by one, or to list the early deliveries (``early``) and to say what they, and
-messages that are missing, follow from (``grouping``).
+origin some of its messages. Every piece is read once more, or its texts alone if the survey could
+keep the rest (``reading``), and its rows go to their slabs, about one byte each (``packing``); a
+row that is *away* from its message goes to the message's slab too. So a slab knows all about its
+messages, and judges four guarantees by itself (``slab``). For Causal Order it goes through its part
+of the histories; about the few rows that are away, slabs ask each other, and meet at the *border*
+(``causes``). What remains is a running maximum from slab to slab, one number for each origin and
+reader. Only if something is wrong is there a second job: to compare suspected texts one by one, or
+to list the early deliveries (``early``) and to say what they, and messages that are missing, follow
+from (``grouping``).
 
 Nothing here is an approximation but the sums of texts, and what they leave to chance is said in
 ``texts``. Wherever the run is cut, names in any order, duplicates, strays and altered texts are

@@ -55,8 +55,9 @@ class Messages:
             part.spans = self._spans(part)
             if part.spans is not None:
                 return None
-        by_label, part.here = part.by_label, None
-        some, origin = by_label.some, part.origin_of_label
+        part.here = None
+        by_label, origin = part.by_label, part.origin_of_label
+        some = by_label.some
         shift = (self.base - self.low)[origin]
         part.message = part.seq + np.repeat(shift, by_label.counts)
         least = np.minimum.reduceat(part.seq, by_label.begins[some])
@@ -77,19 +78,14 @@ class Messages:
             origin, start = int(part.origin_of_label[label]), int(part.home.starts[label])
             first = max(start, int(self.before[origin]) + 1)
             end = min(start + int(part.by_label.counts[label]), int(self.last[origin]) + 1)
-            place = first - int(self.low[origin])
-            if first < end:
-                if place < 0 or place + end - first > self.size[origin]:
-                    return None
-                row, message = (
-                    int(part.by_label.begins[label]) + first - start,
-                    int(self.base[origin]) + place,
-                )
-                rows, messages = (
-                    slice(row, row + end - first),
-                    slice(message, message + end - first),
-                )
-                spans.append(Span(label, rows, messages))
+            place, count = first - int(self.low[origin]), end - first
+            if count <= 0:
+                continue
+            if place < 0 or place + count > self.size[origin]:
+                return None
+            row = int(part.by_label.begins[label]) + first - start
+            message = int(self.base[origin]) + place
+            spans.append(Span(label, slice(row, row + count), slice(message, message + count)))
         return spans
 
     def _rank(self, outside: Sequence[tuple[Part, Array]]) -> None:
