@@ -262,6 +262,10 @@ def _cut_gzip(path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
 
 
+def _no_gzip(path: Path) -> None:
+    path.write_bytes(b"who,what,id,at\n")
+
+
 def _damaged_parquet(path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(_rows(9000)), path, compression="zstd")
     whole = bytearray(path.read_bytes())
@@ -279,7 +283,12 @@ def _cut_parquet_in_a_folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "words", "complaint"),
     [
-        ("log.jsonl.gz", _cut_gzip, (), r"log\.jsonl\.gz: cannot be read: Unexpected end"),
+        ("log.jsonl.gz", _cut_gzip, (), r"log\.jsonl\.gz: cannot be read: Truncated"),
+        (
+            *("log.jsonl.gz", _cut_gzip, ("--source-option", "ignoreMissingFiles=false")),
+            r"log\.jsonl\.gz: cannot be read: Unexpected end",
+        ),
+        ("log.csv.gz", _no_gzip, (), r"log\.csv\.gz: cannot be read: .*header"),
         ("log.parquet", _damaged_parquet, (), r"log\.parquet: cannot be read: "),
         (
             *("table", _cut_parquet_in_a_folder, ("--format", "parquet")),

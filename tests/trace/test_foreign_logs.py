@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from consoles import without_progress
 from tidings.core import DataError, UsageError
-from tidings.pipeline.sources import laying
+from tidings.pipeline.sources import laying, lines
 from tidings.pipeline.sources.foreign import Ingested, ingest
 from tidings.spec import Value, judge
 from tidings.trace import Run, collect, digest, foreign, read_runs
@@ -356,6 +356,47 @@ def test_a_process_that_comes_back_begins_another_life(desk: Desk) -> None:
     assert [one.incarnation for one in run.histories["p1"]] == [0, 1, 1]
 
 
+def test_the_lines_of_two_files_follow_each_other_in_one_process(desk: Desk) -> None:
+    logs = [desk.log(CALM[:1], "z.jsonl"), desk.log(CALM[1:], "a.jsonl")]
+    (run,) = desk.runs(*logs)
+    assert [one.kind for one in run.histories["p1"]] == ["broadcast", "deliver", "settle"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_a_mark_of_the_encoding_at_the_start_of_a_file_is_skipped(desk: Desk, ending: str) -> None:
+    log = desk.log(CALM, f"log{ending}")
+    log.write_bytes(b"\xef\xbb\xbf" + log.read_bytes())
+    assert set(desk.verdicts(log).values()) == {"holds"}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_a_file_may_be_cut_into_pieces_at_any_byte(
+    desk: Desk, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row("p1", "pub", f"m{n}", text="x" * n) for n in range(40)]
+    log = desk.log(rows, f"log{ending}")
+    (expected,) = desk.runs(log)
+    for size in (1, 7, 64):
+        monkeypatch.setattr(lines, "PIECE_BYTES", size)
+        desk.out = desk.folder / f"in pieces of {size}" / "out"
+        (run,) = desk.runs(log)
+        assert run.histories == expected.histories
+        places = pq.read_table(desk.out / "trace-1.parquet")["place"].to_pylist()
+        assert places == list(range(1 + (ending == ".csv"), 41 + (ending == ".csv")))
+
+
+def test_a_place_may_be_any_number_of_64_bits(desk: Desk) -> None:
+    places = [2**40 + 7, 2**62, 5]
+    rows = [row("p1", "pub", f"m{n}", at=n, where=place) for n, place in enumerate(places, start=1)]
+    frame = desk.spark.createDataFrame(pa.Table.from_pylist(rows))
+    mapping = desk.mapping(MAPPING, ("@line", "at"), ("[kinds]", 'place = "where"\n\n[kinds]'))
+    ingest(desk.spark, frame, mapping, desk.out)
+    assert pq.read_table(desk.out / "trace-1.parquet")["place"].to_pylist() == places
+    bad = frame.where("where > 5").drop("who").selectExpr("*", "'' as who")
+    with pytest.raises(DataError, match=rf"the DataFrame:{2**40 + 7}: no 'who', which should"):
+        ingest(desk.spark, bad, mapping, desk.folder / "bad")
+
+
 # --- what the log does not say
 
 
@@ -569,6 +610,13 @@ def test_nobody_acts_after_a_crash_without_coming_back(desk: Desk) -> None:
     mapping = foreign.with_end(desk.mapping(), ["p1"], {})
     with pytest.raises(DataError, match=r"end.settled: p1 is listed, but .* ends with a crash"):
         desk.runs(desk.log(rows[:2]), mapping=mapping)
+
+
+def test_an_end_that_the_mapping_gives_in_vain_hides_no_fault(desk: Desk) -> None:
+    mapping = foreign.with_end(desk.mapping(), ["all"], {})
+    rows = [row("p2", "died"), row("p1", "died"), row("p1", "pub", "a")]
+    with pytest.raises(DataError, match=r"log.jsonl:3: p1 acts \(broadcast\) after its crash"):
+        desk.runs(desk.log(rows), mapping=mapping)
 
 
 def test_rows_of_the_same_order_follow_their_lines_but_not_their_files(desk: Desk) -> None:

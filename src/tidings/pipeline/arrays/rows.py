@@ -37,11 +37,12 @@ class BadRowsError(Exception):
 
 
 class UnreadableError(Exception):
-    """A file whose footer is sound and whose rows are not."""
+    """A file that could be opened, and whose rows cannot be read."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, reason: str = "") -> None:
+        super().__init__(path, reason)
         self.path = path
+        self.reason = reason
 
 
 class Directory(NamedTuple):

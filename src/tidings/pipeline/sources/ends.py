@@ -1,7 +1,6 @@
 """Who took part in each run, and how it ended for them: as their rows say, or else the mapping."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from tidings.core import DataError, Members, ordered
 from tidings.pipeline.sources.survey import Survey
@@ -12,14 +11,8 @@ from tidings.trace.schema import KINDS
 NOBODY = "nobody"
 
 
-class HistoryEnding(NamedTuple):
-    """How a history ends, and how many broadcasts are in it."""
-
-    last_kind: str
-    broadcasts: int
-
-
-Endings = Mapping[tuple[str, str], HistoryEnding]
+Endings = Mapping[tuple[str, str], str]
+"""For each history, by its run and its process, the kind of its last row."""
 
 
 class Ends:
@@ -68,7 +61,7 @@ class Ends:
         return tuple(
             name
             for name, ending in found.items()
-            if ending is None or ending.last_kind not in _LAST_OF_ALL[self._end.fates.get(name)]
+            if ending is None or ending not in _LAST_OF_ALL[self._end.fates.get(name)]
         )
 
 

@@ -1,46 +1,49 @@
 """From a log and a mapping to the folder of a trace: whole, or not at all.
 
-Messages known by an id get names like p1#4: the fourth message that p1 broadcast. The broadcasts
-are numbered first, then every row about a message is joined with the name of its id, and all rows
-are exchanged by history. An id that was delivered and never broadcast has no name. It is ascribed
-to a process whose history does not tell its end, for that one may have broadcast it, and the
-verdicts are unknown. If there is none, it is the message of nobody, and a violation. Both are rare,
-and only then the rows are laid out once more.
+The workers read and interpret pieces of the log, and store what counts (``storing``). The driver
+puts together what they found (``survey``). If messages are known by ids, the broadcasts get names
+(``names``); then the histories are gathered, numbered and written (``laying``). An id that was
+delivered and never broadcast has no name. It is ascribed to a process whose history does not tell
+its end, for that one may have broadcast it, and the verdicts are unknown. If there is none, it is
+the message of nobody, and a violation. Both are rare, and only then the rows are laid out again.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from tidings.core import DataError, Members, UsageError
+from tidings.pipeline.arrays.perform import Perform
+from tidings.pipeline.arrays.rows import UnreadableError
 from tidings.pipeline.progress import Show, silent
-from tidings.pipeline.sources.ends import NOBODY, Ends, HistoryEnding
+from tidings.pipeline.sources.ends import NOBODY, Endings, Ends
+from tidings.pipeline.sources.gathering import Gathering, Shelf, Slice
 from tidings.pipeline.sources.laying import Laid, Sheet, files_of, lay_out
-from tidings.pipeline.sources.meaning import KIND, Meaning
-from tidings.pipeline.sources.numbering import AT_THE_END, BY_MAPPING, RUN_BITS, NumberingFault
+from tidings.pipeline.sources.meaning import Meaning
+from tidings.pipeline.sources.names import invented, names_of
+from tidings.pipeline.sources.numbering import POSITION, RUN_BITS, NumberingFault
 from tidings.pipeline.sources.reading import (
     NO_OPTIONS,
+    Log,
     Options,
-    Reading,
     format_of,
     is_frame,
     is_uri,
     read_files,
     read_frame,
     read_kafka,
+    stores_of,
 )
-from tidings.pipeline.sources.survey import LINE_BITS, OpenQuoteError, Survey, survey
+from tidings.pipeline.sources.survey import Sources, Survey, survey
 from tidings.pipeline.sources.unread import reading_of, secrets_kept
-from tidings.pipeline.spark.spool import literally
+from tidings.pipeline.spark.spool import unseen
+from tidings.pipeline.spark.workers import UnseenError, performing
 from tidings.trace import KINDS, SCHEMA_VERSION, Manifest, refuse_to_overwrite
-from tidings.trace.foreign import LINE, MESSAGES
 from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.layout import MANIFEST
 from tidings.trace.manifest import check
@@ -110,27 +113,30 @@ def lay_out_log(
     progress: Show = silent,
 ) -> Ingested:
     """Make a trace of the logs in an empty folder."""
-    keeps_text = keeps_text or mapping.keep.text
-    joins_lines = False
-    while True:
-        reading = _read(spark, logs, mapping, form, options, joins_lines)
-        meaning = Meaning(reading, mapping, run)
+    meaning = Meaning(mapping, run, keeps_text or mapping.keep.text)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as stores:
         progress("reading the log")
-        with _read_once(spark, meaning.rows(keeps_text), folder) as rows:
-            try:
-                found = survey(rows, reading, meaning, mapping)
-                return _Ingest(spark, rows, found, mapping, folder, reading, progress).done()
-            except OpenQuoteError:
-                joins_lines = True
+        try:
+            found, log = _surveyed(spark, logs, meaning, form, options, Path(stores))
+            ingest = _Ingest(performing(spark), found, mapping, folder, Path(stores), progress)
+            return ingest.done(log.sources)
+        except UnseenError as fault:
+            raise unseen(Path(fault.path), str(fault)) from None
+        except UnreadableError as fault:
+            raise DataError(f"{fault.path}: cannot be read: {fault.reason}") from None
 
 
-@contextmanager
-def _read_once(spark: SparkSession, rows: DataFrame, folder: Path) -> Iterator[DataFrame]:
-    """The rows, stored beside the folder as long as the block lasts: the source is read once."""
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
-        stored, schema = Path(draft, "rows"), rows.schema
-        rows.write.parquet(str(stored), compression="lz4")
-        yield spark.read.schema(schema).parquet(literally(stored))
+def _surveyed(
+    spark: SparkSession, logs: Source, meaning: Meaning, form: str | None, options: Options,
+    folder: Path,
+) -> tuple[Survey, Log]:  # fmt: skip
+    """All rows in stores; if a quote goes over lines, the log is read anew."""
+    for joins_lines in (False, True):
+        log = _read(spark, logs, meaning.mapping, form, options, joins_lines)
+        stores = stores_of(spark, log, meaning._replace(is_csv=log.is_csv), folder)
+        if not any(one.has_open_quote for one in stores):
+            break
+    return survey(stores, log.sources), log
 
 
 def _read(
@@ -140,7 +146,7 @@ def _read(
     form: str | None,
     options: Options,
     joins_lines: bool,
-) -> Reading:
+) -> Log:
     if is_frame(logs):
         return read_frame(logs, mapping, "the DataFrame")
     given: Any = [logs] if isinstance(logs, Path | str) else logs
@@ -191,65 +197,39 @@ def _matching(pattern: str) -> list[str]:
 class _Ingest:
     def __init__(
         self,
-        spark: SparkSession,
-        rows: DataFrame,
+        perform: Perform,
         found: Survey,
         mapping: LogMapping,
         folder: Path,
-        reading: Reading,
+        stores: Path,
         progress: Show,
     ) -> None:
-        self.spark = spark
-        self.rows = rows
+        self.perform = perform
         self.survey = found
         self.mapping = mapping
         self.folder = folder
+        self.stores = stores
         self.progress = progress
-        self.keeps_places = reading.has_places
-        if found.read == found.ignored:
-            name = found.labels[0] if found.labels else next(iter(reading.labels.values()), "it")
-            raise DataError(f"{name}: no row to judge ({found.ignored:,} ignored)")
-        self.ends = Ends(mapping, found)
-        self.runs = {run: number for number, run in enumerate(found.runs)}
-        self.names: dict[str, list[str]] = {run: [] for run in self.runs}
-        for run, process in found.histories:
-            self.names[run].append(process)
-        for run, names in self.names.items():
-            known = {*names}
-            names += [name for name in self.ends.processes(run) if name not in known]
-        for run in self.runs:
-            self._manifest(run)  # what cannot be a trace is refused before any row is moved
 
-    def done(self) -> Ingested:
-        self.positions = {
-            run: {name: position for position, name in enumerate(names)}
-            for run, names in self.names.items()
-        }
-        settled = {(run, name) for run in self.runs for name in self.ends.settled(run)}
-        rows = {key: kinds.total() for key, kinds in self.survey.histories.items()}
-        self.files = files_of(
-            (self._history(run, name), rows.get((run, name), 0) + ((run, name) in settled))
-            for run, names in self.names.items()
-            for name in names
+    def done(self, sources: Sources) -> Ingested:
+        found = self.survey
+        if found.read == found.ignored:
+            name = next(iter([*found.labels, *sources.given]), "it")
+            raise DataError(f"{name}: no row to judge ({found.ignored:,} ignored)")
+        self._name_all()
+        self.shelves = self._shelves()
+        self.jobs = self._jobs()
+        self.sheet = Sheet(
+            str(self.folder), list(self.runs), found.labels, sources.have_places, str(self.stores)
         )
-        events = self._events()
         self.progress("finding the broadcast of each message, and putting all rows in order")
-        if self.mapping.columns.id is None:
-            laid = self._lay_out(events)
-        else:
-            names = self._names(events)
-            laid = self._lay_out(self._named(events, names))
-            if laid.nameless:
-                self.progress("naming what nobody is seen to broadcast")
-                invented = self._invented(self._named(events, names), self._endings(laid))
-                names = names.unionByName(invented)
-                laid = self._lay_out(self._named(events, names))
+        laid = self._lay_out()
         manifests = tuple(self._manifest(run) for run in self.runs)
         (self.folder / MANIFEST).write_bytes(msgspec.json.Encoder().encode_lines(manifests))
         endings = self._endings(laid)
         return Ingested(
-            read=self.survey.read,
-            ignored=self.survey.ignored,
+            read=found.read,
+            ignored=found.ignored,
             rows=laid.kinds.total(),
             kinds=dict(laid.kinds),
             manifests=manifests,
@@ -258,159 +238,110 @@ class _Ingest:
 
     # --- numbers for names
 
+    def _name_all(self) -> None:
+        """Who is in each run; what cannot be a trace is refused before any row is moved."""
+        self.ends = Ends(self.mapping, self.survey)
+        self.runs = {run: number for number, run in enumerate(self.survey.runs)}
+        self.names: dict[str, list[str]] = {run: [] for run in self.runs}
+        for run, process in self.survey.histories:
+            self.names[run].append(process)
+        for run, names in self.names.items():
+            known = {*names}
+            names += [name for name in self.ends.processes(run) if name not in known]
+        for run in self.runs:
+            self._manifest(run)
+        self.positions = {
+            run: {name: position for position, name in enumerate(names)}
+            for run, names in self.names.items()
+        }
+
     def _history(self, run: str, name: str) -> int:
         return self.runs[run] << RUN_BITS | self.positions[run][name]
 
-    def _histories(self) -> DataFrame:
-        """run, process, history, file: small enough for every worker."""
-        rows = [
-            {"run": run, "process": name, "history": number, "file": self.files.get(number, 0)}
-            for run, names in self.names.items()
-            for position, name in enumerate(names)
-            for number in [self.runs[run] << RUN_BITS | position]
+    def _shelves(self) -> list[Shelf]:
+        return [
+            Shelf(
+                store.path,
+                blocks,
+                [self.positions[one.run][one.process] for one in store.histories],
+            )
+            for store, blocks in zip(self.survey.stores, self.survey.blocks, strict=True)
         ]
-        schema = pa.schema(
-            {"run": pa.string(), "process": pa.string(), "history": pa.int64(), "file": pa.int32()}
-        )
-        return F.broadcast(self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema)))
 
-    def _blocks(self) -> DataFrame:
-        rows = [
-            {
-                "source": block.source,
-                "start": block.start,
-                "offset": (block.file << LINE_BITS) + block.offset,
-            }
-            for block in self.survey.blocks
-        ]
-        schema = pa.schema({"source": pa.string(), "start": pa.int64(), "offset": pa.int64()})
-        return F.broadcast(self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema)))
+    def _jobs(self) -> list[list[Gathering]]:
+        """For each file of the trace, the histories in it."""
+        slices: dict[int, list[Slice]] = {
+            self._history(run, name): [] for run, names in self.names.items() for name in names
+        }
+        for shelf, store in enumerate(self.survey.stores):
+            end = 0
+            for one in store.histories:
+                begin, end = end, end + one.rows
+                if one.rows:
+                    slices[self._history(one.run, one.process)].append(Slice(shelf, begin, end))
+        settled = {self._history(run, name) for run in self.runs for name in self.ends.settled(run)}
+        files = files_of(
+            (history, sum(end - begin for _, begin, end in parts) + (history in settled))
+            for history, parts in slices.items()
+        )
+        jobs: list[list[Gathering]] = [[] for _ in range(max(files.values()) + 1)]
+        for history, parts in slices.items():
+            jobs[files[history]].append(Gathering(history, parts, history in settled))
+        return jobs
 
     # --- rows
 
-    def _events(self) -> DataFrame:
-        """The rows that count, in numbers; and the ends that the mapping gives."""
-        histories = self._histories()
-        rows = (
-            self.rows.where(F.col("kind") >= 0)
-            .join(self._blocks(), ["source", "start"], "inner")
-            .join(histories, ["run", "process"], "inner")
-            .withColumn("place", F.col("position") + F.col("offset"))
-        )
-        if self.mapping.columns.order == LINE:
-            rows = rows.withColumn("order", F.col("place"))
-        if "origin" in rows.columns:
-            origins = histories.select(
-                "run", F.col("process").alias("origin"), F.col("history").alias("of")
+    def _lay_out(self) -> Laid:
+        names, fault = None, None
+        if self.mapping.columns.id is not None:
+            broadcasts = sum(kinds["broadcast"] for kinds in self.survey.histories.values())
+            has_origin = self.mapping.columns.origin is not None
+            names, fault = names_of(
+                self.perform, self.jobs, self.shelves, has_origin, broadcasts, self.stores
             )
-            position = F.col("of").bitwiseAND(F.lit((1 << RUN_BITS) - 1)).cast("smallint")
-            rows = rows.join(origins, ["run", "origin"], "left").withColumn("origin", position)
-        kept = [name for name in _COLUMNS if name in rows.columns]
-        settles = self._settles(kept, rows)
-        rows = rows.select(*kept)
-        return rows if settles is None else rows.unionByName(settles)
+        laid = lay_out(self.perform, self.jobs, self.shelves, names, self.sheet)
+        self._refuse([*laid.faults, *filter(None, [fault])])
+        if names is None or not laid.lost:
+            return laid
+        self.progress("naming what nobody is seen to broadcast")
+        names = names._replace(others=self._invented(laid))
+        return lay_out(self.perform, self.jobs, self.shelves, names, self.sheet)
 
-    def _settles(self, columns: Sequence[str], like: DataFrame) -> DataFrame | None:
-        settled = [self._history(run, name) for run in self.runs for name in self.ends.settled(run)]
-        if not settled:
-            return None
-        table = pa.table(
-            {
-                "history": pa.array(settled, pa.int64()),
-                "file": pa.array([self.files[one] for one in settled], pa.int32()),
-            }
-        )
-        known = {
-            "order": F.lit(AT_THE_END),
-            "place": F.lit(BY_MAPPING),
-            "kind": F.lit(KIND["settle"]),
-            "time_ns": F.lit(0),
-            "history": F.col("history"),
-            "file": F.col("file"),
-        }
-        return self.spark.createDataFrame(table).select(
-            *(
-                known.get(name, F.lit(None)).cast(like.schema[name].dataType).alias(name)
-                for name in columns
-            )
-        )
-
-    def _lay_out(self, events: DataFrame) -> Laid:
-        sheet = Sheet(str(self.folder), list(self.runs), self.survey.labels, self.keeps_places)
-        laid = lay_out(self.spark, events, max(self.files.values()) + 1, sheet)
-        for fault in laid.faults[:1]:
-            self._refuse(fault, events)
-        return laid
-
-    def _endings(self, laid: Laid) -> dict[tuple[str, str], HistoryEnding]:
+    def _endings(self, laid: Laid) -> Endings:
         runs = list(self.runs)
         return {
-            (run, self.names[run][history & (1 << RUN_BITS) - 1]): HistoryEnding(*ending)
-            for history, ending in laid.endings.items()
+            (run, self.names[run][history & POSITION]): kind
+            for history, kind in laid.endings.items()
             for run in [runs[history >> RUN_BITS]]
         }
 
-    # --- messages known by ids
-
-    def _key(self) -> list[str]:
-        return ["number", "id"] if self.mapping.columns.origin is None else ["number", "id", "by"]
-
-    def _names(self, events: DataFrame) -> DataFrame:
-        """For each id that was broadcast: number (of the run), id, by, origin, seq."""
-        in_order = Window.partitionBy("history").orderBy("order", "place")
-        return (
-            _keyed(events.where(F.col("kind") == KIND["broadcast"]))
-            .withColumn("seq", F.row_number().over(in_order).cast("bigint"))
-            .groupBy(*self._key())
-            .agg(F.min(_process()).alias("origin"), F.min("seq").alias("seq"))
-        )
-
-    def _named(self, events: DataFrame, names: DataFrame) -> DataFrame:
-        """The same rows, messages by their names instead of their ids."""
-        is_nameless = F.col("seq").isNull() | (F.col("kind") == KIND["broadcast"])
-        return (
-            _keyed(events)
-            .join(names.hint("shuffle_hash"), self._key(), "left")
-            .withColumn("message", F.when(is_nameless, F.col("id")))
-        )
-
-    def _invented(self, named: DataFrame, endings: Mapping[Any, HistoryEnding]) -> DataFrame:
+    def _invented(self, laid: Laid) -> str:
         """Names for what nobody is seen to broadcast: an origin, the one that the log names if it
         does, and a number that it has not used."""
+        endings = self._endings(laid)
         suspects = []
-        for run, number in self.runs.items():
+        for run in self.runs:
             untold = next(iter(self.ends.untold(run, endings)), NOBODY)
             if untold not in self.names[run]:
                 self.names[run].append(untold)
-            for position, name in enumerate(self.names[run]):
-                ending = endings.get((run, name))
-                if self.mapping.columns.origin is not None or name == untold:
-                    suspects.append(
-                        {
-                            "number": number,
-                            "by": position,
-                            "own": ending.broadcasts if ending is not None else 0,
-                        }
-                    )
-        schema = pa.schema({"number": pa.int64(), "by": pa.int16(), "own": pa.int64()})
-        table = self.spark.createDataFrame(pa.Table.from_pylist(suspects, schema=schema))
-        is_lost = F.col("kind").isin([KIND[kind] for kind in MESSAGES]) & F.col("seq").isNull()
-        keys = [key for key in self._key() if key != "id"]
-        in_order = Window.partitionBy("number", "by").orderBy("id")
-        return (
-            named.where(is_lost)
-            .select(*self._key())
-            .distinct()
-            .join(F.broadcast(table), keys, "inner")
-            .withColumn("seq", F.col("own") + F.row_number().over(in_order))
-            .select(*self._key(), F.col("by").cast("bigint").alias("origin"), "seq")
-        )
+            suspects.append(self.names[run].index(untold))
+
+        def used(run: int, position: int) -> int:
+            name = list(self.runs)[run]
+            kinds = self.survey.histories.get((name, self.names[name][position]), Counter())
+            return kinds["broadcast"]
+
+        return invented(laid.lost, suspects, used, self.stores)
 
     # --- what is wrong
 
-    def _refuse(self, fault: NumberingFault, events: DataFrame) -> None:
+    def _refuse(self, faults: Sequence[NumberingFault]) -> None:
+        """The first that is wrong in the log."""
+        fault = min(faults, default=None)
+        if fault is None:
+            return
         run = list(self.runs)[fault.history >> RUN_BITS]
-        name = self.names[run][fault.history & (1 << RUN_BITS) - 1]
+        name = self.names[run][fault.history & POSITION]
         if fault.what == "over":
             if self.mapping.end.listed:
                 last = KINDS[fault.other]
@@ -424,24 +355,15 @@ class _Ingest:
                 f"{place}: {name} acts ({fault.kind}) after its {KINDS[fault.other]}; "
                 "which rows say that it came back (kinds.recover)?"
             )
+        other = self.survey.place(fault.other)
         if fault.what == "tie":
-            other = self.survey.place(fault.other)
             raise DataError(
                 f"{place}: {name} has a row of the same order in {other}: which comes first?"
             )
         raise DataError(
-            f"{place}: the id of a message that {self._first_of(fault, events)} has broadcast "
-            "already; if ids are only unique for each origin, say which column tells it "
-            "(columns.origin)"
+            f"{place}: the id of a message that {other} has broadcast already; if ids are only "
+            "unique for each origin, say which column tells it (columns.origin)"
         )
-
-    def _first_of(self, fault: NumberingFault, events: DataFrame) -> str:
-        """Where the same id was broadcast before."""
-        same = events.where(F.col("kind") == KIND["broadcast"]).join(
-            events.where(F.col("place") == fault.place).select("message"), "message", "left_semi"
-        )
-        others = same.where(F.col("place") != fault.place).select("place").collect()
-        return self.survey.place(min(one["place"] for one in others))
 
     def _manifest(self, run: str) -> Manifest:
         manifest = Manifest(
@@ -455,19 +377,3 @@ class _Ingest:
         )
         check(manifest)
         return manifest
-
-
-_COLUMNS = (
-    *("file", "history", "order", "place", "kind", "time_ns"),
-    *("origin", "id", "seq", "digest", "text"),
-)
-
-
-def _process() -> Column:
-    return F.col("history").bitwiseAND(F.lit((1 << RUN_BITS) - 1))
-
-
-def _keyed(events: DataFrame) -> DataFrame:
-    """With what an id is unique in: the run, and perhaps the origin."""
-    keyed = events.withColumn("number", F.shiftright("history", RUN_BITS))
-    return keyed.withColumnRenamed("origin", "by")

@@ -1,13 +1,13 @@
-"""Rows exchanged by history, sorted, and written as the Parquet files of a trace.
+"""Histories gathered, numbered, and written as the Parquet files of a trace.
 
 A long run has a file for each process, short runs are put together, each whole in one file: as
 the judges like to read them. Which history goes into which file is decided before, by the counts of
-the survey; a task writes one file after the other.
+the survey; a task writes one file.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,20 +16,14 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from tidings import __version__
-from tidings.pipeline.sources.meaning import KIND
-from tidings.pipeline.sources.numbering import (
-    ABSENT,
-    BY_MAPPING,
-    RUN_BITS,
-    Numbering,
-    NumberingFault,
-)
-from tidings.pipeline.sources.survey import LINE_BITS
-from tidings.pipeline.spark.workers import RESULT, packed, results
+from tidings.pipeline.arrays.perform import Perform
+from tidings.pipeline.sources.gathering import PORTION_ROWS, TEXTS, Gathering, Rows, Shelf, portions
+from tidings.pipeline.sources.meaning import ABSENT, KIND
+from tidings.pipeline.sources.names import Names, keys_of
+from tidings.pipeline.sources.numbering import POSITION, RUN_BITS, Numbering, NumberingFault
+from tidings.pipeline.sources.storing import mapped, write_columns
+from tidings.trace.foreign import MESSAGES
 from tidings.trace.parquet import ARROW, FORM, LOOKED_UP, ROWS_A_GROUP, words_of
 from tidings.trace.schema import KINDS
 
@@ -44,15 +38,18 @@ class Sheet(NamedTuple):
     runs: Sequence[str]
     sources: Sequence[str]
     keeps_places: bool
+    stores: str
+    """The folder of the stores, for what is lost."""
 
 
 class Laid(NamedTuple):
     """What a task wrote, and what it noticed."""
 
     kinds: Counter[str]
-    endings: dict[int, tuple[str, int]]
+    endings: dict[int, str]
     faults: list[NumberingFault]
-    nameless: int
+    lost: list[str]
+    """Tables of messages that nobody is seen to broadcast."""
 
     @classmethod
     def joined(cls, parts: Sequence["Laid"]) -> "Laid":
@@ -60,7 +57,7 @@ class Laid(NamedTuple):
             sum((one.kinds for one in parts), Counter()),
             {history: end for one in parts for history, end in one.endings.items()},
             sorted(fault for one in parts for fault in one.faults),
-            sum(one.nameless for one in parts),
+            [table for one in parts for table in one.lost],
         )
 
 
@@ -79,59 +76,85 @@ def files_of(sizes: Iterable[tuple[int, int]]) -> dict[int, int]:
     return files
 
 
-def lay_out(spark: SparkSession, rows: DataFrame, files: int, sheet: Sheet) -> Laid:
-    """Write rows with a ``file`` and a ``history`` into the folder, each history in order."""
-    task, version = partial(_write, sheet=sheet), __version__
+def lay_out(
+    perform: Perform,
+    jobs: Sequence[Sequence[Gathering]],
+    shelves: Sequence[Shelf],
+    names: Names | None,
+    sheet: Sheet,
+) -> Laid:
+    """Write the histories of each job into a file of its own, each in order."""
 
-    def work(arriving: Iterator[Any]) -> Iterator[Any]:
-        yield packed(0, task, arriving, version)
+    def write(number: int) -> Laid:
+        return _write(number, jobs[number], shelves, names, sheet)
 
-    tasks = min(files, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    in_order = rows.repartitionById(tasks, F.col("file") % tasks).sortWithinPartitions(
-        "file", "history", "order", "place"
-    )
-    return Laid.joined(results(in_order.mapInArrow(work, RESULT)))
+    return Laid.joined(perform(write, range(len(jobs))))
 
 
-def _write(arriving: Iterator[Any], sheet: Sheet) -> Laid:
+def _write(
+    number: int,
+    job: Sequence[Gathering],
+    shelves: Sequence[Shelf],
+    names: Names | None,
+    sheet: Sheet,
+) -> Laid:
     numbering, drawer = Numbering(), Drawer(sheet.folder)
-    kinds: Counter[str] = Counter()
-    for batch in arriving:
-        if batch.num_rows:
-            columns = {
-                name: _numbers(batch.column(name))
-                for name in batch.schema.names
-                if name in _NUMBERS
-            }
-            columns, kept = numbering.numbered(columns)
-            texts = {
-                name: batch.column(name).filter(pa.array(kept))
-                for name in ("message", "text")
-                if name in batch.schema.names
-            }
-            codes, counts = np.unique(columns["kind"], return_counts=True)
-            kinds.update(
-                {KINDS[code]: int(count) for code, count in zip(codes, counts, strict=True)}
-            )
-            if kept.any():
-                drawer.add(columns["file"], _table(columns, texts, sheet))
+    kinds = np.zeros(len(KINDS), np.int64)
+    lost: list[str] = []
+    stored = next(mapped(shelf.path) for shelf in shelves if shelf.path)
+    for rows in portions(job, shelves, [name for name in _WANTED if name in stored]):
+        is_message = np.isin(rows["kind"], _MESSAGES)
+        if names is None:
+            rows["origin"], is_seen = rows["by"], is_message
+        else:
+            rows["origin"], rows["seq"], is_seen = names.of(rows, is_message)
+            is_lost = is_message & (rows["origin"] == ABSENT)
+            if is_lost.any():
+                lost.append(_kept(rows, np.flatnonzero(is_lost), sheet))
+        rows.setdefault("time_ns", np.zeros(len(is_message), np.int64))
+        texts = _texts(rows, is_message & ~is_seen)
+        numbers = {name: rows[name] for name in _NUMBERS}
+        columns, kept = numbering.numbered(numbers)
+        if not kept.all():
+            texts = {name: values.filter(pa.array(kept)) for name, values in texts.items()}
+        kinds += np.bincount(columns["kind"], minlength=len(KINDS))
+        if kept.any():
+            file = np.full(len(columns["kind"]), number)
+            drawer.add(file, _table(columns, texts, sheet))
     drawer.close()
-    return Laid(
-        kinds,
-        numbering.endings,
-        [numbering.fault] if numbering.fault else [],
-        numbering.nameless,
-    )
+    faults = [numbering.fault] if numbering.fault else []
+    counts = {KINDS[code]: int(kinds[code]) for code in np.flatnonzero(kinds)}
+    return Laid(Counter(counts), numbering.endings, faults, lost)
 
 
+_MESSAGES = [KIND[kind] for kind in MESSAGES]
+_WANTED = ("time_ns", "by", "seq", "digest", "key", "other_key", *TEXTS)
 _NUMBERS = (
-    *("file", "history", "order", "place", "kind", "time_ns"),
+    *("history", "order", "source", "place", "kind", "time_ns"),
     *("origin", "seq", "digest"),
 )
 
 
-def _numbers(column: Any) -> Any:
-    return column.cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)
+def _kept(rows: Rows, which: Any, sheet: Sheet) -> str:
+    """What is lost, once, in a table for the driver."""
+    key, other = keys_of(rows)
+    _, first = np.unique(key[which], return_index=True)
+    those = which[first]
+    columns = {"key": key, "other_key": other, "run": rows["history"] >> RUN_BITS}
+    columns["by"] = rows.get("by", np.full(len(key), ABSENT))
+    ids = rows["id"].take(pa.array(those)).combine_chunks()
+    kept = {name: values[those] for name, values in columns.items()}
+    return write_columns(Path(sheet.stores, f"{uuid4().hex}.lost"), kept | {"id": ids})
+
+
+def _texts(rows: Rows, is_nobodys: Any) -> dict[str, Any]:
+    """The texts that a trace keeps: an id on the broadcast, or if there is none."""
+    texts = {name: rows[name] for name in ("text",) if name in rows}
+    if "id" in rows:
+        is_shown = (rows["kind"] == KIND["broadcast"]) | is_nobodys
+        places = np.where(is_shown, np.arange(len(is_shown)), ABSENT)
+        texts["message"] = rows["id"].take(pa.array(places, mask=~is_shown))
+    return texts
 
 
 class Drawer:
@@ -169,7 +192,8 @@ class Drawer:
         if self._open is None:
             # Of two attempts at one task, the last one's file counts.
             self._draft = Path(self._folder, f"{self._file}.{uuid4().hex}.open")
-            self._open = pq.ParquetWriter(self._draft, self._waiting[0].schema, **FORM)
+            schema = self._waiting[0].schema
+            self._open = pq.ParquetWriter(self._draft, schema, **_form(schema.names))
         rows = pa.concat_tables(self._waiting).unify_dictionaries()
         self._open.write_table(rows, row_group_size=ROWS_A_GROUP)
         self._waiting, self._rows = [], 0
@@ -178,12 +202,13 @@ class Drawer:
 def _table(of: dict[str, Any], texts: dict[str, Any], sheet: Sheet) -> Any:
     history, kind, origin = of["history"], of["kind"], of["origin"]
     run, about = history >> RUN_BITS, origin != ABSENT
-    in_use, codes = np.unique(run, return_inverse=True)
+    is_one = run[0] == run[-1]
+    in_use, codes = (run[:1], run - run) if is_one else np.unique(run, return_inverse=True)
     is_broadcast = kind == KIND["broadcast"]
     with_text = is_broadcast | (kind == KIND["deliver"])
     columns: dict[str, Any] = {
         "run": words_of(codes, [sheet.runs[one] for one in in_use]),
-        "process": pa.array(history & (1 << RUN_BITS) - 1, pa.int16()),
+        "process": pa.array(history & POSITION, pa.int16()),
         "index": of["index"],
         "kind": words_of(kind, KINDS),
         "time_ns": of["time_ns"],
@@ -195,14 +220,32 @@ def _table(of: dict[str, Any], texts: dict[str, Any], sheet: Sheet) -> Any:
     }
     schema = ARROW
     if sheet.keeps_places:
-        is_placed = of["place"] != BY_MAPPING
-        source = np.where(is_placed, of["place"] >> LINE_BITS, ABSENT)
-        columns["source"] = words_of(source, sheet.sources)
-        number = of["place"] & (1 << LINE_BITS) - 1
-        columns["place"] = pa.array(number, mask=~is_placed)
+        columns["source"] = words_of(of["source"], sheet.sources)
+        columns["place"] = pa.array(of["place"], mask=of["source"] == ABSENT)
     for field in LOOKED_UP:
         if field.name in columns or field.name in texts:
             schema = schema.append(field)
     rows, columns = len(kind), columns | texts
-    nothing = {one.name: pa.nulls(rows, one.type) for one in schema if one.name not in columns}
+    nothing = {one.name: _nulls(one.type, rows) for one in schema if one.name not in columns}
     return pa.table(columns | nothing, schema=schema)
+
+
+@cache
+def _no_values(kind: Any) -> Any:
+    return pa.nulls(2 * PORTION_ROWS, kind)
+
+
+def _nulls(kind: Any, rows: int) -> Any:
+    return _no_values(kind).slice(0, rows) if rows <= 2 * PORTION_ROWS else pa.nulls(rows, kind)
+
+
+def _form(names: Sequence[str]) -> dict[str, Any]:
+    """As all traces are stored; the places in a log are words and growing numbers too."""
+    if "source" not in names or "place" not in names:
+        return FORM
+    encoding: Any = FORM["column_encoding"]
+    words: Any = FORM["use_dictionary"]
+    return FORM | {
+        "use_dictionary": [*words, "source"],
+        "column_encoding": encoding | {"place": "DELTA_BINARY_PACKED"},
+    }

@@ -1,236 +1,292 @@
-"""What a row says, as the mapping has it: expressions that Spark compiles.
+"""What rows say, as the mapping has it: columns of cells become columns of numbers.
 
-Every row gets a ``kind`` (its place in KINDS, or below 0 if it is left out) and a ``fault``: the
-number of the first thing that is wrong with it, or null. What exactly is wrong is put into words
-for one row only, the first bad one, when all have been looked at.
+Rows that are ignored are left out. What is wrong with a row is found by masks over all of them;
+only the first bad row of all is put into words.
 """
 
-import csv
-import io
+import binascii
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from functools import reduce
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, TimestampType
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidings.pipeline.sources.reading import Reading
+from tidings.pipeline.sources.cells import Cells
+from tidings.pipeline.sources.hashing import SEED, hashed
+from tidings.pipeline.sources.numbers import NO_NUMBER, moments, numbers_of
 from tidings.trace.foreign import FILE, ID, LINE, MESSAGES, Mapping
 from tidings.trace.foreign.mapping import EVERYTHING_ELSE, words
 from tidings.trace.schema import KINDS, LONGEST_WORD
 
 KIND = {kind: code for code, kind in enumerate(KINDS)}
-IGNORED, NO_ROW, UNKNOWN = -1, -2, -3
-"""Instead of a kind: rows to be left out; headers and empty lines; rows with a fault."""
-_LAST = 2**63 - 1
-"""The order of what comes after all rows, so none of them may have it."""
-_FACTORS = {"number": 1, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+IGNORED, UNKNOWN = -1, -2
+"""Instead of a kind: rows to be left out; rows with a fault."""
+ABSENT = -1
+_OTHER_SEED = SEED + 1
+
+
+class BadRow(NamedTuple):
+    """The first row that is wrong, and why."""
+
+    position: int
+    why: str
+
+
+class Meant(NamedTuple):
+    """Rows that count, as columns of the same length."""
+
+    columns: dict[str, Any]
+    """position, kind, and what the mapping tells of: order, time_ns, seq, digest; ``key`` and
+    ``other_key`` (of an id), ``id``, ``text``."""
+    run: "Words"
+    process: "Words"
+    origin: "Words | None"
+    read: int
+    ignored: int
+    bad: BadRow | None
+
+
+class Words(NamedTuple):
+    """A column of words, by their places in a list; a place below 0 has none."""
+
+    codes: Any
+    words: Sequence[str]
+
+    @classmethod
+    def of(cls, texts: Any) -> "Words":
+        encoded = texts.dictionary_encode()
+        codes = encoded.indices.fill_null(ABSENT).to_numpy(zero_copy_only=False)
+        found = encoded.dictionary.to_pylist()
+        if "" in found:  # as good as none
+            codes = np.where(codes == found.index(""), ABSENT, codes)
+        return cls(codes, found)
+
+    def where(self, mask: Any) -> "Words":
+        return Words(self.codes[mask], self.words)
+
+    def each(self, of_word: Callable[[str], Any], otherwise: Any) -> Any:
+        """For each row what is so of its word."""
+        return np.array([*map(of_word, self.words), otherwise])[self.codes]
+
+    @property
+    def is_missing(self) -> Any:
+        return self.codes == ABSENT
 
 
 class Fault(NamedTuple):
-    """One thing that can be wrong: where, when, and in which words."""
+    """One thing that can be wrong: where, with which rows, and in which words."""
 
     role: str
-    is_there: Column
+    is_there: Any
     words: Callable[[Any], str]
     """Of the value in that role."""
 
 
-class Meaning:
-    """The columns of a reading, interpreted by a mapping."""
+class Meaning(NamedTuple):
+    """The columns of a log, interpreted by a mapping."""
 
-    def __init__(self, reading: Reading, mapping: Mapping, run: str) -> None:
-        self._mapping = mapping
-        self._reading = reading
-        self._run = run
-        self._types = {one.name: one.dataType for one in reading.rows.schema}
-        self.faults: Sequence[Fault] = ()
+    mapping: Mapping
+    run: str
+    keeps_text: bool
+    is_csv: bool = False
+    """Whether nobody can tell an empty text from none."""
 
-    # --- values
+    def of(self, cells: Cells, source: str) -> Meant:
+        """What these rows of one source say."""
+        kind = self._kind(cells, source)
+        read = len(kind)
+        counts = kind != IGNORED
+        ignored = read - int(np.count_nonzero(counts))
+        if ignored:
+            mask = pa.array(counts)
+            columns = [column.filter(mask) for column in cells.columns]
+            cells = cells._replace(columns=columns, positions=cells.positions[counts])
+            kind = kind[counts]
+        return _Rows(self, cells, source, kind).meant(read, ignored)
 
-    def raw(self, role: str) -> Column:
+    def column(self, cells: Cells, role: str, source: str) -> Any:
         """What a column says, as it stands."""
-        name = getattr(self._mapping.columns, role)
+        name = getattr(self.mapping.columns, role)
         if name is None or name == FILE:
-            return self._run_or_file(name)
-        return F.col(self._place(name))
+            word = self.run if name is None else Path(source).stem
+            codes = pa.array(np.zeros(len(cells.positions), np.int32))
+            return pa.DictionaryArray.from_arrays(codes, pa.array([word], pa.string()))
+        return cells.columns[self.mapping.read_columns.index(name)]
 
-    def _place(self, name: str) -> str:
-        return f"c{self._mapping.read_columns.index(name)}"
-
-    def _run_or_file(self, name: str | None) -> Column:
-        if name is None:
-            return F.lit(self._run)
-        base = F.regexp_replace(F.substring_index("source", "/", -1), r"\.[^.]*$", "")
-        # Java decodes forms, where a plus is a blank; in a path it is a plus.
-        return F.url_decode(F.replace(base, F.lit("+"), F.lit("%2B")))
-
-    def _value(self, role: str) -> Column:
-        """An empty text is as good as none, unless it is the message's."""
-        value = self.raw(role)
-        if self._is(role, BinaryType):
-            # Spark compares bytes with bytes, and names with names.
-            return F.when(F.length(value) > 0, F.hex(value) if role == "id" else value)
-        if self._is(role, TimestampType):
-            return value
-        return F.when(value != "", value)
-
-    def _is(self, role: str, kind: type) -> bool:
-        name = getattr(self._mapping.columns, role)
-        if name is None or name.startswith("@"):
-            return False
-        return isinstance(self._types[self._place(name)], kind)
-
-    def _number(self, role: str) -> Column:
-        """A whole number, or nanoseconds; null if it is none, or too large."""
-        value, form = self._value(role), getattr(self._mapping.forms, role, "number")
-        if self._is(role, TimestampType):
-            return F.unix_micros(self.raw(role)) * 1000
-        if form == "iso8601":
-            number = _ns_of_iso(value)
-        elif form == "number":
-            number = F.trim(value).try_cast("bigint")
-        else:
-            factor = F.lit(_FACTORS[form]).cast("bigint")
-            whole = F.try_multiply(F.trim(value).try_cast("bigint"), factor)
-            exact = F.try_multiply(F.trim(value).try_cast("decimal(28,9)"), factor)
-            number = F.coalesce(whole, exact.try_cast("bigint"))
-        return F.when(number != _LAST, number)
-
-    # --- rows
-
-    def rows(self, keeps_text: bool) -> DataFrame:
-        """source, start, position, kind, fault, run, process, and what the log tells beside."""
-        columns, has_id = self._mapping.columns, self._mapping.columns.id is not None
-        kind = F.col("kind")
-        is_message = kind.isin([KIND[one] for one in MESSAGES])
-        has_text = kind.isin(KIND["broadcast"], KIND["deliver"])
-        read = self._reading.rows.withColumn("kind", self._kind().cast("tinyint"))
-        values: dict[str, Column] = {"run": self._value("run"), "process": self._value("process")}
-        if columns.order != LINE:
-            values["order"] = self._number("order")
-        values["time_ns"] = F.lit(0).cast("bigint")
-        if columns.time is not None:
-            values["time_ns"] = self._number("time")
-        if columns.origin is not None:
-            own = F.when(kind == KIND["broadcast"], self._value("process"))
-            values["origin"] = F.when(is_message, F.coalesce(self._value("origin"), own))
-        if has_id:
-            values["id"] = F.when(is_message, self._value("id"))
-        else:
-            values["seq"] = F.when(is_message, self._number("seq"))
-        text = self._text()
-        if columns.text == ID:
-            digest = F.xxhash64(self._value("id")) if has_id else self._number("seq")
-        else:
-            digest = F.xxhash64(text)
-        values["digest"] = F.when(has_text, digest)
-        if keeps_text:
-            values["text"] = F.when(has_text, text.cast("string"))
-        self.faults = list(self._faults(values, text, is_message, has_text))
-        fault = F.lit(None).cast("tinyint")
-        for number, one in reversed(list(enumerate(self.faults))):
-            fault = F.when(one.is_there, F.lit(number).cast("tinyint")).otherwise(fault)
-        is_out = kind.isin(IGNORED, NO_ROW)
-        is_good = ~is_out & F.col("fault").isNull()
-        return read.withColumn("fault", F.when(~is_out, fault)).select(
-            *("source", "start", "position", "kind", "fault"),
-            *(F.when(is_good, value).alias(name) for name, value in values.items()),
-        )
-
-    def _kind(self) -> Column:
-        mapping, value = self._mapping, self._value("kind")
+    def _kind(self, cells: Cells, source: str) -> Any:
+        meanings = self.mapping.meanings
+        otherwise = IGNORED if EVERYTHING_ELSE in meanings else UNKNOWN
         codes = {
             word: IGNORED if kind == "ignore" else KIND[kind]  # type: ignore[index]
-            for word, kind in mapping.meanings.items()
+            for word, kind in meanings.items()
             if word != EVERYTHING_ELSE
         }
-        otherwise = F.lit(IGNORED if EVERYTHING_ELSE in mapping.meanings else UNKNOWN)
-        kind = reduce(
-            lambda rest, one: F.when(value == one[0], F.lit(one[1])).otherwise(rest),
-            codes.items(),
-            otherwise,
+        found = Words.of(_texts(self.column(cells, "kind", source)))
+        kind = found.each(lambda word: codes.get(word, otherwise), otherwise).astype(np.int8)
+        for name, values in self.mapping.ignore.items():
+            texts = _texts(cells.columns[self.mapping.read_columns.index(name)])
+            is_in = pc.is_in(texts, pa.array(list(words(values)), pa.string()))
+            kind[is_in.to_numpy(zero_copy_only=False)] = IGNORED
+        return kind
+
+
+class _Rows:
+    """The rows of one source that are not ignored."""
+
+    def __init__(self, meaning: Meaning, cells: Cells, source: str, kind: Any) -> None:
+        self.meaning = meaning
+        self.mapping = meaning.mapping
+        self.cells = cells
+        self.source = source
+        self.kind = kind
+        self.is_message = np.isin(kind, [KIND[one] for one in MESSAGES])
+        self.has_text = (kind == KIND["broadcast"]) | (kind == KIND["deliver"])
+        self.process = Words.of(_texts(self._column("process")))
+        self.run = Words.of(_texts(self._column("run")))
+        self.origin = self._origin()
+        self.columns = {"position": cells.positions, "kind": kind}
+
+    def meant(self, read: int, ignored: int) -> Meant:
+        faults = [*self._of_words(), *self._of_numbers(), *self._of_messages(), *self._of_texts()]
+        return Meant(
+            self.columns, self.run, self.process, self.origin, read, ignored, self._first(faults)
         )
-        for column, values in mapping.ignore.items():
-            found = F.col(self._place(column)).cast("string")
-            kind = F.when(found.isin(list(words(values))), F.lit(IGNORED)).otherwise(kind)
-        kind = F.when(F.col("is_torn"), F.lit(UNKNOWN)).otherwise(kind)
-        return F.when(F.col("is_row"), kind).otherwise(F.lit(NO_ROW))
 
-    def _text(self) -> Column:
-        if self._mapping.columns.text == ID:
-            return F.lit("")
-        value, form = self.raw("text"), self._mapping.forms.text
-        if form == "base64":
-            return F.try_to_binary(value, F.lit("base64"))
-        if form == "hex":
-            return F.when(value.rlike("^([0-9a-fA-F]{2})*$"), F.unhex(value))
-        if self._reading.is_csv:
-            return F.coalesce(value, F.lit(""))
-        return value
+    def _column(self, role: str) -> Any:
+        return self.meaning.column(self.cells, role, self.source)
 
-    def _faults(
-        self, values: dict[str, Column], text: Column, is_message: Column, has_text: Column
-    ) -> Iterator[Fault]:
-        """Everything that can be wrong with a row, in the order in which it is looked at."""
-        columns, kind = self._mapping.columns, F.col("kind")
-        yield Fault("", F.col("is_torn"), lambda line: "cannot be read")
-        yield self._missing("kind", (kind == UNKNOWN) & self._value("kind").isNull())
+    def _origin(self) -> Words | None:
+        """Whoever broadcasts need not say that it is the origin."""
+        if self.mapping.columns.origin is None:
+            return None
+        given = Words.of(_texts(self._column("origin")))
+        is_own = given.is_missing & (self.kind == KIND["broadcast"])
+        if is_own.any():
+            own = len(given.words) + self.process.codes
+            codes = np.where(is_own & ~self.process.is_missing, own, given.codes)
+            given = Words(codes, [*given.words, *self.process.words])
+        return Words(np.where(self.is_message, given.codes, ABSENT), given.words)
+
+    def _first(self, faults: Sequence[Fault]) -> BadRow | None:
+        """The first bad row, and of that the first fault; beyond it, a line may be torn."""
+        torn = self.cells.torn
+        bad = None if torn is None else BadRow(torn.position, torn.why)
+        found = [one for one in faults if one.is_there.any()]
+        if not found:
+            return bad
+        rows = np.flatnonzero(np.logical_or.reduce([one.is_there for one in found]))
+        row = int(rows[np.argmin(self.cells.positions[rows])])
+        fault = next(one for one in found if one.is_there[row])
+
+        def value(role: str) -> Any:
+            return self._column(role)[row].as_py()
+
+        why = fault.words(value(fault.role)).replace("{process}", str(value("process")))
+        return min(filter(None, [bad, BadRow(int(self.cells.positions[row]), why)]))
+
+    # --- everything that can be wrong with a row, in the order in which it is looked at
+
+    def _of_words(self) -> Iterator[Fault]:
+        is_unknown = self.kind == UNKNOWN
+        if is_unknown.any():
+            kinds = Words.of(_texts(self._column("kind")))
+            yield self._missing("kind", is_unknown & kinds.is_missing)
         yield Fault(
             "kind",
-            kind == UNKNOWN,
+            is_unknown,
             lambda word: f"what does {word!r} mean? say so under [kinds], or ignore it there",
         )
-        for role in ("process", "run"):
-            yield self._missing(role, values[role].isNull())
-            yield self._too_long(role, values[role])
-        for role in ("order", "time"):
-            name = "time_ns" if role == "time" else role
+        for role, found in (("process", self.process), ("run", self.run)):
+            yield self._missing(role, found.is_missing)
+            yield self._too_long(role, found)
+
+    def _of_numbers(self) -> Iterator[Fault]:
+        columns, rows = self.mapping.columns, len(self.kind)
+        for role, name in (("order", "order"), ("time", "time_ns")):
             if getattr(columns, role) not in (None, LINE):
-                yield self._missing(role, self._value(role).isNull())
-                yield self._no_number(role, values[name].isNull())
-        if columns.origin is not None:
-            yield self._missing("origin", is_message & values["origin"].isNull())
-            yield self._too_long("origin", values["origin"])
-            is_own = values["origin"] == values["process"]
+                yield from self._number(role, name, np.ones(rows, bool))
+
+    def _of_messages(self) -> Iterator[Fault]:
+        columns, is_message = self.mapping.columns, self.is_message
+        if self.origin is not None:
+            yield self._missing("origin", is_message & self.origin.is_missing)
+            yield self._too_long("origin", self.origin)
             yield Fault(
                 "origin",
-                (kind == KIND["broadcast"]) & ~is_own,
+                (self.kind == KIND["broadcast"]) & ~self._is_own(self.origin),
                 lambda origin: f"{{process}} cannot broadcast a message of {origin}",
             )
-        if columns.id is not None:
-            yield self._missing("id", is_message & values["id"].isNull())
-        else:
-            yield self._missing("seq", is_message & self._value("seq").isNull())
-            yield self._no_number("seq", is_message & values["seq"].isNull())
-            yield Fault("seq", values["seq"] < 0, lambda seq: "a sequence number is negative")
-        if columns.text != ID:
-            if not self._reading.is_csv:
-                yield self._missing("text", has_text & self.raw("text").isNull())
-            digits = {"hex": "hexadecimal digits"}.get(self._mapping.forms.text, "base64")
-            yield Fault(
-                "text", has_text & text.isNull(), lambda value: f"the text is not in {digits}"
-            )
+        if columns.id is None:
+            yield from self._number("seq", "seq", is_message)
+            self.columns["seq"][~is_message] = ABSENT
+            is_negative = is_message & (self.columns["seq"] < 0)
+            yield Fault("seq", is_negative, lambda seq: "a sequence number is negative")
+            return
+        found = self._column("id")
+        if pa.types.is_binary(found.type):
+            found = _hexadecimal(found)  # names are compared as names
+        ids = _texts(found)
+        yield self._missing("id", is_message & _is_empty(ids))
+        self.columns["id"] = ids
+        self.columns["key"], self.columns["other_key"] = hashed(ids, SEED, _OTHER_SEED)
 
-    def _missing(self, role: str, is_there: Column) -> Fault:
-        column = getattr(self._mapping.columns, role)
+    def _of_texts(self) -> Iterator[Fault]:
+        if self.mapping.columns.text == ID:
+            name = "seq" if self.mapping.columns.id is None else "key"
+            self.columns["digest"] = self.columns[name].astype(np.int64)
+            if self.meaning.keeps_text:
+                self.columns["text"] = pa.array([""] * len(self.kind), pa.string())
+            return
+        found = self._column("text")
+        if not self.meaning.is_csv:
+            yield self._missing("text", self.has_text & _nulls(found))
+        form = self.mapping.forms.text
+        if form != "utf-8":
+            found = _decoded(found, form)
+            digits = "hexadecimal digits" if form == "hex" else "base64"
+            is_wrong = self.has_text & _nulls(found)
+            yield Fault("text", is_wrong, lambda value: f"the text is not in {digits}")
+        if pa.types.is_dictionary(found.type):
+            found = found.cast(pa.string())
+        self.columns["digest"] = hashed(found, SEED)[0].view(np.int64)
+        if self.meaning.keeps_text:
+            self.columns["text"] = _shown(found, self.has_text)
+
+    def _number(self, role: str, name: str, is_needed: Any) -> Iterator[Fault]:
+        found, form = self._column(role), getattr(self.mapping.forms, role, "number")
+        if pa.types.is_timestamp(found.type):
+            numbers, is_missing = moments(found), _nulls(found)
+        else:
+            texts = _texts(found)
+            numbers, is_missing = numbers_of(texts, form), _is_empty(texts)
+        self.columns[name] = numbers
+        yield self._missing(role, is_needed & is_missing)
+        yield Fault(
+            role,
+            is_needed & (numbers == NO_NUMBER),
+            lambda value: _why_no_number(str(value), form),
+        )
+
+    def _is_own(self, origin: Words) -> Any:
+        """Whether the origin is the process of the row."""
+        places = {word: place for place, word in enumerate(self.process.words)}
+        return origin.each(lambda word: places.get(word, ABSENT), ABSENT) == self.process.codes
+
+    def _missing(self, role: str, is_there: Any) -> Fault:
+        column = getattr(self.mapping.columns, role)
         return Fault(
             role, is_there, lambda value: f"no {column!r}, which should tell the {_GIVEN_BY[role]}"
         )
 
-    def _too_long(self, role: str, value: Column) -> Fault:
+    def _too_long(self, role: str, found: Words) -> Fault:
         return Fault(
             role,
-            F.length(value) > LONGEST_WORD,
+            found.each(lambda word: len(word) > LONGEST_WORD, otherwise=False),
             lambda word: f"a name of {len(word)} characters, {LONGEST_WORD} are allowed",
         )
-
-    def _no_number(self, role: str, is_there: Column) -> Fault:
-        form = getattr(self._mapping.forms, role, "number")
-        return Fault(role, is_there, lambda value: _why_no_number(str(value), form))
 
 
 _GIVEN_BY = {
@@ -246,20 +302,56 @@ _GIVEN_BY = {
 }
 
 
-def _ns_of_iso(value: Column) -> Column:
-    """Nanoseconds, of which Spark keeps only thousands; without a zone it is UTC."""
-    whole = F.regexp_replace(F.trim(value), r"[.,]\d+", "")
-    is_date = whole.rlike(r"^\d{4}-\d\d-\d\d$")
-    has_zone = whole.rlike(r"(Z|[+-]\d\d:?\d\d)$")
-    zoned = (
-        F.when(is_date, F.concat(whole, F.lit(" 00:00:00Z")))
-        .when(has_zone, whole)
-        .otherwise(F.concat(whole, F.lit("Z")))
+def _nulls(values: Any) -> Any:
+    return values.is_null().to_numpy(zero_copy_only=False)
+
+
+def _is_empty(texts: Any) -> Any:
+    """Whether there is no text, or an empty one: its lengths are differences of offsets."""
+    ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    return ends[1:] == ends[:-1]
+
+
+def _texts(values: Any) -> Any:
+    """Words and bytes as texts; what else a table has is told as a text by Spark."""
+    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+
+
+def _hexadecimal(values: Any) -> Any:
+    return pa.array(
+        [None if one is None else one.hex().upper() for one in values.to_pylist()], pa.string()
     )
-    seconds = F.unix_seconds(zoned.try_cast("timestamp"))
-    fraction = F.regexp_extract(value, r"[.,](\d{1,9})", 1)
-    ns = F.rpad(fraction, 9, "0").try_cast("bigint")
-    return F.try_add(F.try_multiply(seconds, F.lit(10**9).cast("bigint")), F.coalesce(ns, F.lit(0)))
+
+
+def _decoded(values: Any, form: str) -> Any:
+    """The bytes that these digits stand for; null where they are none."""
+    words = Words.of(_texts(values))
+    decoded = [_bytes(word, form) for word in words.words]
+    is_empty = (words.codes == ABSENT) & ~_nulls(values)
+    codes = np.where(is_empty, len(decoded), words.codes)
+    places = pa.array(codes, pa.int32(), mask=codes < 0)
+    return pa.array([*decoded, b""], pa.binary()).take(places)
+
+
+def _bytes(word: str, form: str) -> bytes | None:
+    try:
+        if form == "hex":
+            return binascii.unhexlify(word)
+        return binascii.a2b_base64(word.translate(_NO_BLANKS), strict_mode=True)
+    except ValueError:
+        return None
+
+
+_NO_BLANKS = str.maketrans("", "", " \t\r\n")
+
+
+def _shown(values: Any, is_there: Any) -> Any:
+    if pa.types.is_binary(values.type):
+        texts = [
+            None if one is None else one.decode(errors="replace") for one in values.to_pylist()
+        ]
+        values = pa.array(texts, pa.string())
+    return pc.if_else(pa.array(is_there), values.fill_null(""), None)
 
 
 def _why_no_number(value: str, form: str) -> str:
@@ -272,28 +364,3 @@ def _why_no_number(value: str, form: str) -> str:
     except (InvalidOperation, OverflowError):
         pass
     return f"{value!r} is not a {'whole number' if form == 'number' else 'time'}"
-
-
-# --- a line that cannot be read at all
-
-
-def why_torn(line: bytes, form: str, header: Sequence[str], delimiter: str) -> str:
-    """What is wrong with a line, as a reader of single lines puts it."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        return "not UTF-8"
-    if form == "json":
-        try:
-            value = msgspec.json.decode(text, type=dict[str, Any])
-            msgspec.json.encode(value)
-        except msgspec.MsgspecError as fault:
-            return str(fault)
-        except UnicodeEncodeError:
-            pass
-        return "half of a surrogate pair in a text"
-    try:
-        row = next(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True), [])
-    except csv.Error as fault:
-        return str(fault)
-    return f"{len(row)} columns where {len(header)} belong"

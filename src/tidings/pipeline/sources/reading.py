@@ -1,36 +1,52 @@
-"""The rows of a source, each value as the text that stands there, each row with its place.
+"""Where the rows of a log come from: files that every worker reads by itself, or Spark's readers.
 
-A place is a source (a file, a partition of a topic) and a position in it. Lines have no numbers in
-Spark: it reads blocks of a file side by side. So a line's position is a number that grows within
-its block, and ``survey`` turns it into the line's own number once it has counted the lines of all
-blocks before it. Rows of Parquet and of Kafka know their positions themselves.
-
-CSV goes by lines as well. Only where a quote is left open at the end of a line, the lines of each
-file are put together into records first, in one task a file.
+A place is a source (a file, a partition of a topic) and a position in it. Text files on a file
+system are cut into pieces (``lines``). Lines behind a URI, tables and Kafka come as a DataFrame,
+whose partitions the workers interpret as they arrive. The positions of lines count within a piece
+or a block of Spark's, until ``survey`` has heard how many lines all those before it have; rows of
+Parquet and of Kafka know their positions themselves.
 """
 
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import urlsplit
 
+import numpy as np
+import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, TimestampType
 
-from tidings.core import DataError, UsageError, without_secrets
+from tidings import __version__
+from tidings.core import DataError, UsageError
+from tidings.pipeline.sources.cells import CsvLines, JsonLines, as_texts
+from tidings.pipeline.sources.lines import (
+    COMPRESSED,
+    LineCounter,
+    Lines,
+    Piece,
+    begin_of,
+    first_line,
+    pieces_of,
+    store_pieces,
+    tasks_for,
+)
+from tidings.pipeline.sources.meaning import ABSENT, Meaning
+from tidings.pipeline.sources.storing import Chunk, Store, store
+from tidings.pipeline.sources.survey import Sources
 from tidings.pipeline.sources.unread import named_by_spark, unread
 from tidings.pipeline.spark.spool import literally
+from tidings.pipeline.spark.workers import RESULT, packed, performing, results
 from tidings.trace.foreign import LINE
 from tidings.trace.foreign import Mapping as LogMapping
 
-TEXTS = ("json", "csv")
-"""The formats that are read line by line."""
 ENDINGS = {
     ".jsonl": "json",
     ".ndjson": "json",
@@ -40,10 +56,8 @@ ENDINGS = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
-COMPRESSED = (".gz", ".zst", ".bz2")
 KAFKA = "kafka."
 """In a mapping, ``kafka.offset`` is a column of Kafka's own; all others are fields of the value."""
-QUOTE = '"'
 
 Options = Mapping[str, str]
 NO_OPTIONS: Options = {}
@@ -54,32 +68,17 @@ def is_frame(source: object) -> TypeGuard[DataFrame]:
     return hasattr(source, "schema") and hasattr(source, "toArrow")
 
 
-class Reading(NamedTuple):
-    """Rows that are read when they are asked for."""
+class Log(NamedTuple):
+    """Rows that are read when they are asked for: from files, or from a DataFrame."""
 
-    rows: DataFrame
-    """A column ``c0``, ``c1``, ... for each that the mapping reads, ``source``, ``start``,
-    ``position``, ``is_row`` (not a header, not an empty line) and ``is_torn``."""
-    labels: Mapping[str, str]
-    """What a source is called, if not by its own name."""
-    is_counted: bool
-    """Whether positions have to be turned into the numbers of lines."""
-    has_places: bool = True
-    lines: DataFrame | None = None
-    """The lines themselves, to show a bad one."""
-    form: str = ""
-    headers: Mapping[str, tuple[Sequence[str], str]] = {}
-    """Of each CSV file its columns, and what is between them."""
-
-    @property
-    def is_csv(self) -> bool:
-        """Whether nobody can tell an empty text from none."""
-        return self.form == "csv"
-
-    def label(self, source: str) -> str:
-        """As the user named it."""
-        name = named_by_spark(source)
-        return self.labels.get(name, without_secrets(name))
+    sources: Sources
+    pieces: Sequence[Piece] = ()
+    frame: DataFrame | None = None
+    """``source``, ``start``, ``position``; ``value`` if it has lines; and a column ``c0``, ``c1``,
+    ... for each that Spark has read already."""
+    lines: Mapping[str, Lines] | JsonLines | None = None
+    """What becomes of a value of the frame, perhaps by the source."""
+    is_csv: bool = False
 
 
 def format_of(path: str) -> str:
@@ -103,27 +102,16 @@ def read_files(
     form: str,
     options: Options = NO_OPTIONS,
     joins_lines: bool = False,
-) -> Reading:
+) -> Log:
     """Files of one format, in the order in which they are given."""
-    if form == "json":
-        lines = _lines(spark, paths, options)
-        return Reading(
-            _from_json(lines, mapping.read_columns), _labels(paths), True, lines=lines, form=form
-        )
-    if form == "csv":
-        return _csv(spark, paths, mapping, options, joins_lines)
+    if form in ("csv", "json"):
+        return _read_lines(spark, paths, mapping, form, options, joins_lines)
     table = read_table(spark, paths, form, options)
     columns = [_table_column(paths[0], table, name) for name in mapping.read_columns]
     if form != "parquet":
         return read_frame(table, mapping, paths[0] if paths else form)
-    placed = _placed(
-        table,
-        columns,
-        F.col("_metadata.file_path"),
-        F.lit(0).cast("bigint"),
-        F.col("_metadata.row_index") + 1,
-    )
-    return Reading(placed, _labels(paths), is_counted=False)
+    placed = _placed(table, columns, F.col("_metadata.file_path"), F.col("_metadata.row_index") + 1)
+    return Log(Sources(paths, are_lines=False), frame=placed)
 
 
 def read_table(spark: SparkSession, paths: Sequence[str], form: str, options: Options) -> DataFrame:
@@ -139,7 +127,7 @@ def read_table(spark: SparkSession, paths: Sequence[str], form: str, options: Op
         raise unread(paths[0] if paths else form, form, fault) from None
 
 
-def read_frame(frame: DataFrame, mapping: LogMapping, name: str) -> Reading:
+def read_frame(frame: DataFrame, mapping: LogMapping, name: str) -> Log:
     """A table of any kind; its rows have a place if the mapping says which column it is."""
     columns = [_table_column(name, frame, column) for column in mapping.read_columns]
     if mapping.columns.order == LINE:
@@ -149,13 +137,13 @@ def read_frame(frame: DataFrame, mapping: LogMapping, name: str) -> Reading:
     place = mapping.columns.place
     unplaced = F.monotonically_increasing_id()
     position = unplaced if place is None else _column(name, frame, place)
-    placed = _placed(frame, columns, F.lit(name), F.lit(0).cast("bigint"), position.cast("bigint"))
-    return Reading(placed, {}, False, place is not None)
+    placed = _placed(frame, columns, F.lit(name), position.cast("bigint"))
+    return Log(Sources([], are_lines=False, have_places=place is not None), frame=placed)
 
 
 def read_kafka(
     spark: SparkSession, topics: Sequence[str], mapping: LogMapping, options: Options
-) -> Reading:
+) -> Log:
     """Records whose values are JSON objects; the columns of Kafka itself as ``kafka.offset``.
 
     All records there are, of these topics, unless the options ask for others.
@@ -168,38 +156,91 @@ def read_kafka(
     if not {"subscribe", "subscribePattern", "assign"} & options.keys():
         options = {"subscribe": ",".join(topics), **options}
     options = {"startingOffsets": "earliest", **options}
-    records = read_table(spark, [], "kafka", options).select(
-        F.col("value").cast("string").alias("value"),
+    fields = ("topic", "partition", "offset", "timestamp", "key")
+    records = read_table(spark, [], "kafka", options).withColumn("kafka", F.struct(*fields))
+    own = [name for name in mapping.read_columns if not name.startswith(KAFKA)]
+    frame = records.select(
         F.concat_ws("/", "topic", F.col("partition").cast("string")).alias("source"),
         F.lit(0).cast("bigint").alias("start"),
         F.col("offset").alias("position"),
-        F.struct("topic", "partition", "offset", "timestamp", "key").alias("kafka"),
+        F.col("value").cast("binary").alias("value"),
+        *(
+            F.col(name).cast("string").alias(f"c{number}")
+            for number, name in enumerate(mapping.read_columns)
+            if name.startswith(KAFKA)
+        ),
     )
-    return Reading(_from_json(records, mapping.read_columns), {}, False, lines=records, form="json")
+    return Log(Sources([], are_lines=False), frame=frame, lines=JsonLines(own))
 
 
 # --- lines
 
 
-def _lines(spark: SparkSession, paths: Sequence[str], options: Options) -> DataFrame:
+def _read_lines(
+    spark: SparkSession,
+    paths: Sequence[str],
+    mapping: LogMapping,
+    form: str,
+    options: Options,
+    joins_lines: bool,
+) -> Log:
+    forms = {path: _lines_of(spark, path, mapping, form, options, joins_lines) for path in paths}
+    sources = Sources(paths)
+    if not options and not any(map(is_uri, paths)):
+        pieces = [
+            piece
+            for path, lines in forms.items()
+            for piece in pieces_of(str(Path(path).resolve()), path, lines)
+        ]
+        return Log(sources, pieces, is_csv=form == "csv")
+    frame = _values(spark, paths, options)
+    if joins_lines:
+        count = len(paths)
+        frame = frame.repartition(count, "source").sortWithinPartitions("source", "start", "line")
+        frame = frame.withColumn("start", F.lit(0).cast("bigint"))
+    return Log(sources, frame=frame.drop("line"), lines=forms, is_csv=form == "csv")
+
+
+def _lines_of(
+    spark: SparkSession,
+    path: str,
+    mapping: LogMapping,
+    form: str,
+    options: Options,
+    joins_lines: bool,
+) -> Lines:
+    if form == "json":
+        return JsonLines(mapping.read_columns)
+    delimiter = "\t" if ".tsv" in Path(path).suffixes else mapping.csv.delimiter
+    header: Sequence[str] = mapping.csv.header
+    if not header:
+        line = first_line(_begin(spark, path, options))
+        header = next(csv.reader(io.StringIO(line), delimiter=delimiter), [])
+    check_columns(path, mapping.read_columns, header)
+    return CsvLines(mapping.read_columns, header, delimiter, not mapping.csv.header, joins_lines)
+
+
+def _begin(spark: SparkSession, path: str, options: Options) -> bytes:
+    if not is_uri(path):
+        return begin_of(path)
+    first = _values(spark, [path], options).limit(1).collect()
+    return bytes(first[0]["value"]) if first else b""
+
+
+def _values(spark: SparkSession, paths: Sequence[str], options: Options) -> DataFrame:
+    """The lines of files that only Spark can open; those of a block stay together, in order."""
     places = list(map(_for_spark, paths))
     try:
         lines = spark.read.options(**{"lineSep": "\n", **options}).text(places)
         return lines.select(
-            F.when(F.col("value").endswith("\r"), F.rtrim("value", F.lit("\r")))
-            .otherwise(F.col("value"))
-            .alias("value"),
             F.col("_metadata.file_path").alias("source"),
             F.col("_metadata.file_block_start").alias("start"),
-            F.monotonically_increasing_id().alias("position"),
+            F.lit(0).cast("bigint").alias("position"),
+            F.col("value").cast("binary").alias("value"),
+            F.monotonically_increasing_id().alias("line"),
         )
     except AnalysisException as fault:
         raise unread(paths[0], "text", fault) from None
-
-
-def _labels(paths: Sequence[str]) -> dict[str, str]:
-    """Files as the user named them, by the names that Spark has for them."""
-    return {path_of(path): without_secrets(path) for path in paths}
 
 
 def _is_name(path: str) -> bool:
@@ -215,202 +256,6 @@ def _for_spark(path: str) -> str:
 def path_of(name: str) -> str:
     """A file by its path if it is here, otherwise by its URI."""
     return named_by_spark(name) if is_uri(name) else str(Path(name).resolve())
-
-
-def _from_json(lines: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Top-level fields, and ``meta.id``: a field of an object in the row."""
-    own = [name for name in columns if not _is_kafkas(lines, name)]
-    fields = StructType([StructField(name, StringType()) for name in (*own, _TORN)])
-    form = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _TORN}
-    parsed = lines.withColumn("parsed", F.from_json("value", fields, form))
-    if within := [name.split(".") for name in own if "." in name]:
-        parsed = parsed.withColumn("within", F.from_json("value", _objects(within)))
-
-    def column(name: str) -> Column:
-        if _is_kafkas(lines, name):
-            return F.col(name).cast("string")
-        value = F.col("parsed").getField(name)
-        if "." in name:
-            value = F.coalesce(value, reduce(Column.getField, name.split("."), F.col("within")))
-        return _as_written(value, name.split(".")[-1])
-
-    is_row = F.length(F.trim("value")) > 0
-    is_torn = (
-        F.col("parsed").getField(_TORN).isNotNull()
-        | ~F.ltrim("value").startswith("{")
-        | _is_no_text(F.col("value"))
-    )
-    # Of a surrogate pair JSON may have one half alone: no text in UTF-8 has that.
-    halves = r"(?i)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f]"
-    is_half = F.when(F.contains("value", F.lit("\\u")), F.col("value").rlike(halves))
-    is_torn = is_torn | F.coalesce(is_half, F.lit(False))
-    return parsed.select(
-        *(column(name).alias(f"c{number}") for number, name in enumerate(columns)),
-        *("source", "start", "position"),
-        is_row.alias("is_row"),
-        (is_row & is_torn).alias("is_torn"),
-    )
-
-
-def _as_written(value: Column, key: str) -> Column:
-    """A number with a point as it stands in the line: as a float, nanoseconds would be lost."""
-    written = F.regexp_extract("value", rf'"{re.escape(key)}"\s*:\s*(-?\d[\d.eE+-]*)', 1)
-    is_float = F.contains(value, F.lit(".")) & value.rlike(r"^-?\d+\.\d+(E-?\d+)?$")
-    is_it = written.try_cast("double") == value.try_cast("double")
-    return F.when(is_float, F.when(is_it, written).otherwise(value)).otherwise(value)
-
-
-def _objects(paths: Sequence[Sequence[str]]) -> StructType:
-    """Objects in objects, down to the fields at the ends of these paths."""
-    below: dict[str, list[Sequence[str]]] = {}
-    for head, *rest in paths:
-        below.setdefault(head, []).append(rest)
-    return StructType(
-        [
-            StructField(head, _objects([one for one in rest if one]) if all(rest) else StringType())
-            for head, rest in below.items()
-        ]
-    )
-
-
-_TORN = "@torn"
-
-
-def _is_kafkas(lines: DataFrame, name: str) -> bool:
-    return name.startswith(KAFKA) and "kafka" in lines.columns
-
-
-def _is_no_text(value: Column) -> Column:
-    return ~F.is_valid_utf8(value)
-
-
-# --- CSV
-
-
-def _csv(
-    spark: SparkSession,
-    paths: Sequence[str],
-    mapping: LogMapping,
-    options: Options,
-    joins_lines: bool,
-) -> Reading:
-    """Files with the same columns are read together."""
-    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for path in paths:
-        delimiter = "\t" if ".tsv" in Path(path).suffixes else mapping.csv.delimiter
-        line = "" if mapping.csv.header else _first_line(spark, path, options)
-        header = mapping.csv.header or _cells(line, delimiter)
-        check_columns(path, mapping.read_columns, header)
-        alike.setdefault((line, delimiter, tuple(header)), []).append(path)
-    parts, lines = [], []
-    for (line, delimiter, header), those in alike.items():
-        found = _lines(spark, those, options)
-        if joins_lines:
-            found = _records(found)
-        lines.append(found)
-        is_header = (F.col("start") == 0) & (F.col("value") == line) if line else F.lit(False)
-        parts.append(_from_csv(found, mapping.read_columns, header, delimiter, is_header))
-    return Reading(
-        reduce(DataFrame.unionByName, parts),
-        _labels(paths),
-        is_counted=not joins_lines,
-        lines=reduce(DataFrame.unionByName, lines),
-        form="csv",
-        headers={
-            path_of(path): (header, delimiter)
-            for (_, delimiter, header), those in alike.items()
-            for path in those
-        },
-    )
-
-
-def _first_line(spark: SparkSession, path: str, options: Options) -> str:
-    if not is_uri(path) and not path.endswith(COMPRESSED):
-        with Path(path).open("rb") as file:
-            return file.readline().decode(errors="replace").rstrip("\r\n")
-    first = _lines(spark, [path], options).limit(1).collect()
-    return str(first[0]["value"]) if first else ""
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader(io.StringIO(line.removeprefix("\ufeff")), delimiter=delimiter), [])
-
-
-def _from_csv(
-    lines: DataFrame,
-    columns: Sequence[str],
-    header: Sequence[str],
-    delimiter: str,
-    is_header: Column,
-) -> DataFrame:
-    """A line without a quote is split; of the others Spark's parser makes cells."""
-    schema = ", ".join(f"h{number} string" for number in range(len(header)))
-    form = {
-        "sep": delimiter,
-        "escape": QUOTE,
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": "torn",
-        "maxCharsPerColumn": "-1",
-        "emptyValue": "",
-    }
-    quoted = F.contains("value", F.lit(QUOTE))
-    parsed = F.col("parsed")
-    quotes = F.length("value") - F.length(F.replace("value", F.lit(QUOTE), F.lit("")))
-    cells = F.array(*(parsed.getField(f"h{number}") for number in range(len(header))))
-    # What is no whole quote is left as it stands, and so begins with one.
-    suspect = F.exists(cells, lambda cell: cell.startswith(QUOTE))
-    is_well_quoted = F.when(suspect, F.col("value").rlike(_well_quoted(delimiter)))
-    is_whole = parsed.getField("torn").isNull() & (quotes % 2 == 0)
-    whole = F.when(is_whole & F.coalesce(is_well_quoted, F.lit(True)), cells)
-    plain = F.when(F.size("plain") == len(header), F.col("plain"))
-    split = (
-        lines.withColumn(
-            "parsed", F.when(quoted, F.from_csv("value", f"{schema}, torn string", form))
-        )
-        .withColumn("plain", F.when(~quoted, F.split("value", re.escape(delimiter))))
-        .withColumn("cells", F.when(quoted, whole).otherwise(plain))
-    )
-    is_row = (F.length("value") > 0) & ~is_header
-    return split.select(
-        *(
-            F.get("cells", F.lit(header.index(name))).alias(f"c{number}")
-            for number, name in enumerate(columns)
-        ),
-        *("source", "start", "position"),
-        is_row.alias("is_row"),
-        (is_row & (F.col("cells").isNull() | _is_no_text(F.col("value")))).alias("is_torn"),
-    )
-
-
-def _well_quoted(delimiter: str) -> str:
-    """Cells, each of them in quotes from end to end or beginning without one."""
-    between = re.escape(delimiter)
-    cell = f'(?:"(?:[^"]++|"")*+"|(?!")[^{between}]*+)'
-    return f"^{cell}(?:{between}{cell})*+$"
-
-
-def _records(lines: DataFrame) -> DataFrame:
-    """Lines put together where a quote is open at the end; a record has its first line's number."""
-    in_file = Window.partitionBy("source").orderBy("start", "position")
-    before = in_file.rowsBetween(Window.unboundedPreceding, -1)
-    up_to_here = in_file.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    quotes = F.length("value") - F.length(F.replace("value", F.lit(QUOTE), F.lit("")))
-    is_within = F.coalesce(F.sum(quotes).over(before), F.lit(0)) % 2 == 1
-    numbered = lines.withColumn("number", F.row_number().over(in_file)).withColumn(
-        "is_within", is_within
-    )
-    begun = F.when(~F.col("is_within"), F.col("number"))
-    in_order = F.array_sort(F.collect_list(F.struct("number", "value")))
-    return (
-        numbered.withColumn("record", F.max(begun).over(up_to_here))
-        .groupBy("source", "record")
-        .agg(F.array_join(F.transform(in_order, lambda one: one["value"]), "\n").alias("value"))
-        .select(
-            *("value", "source"),
-            F.lit(0).cast("bigint").alias("start"),
-            F.col("record").cast("bigint").alias("position"),
-        )
-    )
 
 
 # --- tables
@@ -442,19 +287,81 @@ def _type_of(table: DataFrame, column: Column) -> Any:
 
 
 def _placed(
-    table: DataFrame,
-    columns: Sequence[Column],
-    source: Column,
-    start: Column,
-    position: Column,
+    table: DataFrame, columns: Sequence[Column], source: Column, position: Column
 ) -> DataFrame:
-    texts = [column for column in columns if isinstance(_type_of(table, column), StringType)]
-    is_torn = reduce(Column.__or__, map(_is_no_text, texts), F.lit(False))
     return table.select(
-        *(column.alias(f"c{number}") for number, column in enumerate(columns)),
         source.alias("source"),
-        start.alias("start"),
+        F.lit(0).cast("bigint").alias("start"),
         position.alias("position"),
-        F.lit(True).alias("is_row"),
-        F.coalesce(is_torn, F.lit(False)).alias("is_torn"),
+        *(column.alias(f"c{number}") for number, column in enumerate(columns)),
     )
+
+
+# --- storing
+
+
+def stores_of(spark: SparkSession, log: Log, meaning: Meaning, folder: Path) -> list[Store]:
+    """All rows, read and interpreted by the workers, in as many stores as they like."""
+    if log.frame is None:
+        task = partial(store_pieces, meaning=meaning, folder=folder)
+        return _flat(performing(spark)(task, tasks_for(log.pieces)))
+    labels = {path_of(path): path for path in log.sources.given}
+    arrived = partial(_arrived, log=log._replace(frame=None), labels=labels)
+    columns, version = meaning.mapping.read_columns, __version__
+
+    def store_batches(batches: Iterator[Any]) -> list[Store]:
+        return store(arrived(batches, columns=columns), meaning, str(folder))
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        yield packed(0, store_batches, batches, version)
+
+    return _flat(results(log.frame.mapInArrow(work, RESULT)))
+
+
+def _arrived(
+    batches: Iterator[Any], columns: Sequence[str], log: Log, labels: Mapping[str, str]
+) -> Iterator[Chunk]:
+    """The rows of a partition, those of each block together."""
+    counters: dict[tuple[str, int], LineCounter] = {}
+    for batch in batches:
+        source = batch.column("source").dictionary_encode()
+        start = batch.column("start").to_numpy()
+        changes = (np.diff(source.indices.to_numpy()) != 0) | (np.diff(start) != 0)
+        for begin, end in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]):
+            if begin < end:
+                name = named_by_spark(source[begin].as_py())
+                block = labels.get(name, name), int(start[begin])
+                yield from _chunk(batch.slice(begin, end - begin), block, columns, log, counters)
+    for counter in counters.values():
+        yield from counter.rest()
+
+
+def _chunk(
+    rows: Any,
+    block: tuple[str, int],
+    columns: Sequence[str],
+    log: Log,
+    counters: dict[tuple[str, int], LineCounter],
+) -> Iterator[Chunk]:
+    positions = rows.column("position").fill_null(ABSENT).to_numpy()
+    if log.lines is None:
+        cells = as_texts([rows.column(f"c{number}") for number in range(len(columns))], positions)
+        yield Chunk(*block, cells, rows.num_rows)
+        return
+    values = [value or b"" for value in rows.column("value").to_pylist()]
+    if isinstance(log.lines, Mapping):
+        counter = counters.setdefault(block, LineCounter(*block, log.lines[block[0]]))
+        yield from counter.chunks(b"".join(value + b"\n" for value in values))
+        return
+    cells = log.lines.of_records(values, positions)
+    if len(cells.positions) < rows.num_rows:
+        kept = pa.array(np.isin(positions, cells.positions))
+        rows = rows.filter(kept)
+    own = dict(zip(log.lines.columns, cells.columns, strict=True))
+    found = [own.get(name) for name in columns]
+    whole = [rows.column(f"c{number}") if one is None else one for number, one in enumerate(found)]
+    yield Chunk(*block, cells._replace(columns=whole), rows.num_rows)
+
+
+def _flat(stores: Sequence[Sequence[Store]]) -> list[Store]:
+    return [one for some in stores for one in some]
