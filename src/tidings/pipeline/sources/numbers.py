@@ -33,9 +33,11 @@ def moments(times: Any) -> Any:
 
 
 def _at_once(texts: Any, form: str) -> Any:
-    if texts.null_count or form == "iso8601":
-        raise ValueError("one by one")
-    letters = texts.buffers()[2].to_pybytes()
+    if texts.null_count:
+        raise ValueError("not all of them are there")
+    if form == "iso8601":
+        return _moments_at_once(texts)
+    letters = bytes(texts.buffers()[2] or b"")
     if b"x" in letters or b"X" in letters:
         raise ValueError("Arrow reads hexadecimal numbers too")
     if form == "number" or b"." not in letters:
@@ -50,6 +52,15 @@ def _at_once(texts: Any, form: str) -> Any:
     if (high != low >> 63).any():
         raise ValueError("out of range")
     return np.ascontiguousarray(low)
+
+
+def _moments_at_once(texts: Any) -> Any:
+    """If all of them name a zone, or none does: the latter are in UTC."""
+    try:
+        found = texts.cast(pa.timestamp("ns", "UTC"))
+    except pa.ArrowInvalid:
+        found = texts.cast(pa.timestamp("ns"))
+    return found.cast(pa.int64()).to_numpy()
 
 
 def _number(text: str, form: str) -> int:
