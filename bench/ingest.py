@@ -4,6 +4,10 @@
 
 A log of five processes is written, made a trace in a process of its own, and the CPU of that
 process and of everything it started is divided by the rows. The start of Spark is in it.
+
+Alone on two cores, 10 million rows of CSV took 48.0 s of CPU and one million 31.6 s, once each:
+4.8 us a row with the start, and 1.8 us for each row beyond the first million. At most 2 us is the
+aim: reached without the start, not with it.
 """
 
 import argparse
