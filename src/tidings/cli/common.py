@@ -33,7 +33,7 @@ from tidings.simulator import Plan
 from tidings.simulator.failure import failed_run
 from tidings.simulator.script import protocol_of
 from tidings.spec import Extra, Place, Verdict, Violation, broken
-from tidings.trace import Format, Manifest, Run, write_runs
+from tidings.trace import Format, Manifest, Run, layout, read_manifests, write_runs
 
 app = typer.Typer(
     add_completion=False,
@@ -112,6 +112,20 @@ def named_protocol(words: str, options: Sequence[str] = ()) -> tuple[str, dict[s
     except UnicodeEncodeError:
         raise UsageError(f"{whole!r} is not UTF-8, as names and options have to be") from None
     return protocol_of(whole)
+
+
+def group_manifest(path: Path, done: str) -> Manifest:
+    """Of the one run in the trace folder of a group; ``done`` says what is done with it."""
+    files = layout(path)
+    if not path.is_dir() or not files.segments:
+        raise UsageError(f"{path}: not the trace folder of a group on a real network")
+    manifests = read_manifests(files.manifests)
+    if len(manifests) > 1:
+        raise UsageError(
+            f"{path} has several runs, {listed([*manifests])}; one at a time is {done}"
+        )
+    (manifest,) = manifests.values()
+    return manifest
 
 
 def print_run(run: Run) -> None:

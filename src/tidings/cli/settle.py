@@ -8,11 +8,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tidings.cli.common import app, say
+from tidings.cli.common import app, group_manifest, say
 from tidings.core import Members, UsageError
 from tidings.disk.files import is_locked, whole_file
 from tidings.report import listed
-from tidings.trace import SCHEMA_VERSION, Fate, Manifest, layout, read_manifests
+from tidings.trace import SCHEMA_VERSION, Fate, Manifest
 from tidings.trace.segments import OPEN, is_settled, last_block, segments_of
 from tidings.trace.segments import settle as settle_segments
 
@@ -32,7 +32,7 @@ def settle(
     cannot show that. Run it once, when all members have left, and name as crashed each one that
     was killed for good or left while others went on.
     """
-    manifest = _manifest_of(path)
+    manifest = group_manifest(path, "settled")
     gone = tuple(dict.fromkeys(crashed or ()))
     for name in gone:
         if name not in manifest.members:
@@ -54,19 +54,6 @@ def settle(
     if gone:
         say(f"crashed  {listed(gone)}")
     say(f"next     tidings audit {shlex.quote(str(path))}")
-
-
-def _manifest_of(path: Path) -> Manifest:
-    files = layout(path)
-    if not path.is_dir() or not files.segments:
-        raise UsageError(f"{path}: not the trace folder of a group on a real network")
-    manifests = read_manifests(files.manifests)
-    if len(manifests) > 1:
-        raise UsageError(
-            f"{path} has several runs, {listed([*manifests])}; one at a time is settled"
-        )
-    (manifest,) = manifests.values()
-    return manifest
 
 
 def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:

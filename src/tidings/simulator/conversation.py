@@ -51,7 +51,7 @@ class Conversation:
                 for message in messages:
                     text = message.text.decode("utf-8", "backslashreplace")
                     self._lines.append(f'{process} delivers {message.id} "{text}"')
-            case _ if line := _line(process, seen):
+            case _ if line := in_words(process, seen):
                 self._lines.append(line)
 
     def answer(
@@ -65,7 +65,8 @@ class Conversation:
         return lines + [f"lost: {_arrow(one)}  {before[one].content}" for one in lost]
 
 
-def _line(process: str, seen: Event | Effect | Row) -> str:
+def in_words(process: str, seen: Event | Effect | Row) -> str:
+    """One line about what a process was handed, does or wants done; empty where none is needed."""
     match seen:
         case Receive(sender, packet):
             return f"{process} receives {packet} from {sender}"
