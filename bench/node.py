@@ -92,15 +92,16 @@ async def member(name: str, folder: Path, count: int, profile: str) -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
 
-def group_file(durable: bool, traced: bool, digest: str, window: int) -> str:
+def group_file(asked: argparse.Namespace) -> str:
     addresses = zip(MEMBERS, free_ports(len(MEMBERS)), strict=True)
     return "\n".join(
         [
             'name = "bench"',
-            f"durable = {str(durable).lower()}",
-            f"limits.window = {window}",
-            f"trace.on = {str(traced).lower()}",
-            f'trace.digest = "{digest}"',
+            f"durable = {str(asked.durable).lower()}",
+            f"limits.window = {asked.window}",
+            f"trace.on = {str(not asked.untraced).lower()}",
+            f"trace.conform = {str(asked.conform).lower()}",
+            f'trace.digest = "{asked.digest}"',
             "[members]",
             *(f'{name} = "127.0.0.1:{port}"' for name, port in addresses),
         ]
@@ -108,8 +109,7 @@ def group_file(durable: bool, traced: bool, digest: str, window: int) -> str:
 
 
 def run(folder: Path, asked: argparse.Namespace) -> dict[str, float]:
-    text = group_file(asked.durable, not asked.untraced, asked.digest, asked.window)
-    (folder / "group.toml").write_text(text)
+    (folder / "group.toml").write_text(group_file(asked))
     processes = [
         subprocess.Popen(
             [
@@ -159,6 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--untraced", action="store_true")
+    parser.add_argument("--conform", action="store_true", help="record the steps")
     parser.add_argument("--digest", default=DIGEST, choices=DIGESTS)
     parser.add_argument("--count", type=int, default=200_000, help="broadcasts of each member")
     parser.add_argument("--window", type=int, default=10_000)

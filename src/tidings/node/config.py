@@ -162,6 +162,10 @@ class Tracing(TomlTable, frozen=True):
     """How long until it is tried again."""
     digest: Digest = DIGEST
     """What stands in it for a text: the same for the whole group, from its first start on."""
+    conform: bool = False
+    """Whether what the process is handed is recorded beside it, for ``tidings conform``."""
+    conform_bytes: Positive = GIB
+    """How much of that in one life; the rest of it is not recorded."""
 
 
 class _Settings(TomlTable, frozen=True):
@@ -219,6 +223,9 @@ class Config(_Settings, frozen=True, kw_only=True):
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
         self.check_member(name)
+        return factory(self.protocol, self.process_options())(name, self.members, choose)
+
+    def process_options(self) -> dict[str, Any]:
         limits = self.limits
         ours = {
             "window": limits.window,
@@ -234,7 +241,7 @@ class Config(_Settings, frozen=True, kw_only=True):
             }
         possible = signature(factory(self.protocol)).parameters
         given = {option: value for option, value in ours.items() if option in possible}
-        return factory(self.protocol, self.options | given)(name, self.members, choose)
+        return self.options | given
 
 
 def new_group_file(name: str, addresses: Mapping[str, str]) -> str:
@@ -291,6 +298,7 @@ class _ConfigReader:
         members = self._members(file)
         self._check_protocol(file, members)
         self._check_limits(file.limits, file.links)
+        self._check_trace(file.trace)
         folder = self.toml.path.parent
         addresses = self._addresses("members", file.members)
         metrics = self._addresses("metrics", file.metrics)
@@ -397,6 +405,15 @@ class _ConfigReader:
             ["links", "silence_ms"],
             "must be more than alive_ms",
         )
+
+    def _check_trace(self, trace: Tracing) -> None:
+        for name, needed in (("on", True), ("retention_bytes", 0), ("retention_age_s", 0)):
+            value = "true" if needed is True else needed
+            self._refuse_if(
+                trace.conform and getattr(trace, name) != needed,
+                ["trace", name],
+                f"trace.conform needs the whole trace: trace.{name} = {value}",
+            )
 
 
 def _first_given(limits: Limits, *names: str) -> list[str]:

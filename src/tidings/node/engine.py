@@ -56,6 +56,7 @@ from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
+from tidings.node.recording import Recorder
 from tidings.node.tracing import VIEW, Tracer, spans
 from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
@@ -98,6 +99,7 @@ class Engine:
         self.tasks = tasks
         self.disk = Disk(log, config, self._finish, self.fail) if log is not None else None
         self.tracer: Tracer | None = None
+        self.recorder: Recorder | None = None
         self.transport: Transport  # set by who makes both, before the first event
         self.logger = get_logger(member=self.me)
         self.texts: deque[bytes] = deque()
@@ -265,6 +267,8 @@ class Engine:
         return size, tuple([take() for _ in range(count)])
 
     def _step(self, event: Event, tick: Tick) -> None:
+        if self.recorder is not None:
+            self.recorder.step(event)
         try:
             effects = self.process.step(event)
         except Exception as fault:
@@ -327,7 +331,9 @@ class Engine:
             self._send_to_self(effect.packet, len(encoded), tick)
             to = tuple(peer for peer in to if peer != self.me)
         if not self.transport.resends:
-            to = self._with_room_for(len(encoded), to, tick)
+            asked, to = to, self._with_room_for(len(encoded), to, tick)
+            if self.recorder is not None and asked != to:
+                self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
         if to:
             tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
             if self.tracer is not None:
@@ -432,10 +438,13 @@ class Engine:
             self._pack(to, packets, tick)
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
-        if self.disk is not None and (tick.records or self.disk.is_busy):
-            index = self.tracer.index if self.tracer is not None else 0
-            self.disk.add(tick, self.process, index)
-        else:
+        index = self.tracer.index if self.tracer is not None else 0
+        disk = self.disk if self.disk and (tick.records or self.disk.is_busy) else None
+        if disk is not None:
+            disk.add(tick, self.process, index)
+        if self.recorder is not None:
+            self.recorder.seal(tick, index)  # before the commit, which begins when we return
+        if disk is None:
             self._finish([tick])
 
     def _pack(
@@ -473,6 +482,8 @@ class Engine:
             return False  # what is on disk and not in the trace, the next life will add
         if self.tracer is not None and (blocks := b"".join([tick.block for tick in ticks])):
             self.tracer.write(blocks)
+        if self.recorder is not None:
+            self.recorder.finished(ticks)
         for tick in ticks:
             for to, body, count in tick.frames:
                 self.transport.send(to, body, count)
@@ -532,6 +543,8 @@ class Engine:
         parts = [part for part in (self.disk, self.tracer) if part is not None]
         for part in parts:
             part.close()
+        if self.recorder is not None:
+            self.recorder.close()
         if parts:
             ends = [asyncio.wrap_future(part.ended) for part in parts]
             await asyncio.wait(ends, timeout=patience_s)

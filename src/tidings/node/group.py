@@ -46,6 +46,7 @@ from tidings.node.engine import Engine
 from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, DurableLog, Recovered, open_log
 from tidings.node.logs import get_logger
+from tidings.node.recording import Recorder
 from tidings.node.tracing import Standing, Tracer
 from tidings.node.transport import Injecting, Transport
 from tidings.node.unread import Replayed as Replayed
@@ -215,6 +216,9 @@ class Group:
             index = engine.tracer.index
         if log is not None:
             log.begin_life(index)
+        if self.config.trace.conform:
+            life = log.identity.life if log is not None else 0
+            engine.recorder = Recorder(self.config, engine.process, life, index)
         jobs = [self._watch(), *([engine.disk.run()] if engine.disk is not None else [])]
         self._ours = [self._tasks.create_task(job) for job in jobs]
         records = recovered.records if recovered is not None else None
