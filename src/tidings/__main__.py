@@ -4,7 +4,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-JUDGES = ("simulate", "audit", "report", "campaign", "demo", "explore", "replay", "shrink")
+JUDGES = (
+    *("simulate", "audit", "report", "campaign", "demo", "explore", "replay", "shrink"),
+    "conform",
+)
 """Commands that end with verdicts: interrupted, they say that these are unknown."""
 
 

@@ -31,6 +31,7 @@ from tidings.cli import (
     demo as demo,
     node as node,
     settle as settle,
+    conform as conform,
     algorithms as algorithms,
     explore as explore,
     replay as replay,
