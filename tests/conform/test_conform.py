@@ -16,12 +16,14 @@ from conform_mutants import REJECTED, UNSEEN, WRONG, Mutant
 from real_groups import everywhere_delivered, go, group_file, joined, linked, until
 from tidings.cli import main
 from tidings.conform import Conformity, conform
+from tidings.conform.meaning import MessageRows, Rows, wanted_by
 from tidings.conform.words import story
-from tidings.core import TidingsError
+from tidings.core import Effect, Held, MessageId, Span, TidingsError
 from tidings.node.config import Config
 from tidings.node.log import DurableLog
 from tidings.trace import layout, read_manifests
-from tidings.trace.segments import Messages, Reader, segments_of, whole_segment
+from tidings.trace.schema import DIGEST
+from tidings.trace.segments import Block, Messages, Reader, segments_of, whole_segment
 from tidings.trace.steps import (
     FIRST_LINE,
     End,
@@ -64,7 +66,7 @@ def talk(config: Config, lives: int = 1, rounds: int = 6) -> None:
             pass
 
     for life in (first_life, *[next_life] * (lives - 1)):
-        with suppress(TidingsError):
+        with suppress(TidingsError, AssertionError):  # a mutant may not live to the end
             go(life())
 
 
@@ -161,6 +163,20 @@ def test_protocols_that_keep_nothing_conform(tmp_path: Path, protocol: str) -> N
     config = group_file(tmp_path, 3, *RECORDED, f'protocol = "{protocol}"', "durable = false")
     talk(config)
     assert judged(config).conforms
+
+
+def test_how_many_effects_say_it_does_not_matter() -> None:
+    ids = tuple(MessageId("p1", seq) for seq in range(1, 8))
+    one_by_one = [*(Held((one,)) for one in ids[:3]), Held(ids[3:])]
+    at_once: list[Effect] = [Held((Span("p1", 1, 7),))]  # type: ignore[arg-type]
+    block = Block(5, 0, 0, (Messages("held", "p1", 1, 2), Messages("held", "p1", 3, 5)))
+    for effects in (one_by_one, at_once):
+        rows = Rows(block)
+        for fact in wanted_by([], effects, DIGEST).facts:
+            assert isinstance(fact, MessageRows)
+            assert rows.take_messages(fact) is None
+        assert rows.next is None
+        assert rows.index == 12
 
 
 # --- what does not
@@ -365,6 +381,27 @@ def test_a_second_life_under_the_number_of_the_first_is_not_recorded(
         mutants.life_not_counted(patch)
         talk(config, lives=2)
     assert not judged(config).conforms
+
+
+def test_a_life_that_wrote_nothing_need_not_be_recorded(copied: Config) -> None:
+    """It was killed before its start: its steps have no frame, or only the first."""
+    for name in copied.members:
+        path = copied.trace_folder / f"{name}-2.steps.open"
+        path.write_bytes((copied.trace_folder / f"{name}-1.steps").read_bytes()[:20])
+    assert judged(copied).conforms
+
+
+def test_a_member_that_still_runs_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = group_file(tmp_path, 1, *RECORDED)
+
+    async def scenario() -> int:
+        async with joined(config):
+            return main(["conform", str(config.trace_folder)])
+
+    assert go(scenario()) == 64
+    assert "p1 is still running" in capsys.readouterr().err
 
 
 # --- what is no recording

@@ -172,10 +172,12 @@ def packet_changed(patch: Patch) -> None:
 
 
 def coming(patch: Patch, change: Callable[[Iterator[Came]], Iterator[Came]]) -> None:
+    """What comes from p1 is changed on the way to its process."""
     received = Engine.received
 
     def changed(engine: Engine, peer: str, packets: Iterator[Came]) -> None:
-        received(engine, peer, change(packets) if engine.me == WRONG else packets)
+        is_wrong = (peer, engine.me) == ("p1", WRONG)
+        received(engine, peer, change(packets) if is_wrong else packets)
 
     patch.setattr(Engine, "received", changed)
 
@@ -234,17 +236,17 @@ def comes_back_from_further_on(patch: Patch) -> None:
 
 def sent_and_then_dead(patch: Patch) -> None:
     """Packets leave before the trace is written, and the member dies in between."""
-    mutants.sent_before_the_trace(patch)
-    write, written = Tracer.write, [0]
+    finish = Engine._finish
 
-    def dying(tracer: Tracer, blocks: bytes) -> None:
-        if tracer._owner.process == WRONG:
-            written[0] += 1
-            if written[0] > 4:
-                raise EnvironmentMissing("the member dies here")
-        write(tracer, blocks)
+    def dying(engine: Engine, ticks: Sequence[Tick]) -> bool:
+        frames = [frame for tick in ticks for frame in tick.frames]
+        if engine.me == WRONG and engine.ticks > 5 and frames:
+            for frame in frames:
+                engine.transport.send(*frame)
+            raise EnvironmentMissing("the member dies here")
+        return finish(engine, ticks)
 
-    patch.setattr(Tracer, "write", dying)
+    patch.setattr(Engine, "_finish", dying)
 
 
 class Rejected(NamedTuple):

@@ -10,9 +10,11 @@ from tidings.cli.common import AsJson, app, group_manifest, out, print_json, pro
 from tidings.conform import Conformity
 from tidings.conform import conform as step_through
 from tidings.conform.words import story
-from tidings.core import Exit
+from tidings.core import Exit, UsageError
+from tidings.disk.files import is_locked
 from tidings.report import many
 from tidings.report.words import with_options
+from tidings.trace.steps import OPEN, steps_of
 
 EVERY_S = 10.0
 """How often a long one tells how far it is, where there is no terminal."""
@@ -33,6 +35,9 @@ def conform(
     rows are missing.
     """
     manifest = group_manifest(path, "stepped through")
+    for name in manifest.members:
+        if any(file.name.endswith(OPEN) and is_locked(file) for file in steps_of(path, name)):
+            raise UsageError(f"{name} is still running: step through it when everybody has left")
     with progress_line("reading the steps", EVERY_S) as show:
         found = step_through(
             path, manifest, lambda member, steps: show(f"{member}: {many(steps, 'step')}")

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from tidings.conform.divergence import Divergence
 from tidings.conform.history import CannotTell
+from tidings.conform.member import MemberReplay, MemberSteps
 from tidings.conform.packets import Packets
-from tidings.conform.replay import Divergence, MemberReplay, MemberSteps, StepTaken
 from tidings.trace import Manifest
 
-__all__ = ["Conformity", "Divergence", "MemberSteps", "StepTaken", "conform"]
+__all__ = ["Conformity", "Divergence", "MemberSteps", "conform"]
 
 Progress = Callable[[str, int], None]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from tidings.core import DataError
 from tidings.trace import Manifest
 from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Reader, segments_of
-
-DIGEST_BYTES = 8
+from tidings.trace.steps import DIGEST_BYTES
 
 
 class CannotTell(Exception):  # noqa: N818 - reads as what it says
@@ -76,7 +75,7 @@ class ExpectedLog:
 
     def __init__(self) -> None:
         self.is_known = True
-        """Whether all lives so far were recorded."""
+        """Whether every life so far was recorded; one that never got to its start wrote nothing."""
         self._digests = bytearray()
         self._starts = [0]
         self._ends = {0}
@@ -99,8 +98,6 @@ class ExpectedLog:
 
     def recover(self, found: bytes) -> str:
         """Go on with what a life found; what is wrong with that, if anything."""
-        if not self.is_known:
-            return ""
         ends = [(start, start + len(found)) for start in self._starts]
         fits = [
             (start, end)
@@ -120,11 +117,11 @@ class ExpectedLog:
 
     def _how_it_differs(self, found: bytes) -> str:
         count = len(found) // DIGEST_BYTES
-        agree = max(_common(self._digests[start:], found) for start in self._starts)
+        agree = max(in_common(self._digests[start:], found) for start in self._starts)
         return f"of {count} records the first {agree} are as they were written"
 
 
-def _common(ours: bytes | bytearray, theirs: bytes) -> int:
+def in_common(ours: bytes | bytearray, theirs: bytes) -> int:
     """How many digests are the same from the beginning on."""
     most = min(len(ours), len(theirs)) // DIGEST_BYTES
     differ = (

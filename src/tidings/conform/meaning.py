@@ -88,16 +88,12 @@ class Rows:
     def next(self) -> Fact | None:
         return self._facts[0][0] if self._facts else None
 
-    def take(self, would: Fact) -> int | None:
-        """Take what is expected to come next; its number if it is a packet, None if it is not so.
-
-        Of messages those are taken of which both sides speak; the rest is expected next.
-        """
-        if not self._facts or self._facts[0][0] != would:
+    def take_packet(self, would: PacketRow) -> int | None:
+        """Take this packet, and return its number; None if something else comes next."""
+        if self.next != would:
             return None
-        fact, number = self._facts.popleft()
-        self.index += fact.count if isinstance(fact, MessageRows) else 1
-        return number
+        self.index += 1
+        return self._facts.popleft()[1]
 
     def take_messages(self, would: MessageRows) -> MessageRows | None:
         """Take these, in as many pieces as they stand there; what is not there, if not all are."""
@@ -171,7 +167,7 @@ def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str) -
                 for span in spans(ids):
                     those = [_next_text(texts) for _ in range(len(span))]
                     wanted.facts.append(_rows("broadcast", span, DIGESTS[digest](those), VIEW))
-            case Refuse():
+            case Refuse() if texts:
                 texts.popleft()
             case Held(ids):
                 wanted.facts += [_rows("held", span) for span in spans(ids)]

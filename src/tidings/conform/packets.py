@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tidings.node.transport import LIFE_SHIFT
-
-DIGEST_BYTES = 8
+from tidings.trace.steps import DIGEST_BYTES
 
 
 class Lane:

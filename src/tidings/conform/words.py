@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from tidings.conform.divergence import Divergence, StepTaken
 from tidings.conform.meaning import spans
-from tidings.conform.replay import Divergence, StepTaken
 from tidings.core import (
     Accept,
     Broadcast,

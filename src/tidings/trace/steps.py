@@ -30,7 +30,7 @@ from tidings.trace.schema import Count, Name
 
 CLOSED, OPEN = STEPS = (".steps", ".steps.open")
 _TITLE = b"tidings steps "
-RECORD_DIGEST_BYTES = 8
+DIGEST_BYTES = 8
 
 
 # --- events, as core/events.py has them
