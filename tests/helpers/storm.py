@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     signs: Counter[str]
 
 
-def group_file(folder: Path) -> Path:
+def group_file(folder: Path, *settings: str) -> Path:
     """Short files and impatient links, so that everything happens often."""
     members = enumerate(free_ports(SIZE), start=1)
     lines = [
@@ -71,6 +71,7 @@ def group_file(folder: Path) -> Path:
         "links.back_off_ms_max = 200",
         "limits.segment_bytes = 1_000_000",
         "trace.segment_bytes = 4_000_000",
+        *settings,
         "[members]",
         *(f'p{number} = "127.0.0.1:{port}"' for number, port in members),
     ]
@@ -79,14 +80,21 @@ def group_file(folder: Path) -> Path:
     return path
 
 
-def rage(folder: Path, seconds: float, seed: int, tell: Tell, per_s: int = PER_S) -> Outcome:
+def rage(
+    folder: Path,
+    seconds: float,
+    seed: int,
+    tell: Tell,
+    per_s: int = PER_S,
+    settings: Sequence[str] = (),
+) -> Outcome:
     """Storm for so long, and until every fault was dealt, then settle.
 
     The trace is in ``folder / "trace"``.
     """
     tell(f"seed {seed}")
     injector = f"seed={seed} {WEATHER}"
-    path = group_file(folder)
+    path = group_file(folder, *settings)
     with Fleet(path, proxied=True, seed=seed, injector=injector, report_ms=REPORT_MS) as fleet:
         return Storm(fleet, seed, injector, tell, per_s).run(seconds)
 
