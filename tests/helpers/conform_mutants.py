@@ -148,15 +148,23 @@ def packet_heard_twice(patch: Patch) -> None:
 
 def packet_lost(patch: Patch) -> None:
     """In the middle of a connection."""
+    losing(patch, 3)
+
+
+def first_packet_lost(patch: Patch) -> None:
+    losing(patch, 1)
+
+
+def losing(patch: Patch, which: int) -> None:
     seen = [0]
 
-    def third_missing(packets: Iterator[Came]) -> Iterator[Came]:
+    def without_it(packets: Iterator[Came]) -> Iterator[Came]:
         for one in packets:
             seen[0] += 1
-            if seen[0] != 3:
+            if seen[0] != which:
                 yield one
 
-    coming(patch, third_missing)
+    coming(patch, without_it)
 
 
 def packet_changed(patch: Patch) -> None:
@@ -269,6 +277,7 @@ REJECTED: dict[Mutant, Rejected] = {
     packet_handed_twice: Rejected(ROWS),
     packet_heard_twice: Rejected("where packet"),
     packet_lost: Rejected("where packet"),
+    first_packet_lost: Rejected("had sent earlier ones after the link came up"),
     packet_changed: Rejected("with other bytes than"),
     cancelled_timer_rings: Rejected("ran out, and is not set", 1, ('options.mode = "origin"',)),
     number_given_twice: Rejected("where packet"),

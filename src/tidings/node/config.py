@@ -226,6 +226,7 @@ class Config(_Settings, frozen=True, kw_only=True):
         return factory(self.protocol, self.process_options())(name, self.members, choose)
 
     def process_options(self) -> dict[str, Any]:
+        """The options of the file, and those that follow from other settings."""
         limits = self.limits
         ours = {
             "window": limits.window,

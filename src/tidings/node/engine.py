@@ -439,12 +439,12 @@ class Engine:
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
         index = self.tracer.index if self.tracer is not None else 0
-        disk = self.disk if self.disk and (tick.records or self.disk.is_busy) else None
-        if disk is not None:
-            disk.add(tick, self.process, index)
+        waits = self.disk is not None and bool(tick.records or self.disk.is_busy)
+        if waits and self.disk is not None:
+            self.disk.add(tick, self.process, index)
         if self.recorder is not None:
             self.recorder.seal(tick, index)  # before the commit, which begins when we return
-        if disk is None:
+        if not waits:
             self._finish([tick])
 
     def _pack(
