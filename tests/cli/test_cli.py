@@ -294,7 +294,8 @@ def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
         words = str(command.epilog).removeprefix("Example: tidings ").split()
         statuses[words[0]] = tidings(*words).status
     broken_on_purpose = ("demo", "explore", "shrink")
-    without_their_files = ("node", "chat", "settle", "ingest", "campaign")  # a group, logs, a plan
+    # A group, its trace, logs, a plan.
+    without_their_files = ("node", "chat", "settle", "conform", "ingest", "campaign")
     assert statuses == {
         name: 64 if name in without_their_files else int(name in broken_on_purpose)
         for name in COMMANDS
