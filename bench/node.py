@@ -1,180 +1,156 @@
-"""How many broadcasts a group of three carries per second: three OS processes on loopback.
+"""What a group of Tidings carries: OS processes on loopback, all broadcast, all read.
 
-    .venv/bin/python bench/node.py             in memory
-    .venv/bin/python bench/node.py --durable   on disk before anything is acknowledged
+    .venv/bin/python bench/node.py              100 bytes, window 2,000, three members, in memory
+    .venv/bin/python bench/node.py --durable    on disk before anything is acknowledged
+    .venv/bin/python bench/node.py --all        every window, size and number of members, latencies
 
-All three publish texts of 100 bytes with an awaited ``broadcast`` and read with ``async for``, with
-the trace on. Every member checks every message: its text, its place in the order of its origin,
-and that there is no second. A broadcast counts once, when the slowest member has delivered it.
+A broadcast is outstanding until its own sender's application has it back; a window of 10 allows
+each member 10 of them. A broadcast counts once, when the slowest member's application has it.
+Every member checks every text and its place in the order of its origin. docs/performance.md says
+the rest.
 """
 
 import argparse
-import asyncio
-import gc
 import json
-import resource
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import tidings
-from tidings.node.group import Group
-from tidings.testkit.fleet import free_ports
+from load.crew import Crew, CrewError, NoDiskError, Sample, check_disk, sigterm_as_interrupt
+from load.phases import Phase
+from load.tidings_group import tidings_group
+from tidings.core.ranks import percentile
 from tidings.trace.schema import DIGEST, DIGESTS
 
-MEMBERS = ("p1", "p2", "p3")
-SIZE = 100
+WINDOWS, SIZES, MEMBERS = (1, 10, 2_000), (100, 1_000, 10_000), (3, 5, 7, 9, 15)
+SLOW_PER_S = 200.0
+Row = dict[str, Any]
 
 
-NAMES = {name: name.encode() for name in MEMBERS}
-
-
-def text_of(origin: str, seq: int) -> bytes:
-    return (b"%b %d " % (NAMES[origin], seq)).ljust(SIZE, b".")
-
-
-async def publish(group: Group, count: int) -> None:
-    for seq in range(1, count + 1):
-        await group.broadcast(text_of(group.name, seq))
-
-
-async def read(group: Group, count: int) -> float:
-    """Check every message; how long after the epoch the last one came."""
-    last = dict.fromkeys(MEMBERS, 0)
-    missing = count * len(MEMBERS)
-    async for message in group:
-        origin, seq = message.id
-        assert seq == last[origin] + 1, f"{message.id} after {last[origin]}"
-        assert message.text == text_of(origin, seq), f"{message.id} is {message.text!r}"
-        last[origin] = seq
-        missing -= 1
-        if not missing:
-            break
-    return time.time()
-
-
-async def member(name: str, folder: Path, count: int, profile: str) -> None:
-    async with tidings.join(name, folder / "group.toml") as group:
-        while len(group.status().linked) < len(MEMBERS) - 1:
-            await asyncio.sleep(0.01)
-        print("ready", flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-        gc.collect()
-        gc.freeze()
-        profiler: Any = None
-        if profile == name:
-            import cProfile
-
-            profiler = cProfile.Profile()
-            profiler.enable()
-        begin = time.time()
-        async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(read(group, count))
-            tasks.create_task(publish(group, count))
-        if profiler is not None:
-            profiler.disable()
-            profiler.dump_stats(f"{name}.prof")
-        engine = group._joined()
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        result = {
-            "begin": begin,
-            "end": reading.result(),
-            "cpu_s": used.ru_utime + used.ru_stime,
-            "rss_mib": used.ru_maxrss / 1024,
-            "ticks": engine.ticks,
-            "commits": engine.disk.commits if engine.disk is not None else 0,
-        }
-        print(json.dumps(result), flush=True)
-        # The others may still need us: leave when told to.
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-
-
-def group_file(asked: argparse.Namespace) -> str:
-    addresses = zip(MEMBERS, free_ports(len(MEMBERS)), strict=True)
-    return "\n".join(
-        [
-            'name = "bench"',
-            f"durable = {str(asked.durable).lower()}",
-            f"limits.window = {asked.window}",
-            f"trace.on = {str(not asked.untraced).lower()}",
-            f"trace.conform = {str(asked.conform).lower()}",
-            f'trace.digest = "{asked.digest}"',
-            "[members]",
-            *(f'{name} = "127.0.0.1:{port}"' for name, port in addresses),
-        ]
-    )
-
-
-def run(folder: Path, asked: argparse.Namespace) -> dict[str, float]:
-    (folder / "group.toml").write_text(group_file(asked))
-    processes = [
-        subprocess.Popen(
-            [
-                *(sys.executable, __file__, "--member", name, "--folder", str(folder)),
-                *("--count", str(asked.count), "--profile", asked.profile),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in MEMBERS
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        _tell(processes, "go")
-        results = [json.loads(process.stdout.readline()) for process in processes]  # type: ignore[union-attr]
-        _tell(processes, "leave")
-        for process in processes:
-            assert process.wait(30) == 0
-    finally:
-        for process in processes:
-            process.kill()
-    seconds = max(one["end"] for one in results) - min(one["begin"] for one in results)
-    total = asked.count * len(MEMBERS)
-    figures = {
-        "broadcasts_per_s": total / seconds,
-        "seconds": seconds,
-        "cpu_us_per_broadcast_and_member": sum(one["cpu_s"] for one in results) / total / 3 * 1e6,
-        "rss_mib": max(one["rss_mib"] for one in results),
-        "broadcasts_per_tick": total * 3 / sum(one["ticks"] for one in results),
+def figures(sample: Sample, members: int) -> Row:
+    row: Row = {
+        "broadcasts_per_s": sample.per_s,
+        "cpu_us_per_broadcast": sample.cpu_us,
+        "cpu_us_per_broadcast_and_member": sample.cpu_us / members,
+        "commits_per_broadcast_and_member": sample.commits / sample.broadcasts / members,
     }
-    if asked.durable:
-        figures["broadcasts_per_commit"] = total * 3 / sum(one["commits"] for one in results)
-    return figures
+    if sample.latencies_ns:
+        row |= {f"p{one}_ms": percentile(one, sample.latencies_ns) / 1e6 for one in (50, 99)}
+    return row
 
 
-def _tell(processes: list[subprocess.Popen[str]], word: str) -> None:
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(word + "\n")
-        process.stdin.flush()
+def fastest(crew: Crew, size: int, asked: argparse.Namespace) -> Iterator[tuple[str, Sample]]:
+    for window in asked.window:
+        seconds = 600.0 if asked.count else asked.seconds
+        phase = Phase("window", size, seconds, window=window, most=asked.count or 1_000_000)
+        yield f"window {window:,}", crew.run(phase)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--durable", action="store_true")
-    parser.add_argument("--untraced", action="store_true")
-    parser.add_argument("--conform", action="store_true", help="record the steps")
-    parser.add_argument("--digest", default=DIGEST, choices=DIGESTS)
-    parser.add_argument("--count", type=int, default=200_000, help="broadcasts of each member")
-    parser.add_argument("--window", type=int, default=10_000)
-    parser.add_argument("--disk", type=Path, help="where the logs go")
-    parser.add_argument("--profile", default="", help="a member to profile, into p1.prof")
-    parser.add_argument("--member", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.member:
-        asyncio.run(member(asked.member, asked.folder, asked.count, asked.profile))
-        return
+def unhurried(
+    crew: Crew, size: int, most_per_s: float, members: int, seconds: float
+) -> Iterator[tuple[str, Sample]]:
+    """Latencies at a low rate, at half of the most, and of one member that awaits each receipt."""
+    for words, per_s in (("200 per s", SLOW_PER_S), ("half of the most", most_per_s / 2)):
+        yield words, crew.run(Phase("paced", size, seconds, per_s=per_s / members))
+    yield "one sender, each receipt", crew.run(Phase("alone", size, seconds))
+
+
+def settings(asked: argparse.Namespace) -> list[str]:
+    return [
+        f"trace.on = {str(not asked.untraced).lower()}",
+        f'trace.digest = "{asked.digest}"',
+        *(["trace.conform = true"] if asked.conform else []),
+    ]
+
+
+def measured(members: int, durable: bool, asked: argparse.Namespace) -> Iterator[Row]:
+    """One group, led through all phases."""
     with tempfile.TemporaryDirectory(dir=asked.disk) as folder:
-        for name, value in run(Path(folder), asked).items():
-            print(f"{name:<32} {value:>12,.1f}")
+        if durable:
+            check_disk(Path(folder))
+        with tidings_group(
+            *(Path(folder), members),
+            durable=durable,
+            settings=settings(asked),
+            doors=asked.doors,
+            profile=asked.profile,
+        ) as crew:
+            crew.run(Phase("window", SIZES[0], 0.5, window=100))
+            for size in asked.size:
+                done = dict(fastest(crew, size, asked))
+                if asked.latency:
+                    most_per_s = max(sample.per_s for sample in done.values())
+                    done |= unhurried(crew, size, most_per_s, members, asked.seconds)
+                for what, sample in done.items():
+                    about = {"members": members, "durable": durable, "bytes": size, "load": what}
+                    yield about | figures(sample, members)
+
+
+def show(rows: Iterable[Row], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(list(rows), indent=1))
+        return
+    print(
+        f"{'members':>7} {'kept':>7} {'bytes':>7}  {'load':<25}{'per s':>9}{'CPU us':>9}"
+        f"{'/member':>9}{'commits':>9}{'p50 ms':>9}{'p99 ms':>9}"
+    )
+    for row in rows:
+        kept = "on disk" if row["durable"] else "memory"
+        print(
+            f"{row['members']:>7} {kept:>7} {row['bytes']:>7,}  {row['load']:<25}"
+            f"{row['broadcasts_per_s']:>9,.0f}{row['cpu_us_per_broadcast']:>9,.1f}"
+            f"{row['cpu_us_per_broadcast_and_member']:>9,.1f}"
+            f"{row['commits_per_broadcast_and_member']:>9.3f}"
+            + "".join(f"{row[one]:>9,.2f}" for one in ("p50_ms", "p99_ms") if one in row),
+            flush=True,
+        )
+
+
+def asked_for() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What a group of Tidings carries; see the file.")
+    parser.add_argument("--window", type=int, nargs="+", default=[2_000], help="of each member")
+    parser.add_argument("--size", type=int, nargs="+", default=[100], help="bytes of a text")
+    parser.add_argument("--members", type=int, nargs="+", default=[3])
+    parser.add_argument("--durable", action="store_true")
+    parser.add_argument("--latency", action="store_true", help="and of one sender alone")
+    parser.add_argument("--all", action="store_true", help="all of it; takes some minutes")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for which each phase sends")
+    parser.add_argument("--count", type=int, help="broadcasts of each member, instead of seconds")
+    parser.add_argument("--doors", choices=("plain", "many"), default="plain")
+    parser.add_argument("--untraced", action="store_true")
+    parser.add_argument("--conform", action="store_true", help="record every step")
+    parser.add_argument("--digest", default=DIGEST, choices=DIGESTS)
+    parser.add_argument("--disk", type=Path, help="where the logs go")
+    parser.add_argument("--profile", default="-", help="a member to profile, into p1.prof")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def every(asked: argparse.Namespace) -> Iterator[Row]:
+    """Every window and size with three members, then more members with the widest window."""
+    whole = argparse.Namespace(**{**vars(asked), "window": WINDOWS, "size": SIZES, "latency": True})
+    narrow = argparse.Namespace(**{**vars(asked), "window": WINDOWS[-1:], "size": SIZES[:1]})
+    for durable in (False, True):
+        yield from measured(MEMBERS[0], durable, whole)
+        for members in MEMBERS[1:]:
+            yield from measured(members, durable, narrow)
+
+
+def main() -> int:
+    asked = asked_for()
+    one_by_one = (row for one in asked.members for row in measured(one, asked.durable, asked))
+    try:
+        with sigterm_as_interrupt():
+            show(every(asked) if asked.all else one_by_one, asked.json)
+    except (CrewError, NoDiskError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
