@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EVENTS ?= 10e6
 CONNECTORS := 4.2.0 4.1.2
+COPYING := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
-.PHONY: help demo test soak connectors bench lint system-deps clean
+.PHONY: help demo test soak connectors bench bench-peers lint system-deps clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
@@ -44,6 +45,9 @@ bench: $(READY) $(VENV)/.rivals ## costs, ranges, exploring, nodes, commits, the
 	@echo; echo "what Spark adds to the runs of a campaign"
 	@$(BIN)/python bench/campaign.py
 
+bench-peers: $(VENV)/.peers .peers/.servers .peers/.jgroups ## the same load on JetStream, NATS, etcd and JGroups; ASKED=--quick for a short one
+	@PYTHONPATH=bench $(BIN)/python -m peers $(ASKED)
+
 lint: $(READY) ## style, types, who may import whom, and the words of the glossary
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -64,7 +68,7 @@ system-deps: ## what some tests need of the machine: network namespaces, a brows
 	DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$missing
 
 clean: ## remove what the other verbs made
-	rm -rf $(VENV) .connectors runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .connectors .peers runs build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@echo "installing into $(VENV): about a minute, once"
@@ -77,6 +81,26 @@ $(VENV)/.rivals: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[bench]'
 	@touch $@
+
+$(VENV)/.peers: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[peers]'
+	@touch $@
+
+# Without the tools nothing is built: the benchmark says which systems it leaves out, and why.
+.peers/.servers: bench/peers/servers/go.mod bench/peers/servers/go.sum
+	@mkdir -p $(@D)
+	@if command -v go >/dev/null; then \
+		echo "building nats-server and etcd into .peers: about three minutes, once"; \
+		cd $(<D) && GOBIN=$(CURDIR)/.peers/bin go install tool && touch $(CURDIR)/$@; \
+	fi
+
+.peers/.jgroups: bench/peers/jgroups/pom.xml bench/peers/jgroups/Member.java
+	@mkdir -p $(@D)
+	@if command -v mvn >/dev/null && command -v javac >/dev/null; then \
+		mvn --quiet --batch-mode --file $< $(COPYING) -DoutputDirectory=$(CURDIR)/.peers/jars && \
+		javac -Xlint:all -cp '.peers/jars/*' -d .peers/classes $(<D)/Member.java && touch $@; \
+	fi
 
 .connectors/%/.ready: pyproject.toml constraints.txt
 	@echo "installing pyspark $* into $(@D)"
