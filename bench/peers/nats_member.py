@@ -85,15 +85,19 @@ class JetStreamPort:
         self._link = link
         self._sent = 0
         self._stored = Milestone()
-        self._inbox = f"{INBOX}.{member.place}".encode()
+        self._place = member.place
+        self._inbox = f"{INBOX}.{self._place}".encode()
         link.subscribe(self._inbox, self._acknowledged)
-        self._delivery = f"{DELIVERY}.{member.place}"
+        self._delivery = f"{DELIVERY}.{self._place}"
         link.subscribe(self._delivery.encode(), member.deliver)
 
     async def open(self, storage: str, creates: bool) -> None:
         if creates:
             await self._ask(f"STREAM.CREATE.{STREAM}", stream_config(storage))
+        # Named, so that asking again after a slow answer is not asking for a second one.
+        name = f"c{self._place}"
         consumer = {
+            "name": name,
             "deliver_subject": self._delivery,
             "ack_policy": "none",
             "deliver_policy": "all",
@@ -102,7 +106,7 @@ class JetStreamPort:
             "num_replicas": 1,
         }
         asked = {"stream_name": STREAM, "config": consumer}
-        await self._ask(f"CONSUMER.CREATE.{STREAM}", asked)
+        await self._ask(f"CONSUMER.CREATE.{STREAM}.{name}", asked)
 
     async def _ask(self, what: str, asked: dict[str, Any]) -> None:
         """Again until it is granted: at first the servers have no leader."""
