@@ -57,5 +57,5 @@ class Relay(Process):
         origin = copy.id.origin
         while ready := self.waiting.pop(MessageId(origin, self.delivered[origin] + 1), None):
             self.delivered[origin] += 1
-            effects.append(Deliver((Message(ready.id, ready.text),)))
+            effects.append(Deliver((Message(*ready.id, ready.text),)))
         return effects

@@ -43,10 +43,10 @@ class Hasty(Process):
             case Broadcast((text,)):
                 self.seq += 1
                 id = MessageId(self.me, self.seq)
-                here = Deliver((Message(id, text),))
+                here = Deliver((Message(*id, text),))
                 return [Accept((id,)), Send(self.others, Word(id, text)), here]
             case Receive(_, Word(id, text)):
-                return [Deliver((Message(id, text),))]
+                return [Deliver((Message(*id, text),))]
         return []
 """
 PLAN = """\

@@ -138,7 +138,7 @@ class Lonely(Process):
         self.seq += 1
         if self.seq > 1:
             raise RuntimeError("asked twice")
-        message = Message(MessageId(self.me, self.seq), event.texts[0])
+        message = Message(self.me, self.seq, event.texts[0])
         return [Accept((message.id,)), Deliver((message,))]
 """
 

@@ -84,9 +84,9 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 
 
 def test_state_is_shown_in_plain_values() -> None:
-    state = {MessageId("p1", 2): Message(MessageId("p1", 2), b"\xff!"), "who": {"b", "a"}}
+    state = {MessageId("p1", 2): Message("p1", 2, b"\xff!"), "who": {"b", "a"}}
     assert shown({"messages": {MessageId("p1", 2): state[MessageId("p1", 2)]}}) == {
-        "messages": {"p1#2": {"id": "p1#2", "text": "\\xff!"}}
+        "messages": {"p1#2": {"origin": "p1", "seq": 2, "text": "\\xff!"}}
     }
     assert shown(state["who"]) == ["a", "b"]
 

@@ -18,7 +18,7 @@ def delivered(dice: random.Random, count: int) -> list[Found]:
         others = [one for one in MEMBERS if last[one] and dice.random() < 0.4]
         causes = tuple(MessageId(one, dice.randint(1, last[one])) for one in others)
         last[origin] += 1
-        history.append((Message(MessageId(origin, last[origin]), b"text"), causes))
+        history.append((Message(origin, last[origin], b"text"), causes))
     return history
 
 
@@ -58,13 +58,11 @@ def test_everything_comes_once_each_origin_in_order_and_causes_first(seed: int) 
 
 def test_texts_and_causes_in_memory_are_limited_in_bytes() -> None:
     first = MessageId("p1", 1)
-    texts: list[Found] = [
-        (Message(MessageId("p2", seq), b"." * 100), (first,)) for seq in range(1, 1_000)
-    ]
+    texts: list[Found] = [(Message("p2", seq, b"." * 100), (first,)) for seq in range(1, 1_000)]
     handed = dict.fromkeys(MEMBERS, 0)
     rereading = Rereading(handed, handed | {"p1": 1, "p2": 900}, most_bytes=20_000)
     assert rereading.wanted() == first
-    rereading.add(first, [(Message(first, b""), (MessageId("p2", 1),)), *texts])
+    rereading.add(first, [(Message(*first, b""), (MessageId("p2", 1),)), *texts])
     assert 2 < rereading.in_memory <= 2 + 20_000 / len(MEMBERS) / 300
     rereading.skip({"p1": 1})
     assert {one.id.origin for one in rereading.take()} == {"p2"}
@@ -76,8 +74,8 @@ def test_messages_that_stand_far_apart_are_read_a_share_at_a_time() -> None:
     on_disk: dict[str, list[Found]] = {"p1": [], "p2": []}
     for seq in range(1, 1_001):
         before = (MessageId("p2", seq - 1),) if seq > 1 else ()
-        on_disk["p1"].append((Message(MessageId("p1", seq), b""), before))
-        on_disk["p2"].append((Message(MessageId("p2", seq), b""), (MessageId("p1", seq),)))
+        on_disk["p1"].append((Message("p1", seq, b""), before))
+        on_disk["p2"].append((Message("p2", seq, b""), (MessageId("p1", seq),)))
     rereading = Rereading({"p1": 0, "p2": 0}, {"p1": 1_000, "p2": 1_000}, 2 * 50 * 300)
     times = received = 0
     while not rereading.is_over:
@@ -92,8 +90,8 @@ def test_messages_that_stand_far_apart_are_read_a_share_at_a_time() -> None:
 def test_what_was_processed_meanwhile_is_left_out_and_waited_for_by_nobody() -> None:
     handed = {"p1": 0, "p2": 0}
     rereading = Rereading(handed, {"p1": 3, "p2": 1}, most_bytes=10_000)
-    found: list[Found] = [(Message(MessageId("p1", seq), b""), ()) for seq in (2, 3)]
-    found.append((Message(MessageId("p2", 1), b""), (MessageId("p1", 2),)))
+    found: list[Found] = [(Message("p1", seq, b""), ()) for seq in (2, 3)]
+    found.append((Message("p2", 1, b""), (MessageId("p1", 2),)))
     rereading.skip({"p1": 1})
     rereading.add(rereading.wanted(), found)
     rereading.skip({"p1": 2})
@@ -107,6 +105,6 @@ def test_what_was_processed_meanwhile_is_left_out_and_waited_for_by_nobody() -> 
 
 def test_what_should_be_on_disk_and_is_not_is_reported() -> None:
     rereading = Rereading({"p1": 4}, {"p1": 9}, most_bytes=10_000)
-    later: Found = (Message(MessageId("p1", 6), b""), ())
+    later: Found = (Message("p1", 6, b""), ())
     with pytest.raises(AssertionError, match=r"p1#5 is not processed, and not kept"):
         rereading.add(rereading.wanted(), [later])

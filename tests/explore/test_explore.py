@@ -318,7 +318,7 @@ def test_states_that_differ_only_in_what_was_delivered_are_different_states() ->
     class Absent(Process):
         def step(self, event):
             if isinstance(event, Broadcast):
-                message = Message(MessageId(self.me, 1), event.texts[0])
+                message = Message(self.me, 1, event.texts[0])
                 return [Accept((message.id,)), Deliver((message,))]
             return []
 

@@ -95,7 +95,7 @@ class Speaker(Process):
 
     def accepted(self, event: Broadcast) -> tuple[Message, list[Effect]]:
         self.seq += 1
-        message = Message(MessageId(self.me, self.seq), event.texts[0])
+        message = Message(self.me, self.seq, event.texts[0])
         return message, [Accept((message.id,))]
 
     def spoken(self, event: Broadcast) -> tuple[Message, Word, list[Effect]]:
@@ -196,10 +196,10 @@ class CopyCounting(Speaker, copies=0, answer=False):
             case Receive(_, Word(name, text)) if self.me == "p2":
                 self.copies += 1
                 if self.copies == 1:
-                    return [Deliver((Message(name, text),))]
+                    return [Deliver((Message(*name, text),))]
                 return [Send(("p3",), Tick())]
             case Receive(_, Word(name, text)):
-                delivery = Deliver((Message(name, text),))
+                delivery = Deliver((Message(*name, text),))
                 again = [delivery] if self.answer else []
                 return [delivery, Send(("p1",), Tick(9)), *again]
             case Receive(_, Tick()):
@@ -223,7 +223,7 @@ class TalkingToItself(Speaker):
             case Receive(_, Tick()):
                 return [Send((self.me,), Tick())]
             case Receive(_, Word(name, text)):
-                return [Deliver((Message(name, text),) * 2)]
+                return [Deliver((Message(*name, text),) * 2)]
         return []
 
 
@@ -243,10 +243,10 @@ class Halting(Speaker):
                 return [*effects, Send(("p2",), word), Deliver((message,))]
             case Receive(_, Word(name, text)) if self.me == "p2":
                 word = Word(name, text)
-                return [Deliver((Message(name, text),)), Send(("p1",), Tick(1)),
+                return [Deliver((Message(*name, text),)), Send(("p1",), Tick(1)),
                         Send(("p3",), word)]  # fmt: skip
             case Receive(_, Word(name, text)):
-                return [Deliver((Message(name, text),)), Send(("p1",), Tick(7))]
+                return [Deliver((Message(*name, text),)), Send(("p1",), Tick(7))]
             case Receive(_, Tick(1)):
                 return [Send(("p2",), Tick(2))]
             case Receive(_, Tick(2)):
@@ -279,7 +279,7 @@ class Alarmed(Speaker, alarmed=False):
             case Receive(_, Tick()):
                 self.alarmed = True
             case Receive(_, Word(name, text)):
-                return [Deliver((Message(name, text),) * (2 if self.alarmed else 1))]
+                return [Deliver((Message(*name, text),) * (2 if self.alarmed else 1))]
         return []
 
 
@@ -294,14 +294,14 @@ class Hesitating(Speaker, answer=False):
                 message, word, effects = self.spoken(event)
                 return [*effects, Deliver((message,)), Send(self.others, word)]
             case Receive(_, Word(name, text)) if self.me == "p2":
-                return [Deliver((Message(name, text),)), SetTimer("soon", 1.0)]
+                return [Deliver((Message(*name, text),)), SetTimer("soon", 1.0)]
             case Timeout():
                 return [Send(("p3",), Tick())]
             case Receive(_, Tick()) if self.me == "p3":
                 self.answer = True
             case Receive(_, Word(name, text)):
                 times = 2 if self.answer else 1
-                return [Deliver((Message(name, text),) * times), Send(("p1",), Tick())]
+                return [Deliver((Message(*name, text),) * times), Send(("p1",), Tick())]
         return []
 
 
@@ -324,7 +324,7 @@ class HandingOn(Speaker):
             case Receive(_, Word(name, text) as word) if self.seq < 2:
                 self.seq = 2
                 on = [Send(("p3",), word)] if self.me == "p2" else []
-                return [*on, Deliver((Message(name, text),))]
+                return [*on, Deliver((Message(*name, text),))]
         return []
 
 
@@ -350,7 +350,7 @@ class Sleeping(Speaker, awake=False):
             case Receive(_, Tick()):
                 self.awake = True
             case Receive(_, Word(name, text)) if self.awake:
-                return [Deliver((Message(name, text),) * 2)]
+                return [Deliver((Message(*name, text),) * 2)]
         return []
 
 
@@ -406,7 +406,7 @@ class Whimsical(Speaker):
                 message, word, effects = self.spoken(event)
                 return [*effects, Deliver((message,)), Send(self.others, word)]
             case Receive(_, Word(name, text)) if self.choose("whim", (9, 1)) == 1:
-                return [Deliver((Message(name, text),) * 2)]
+                return [Deliver((Message(*name, text),) * 2)]
         return []
 
 
@@ -461,7 +461,7 @@ class Forgetful(Speaker):
             case Broadcast((text,)):
                 return [Accept((MessageId(self.me, int(text)),))]
             case Receive(_, Word(name, text)):
-                return [Deliver((Message(name, text),))]
+                return [Deliver((Message(*name, text),))]
         return []
 
 
@@ -566,7 +566,7 @@ class BrokenFromTheStart(Speaker):
     def step(self, event):
         match event:
             case Start():
-                return [Deliver((Message(MessageId("p9", 1), b"x"),))]
+                return [Deliver((Message("p9", 1, b"x"),))]
         return []
 
 
@@ -617,7 +617,7 @@ class TwoLives(Returning, copies=0, done=False):
                 return [Send((sender,), Tick())] if self.copies >= 2 else []
             case Receive(_, Tick()) if not self.done:
                 self.done = True
-                return [Persist(("done",)), Deliver((Message(MessageId(self.me, 1), b"1"),))]
+                return [Persist(("done",)), Deliver((Message(self.me, 1, b"1"),))]
         return []
 
 
@@ -640,7 +640,7 @@ class WritingFirst(Returning):
                 persist = Persist(((message.id, message.text),))
                 return [persist, *effects, send, Deliver((message,))]
             case Receive(_, Word(name, text)):
-                return [Deliver((Message(name, text),))]
+                return [Deliver((Message(*name, text),))]
         return []
 
 

@@ -105,9 +105,9 @@ def fault_of(kind: Any, **plan: Any) -> ProcessFault:
         ([Send(("p2",), Odd(7))], "Send: 7 is not a MessageId, like MessageId('p1', 4)"),
         ([Send(("p9",), Word())], "it sends to p9; there are: p1, p2, p3"),
         ([Deliver((b"hello",))], "Deliver: b'hello' is not a Message"),
-        ([Deliver(Message(ONE, b""))], "is not a tuple"),
-        ([Deliver((Message(("p1", 1), b""),))], "('p1', 1) is not a MessageId"),
-        ([Deliver((Message(ONE, "hello"),))], "the text 'hello' is not bytes"),
+        ([Deliver(Message(*ONE, b""))], "is not a tuple"),
+        ([Deliver((Message(7, 1, b""),))], "MessageId(origin=7, seq=1) is not a MessageId"),
+        ([Deliver((Message(*ONE, "hello"),))], "the text 'hello' is not bytes"),
         ([Held((("p1", 1),))], "is not a MessageId"),
         ([Held((MessageId("p1", -1),))], "is not a MessageId"),
         ([Accept((ONE,))], "it accepts what nobody broadcast"),
@@ -261,7 +261,7 @@ OUTSIDE: list[str] = []
 
 def deliver_every_other_time(process: Stumbling) -> list[Effect]:
     OUTSIDE.append(process.me)
-    return [Deliver((Message(ONE, b"1"),))] if len(OUTSIDE) % 2 else []
+    return [Deliver((Message(*ONE, b"1"),))] if len(OUTSIDE) % 2 else []
 
 
 def copy_from_outside(process: Stumbling) -> list[Effect]:

@@ -293,7 +293,7 @@ class Wordy(Process):
         match event:
             case Broadcast((text,)):
                 self.count.seq += 1
-                word = Word(Message(MessageId(self.me, self.count.seq), text))
+                word = Word(Message(self.me, self.count.seq, text))
                 return [Accept((word.message.id,)), *[Send(self.others, word)] * self.echoes]
             case Receive(_, Word(message)):
                 return [Deliver((message,))]
@@ -562,7 +562,7 @@ class Noisy(Process):
     def step(self, event):
         print("step", type(event).__name__)
         if isinstance(event, Broadcast):
-            message = Message(MessageId(self.me, 1), *event.texts)
+            message = Message(self.me, 1, *event.texts)
             return [Accept((message.id,)), Deliver((message,))]
         return []
 """

@@ -82,10 +82,10 @@ class RandomProtocol(Process):
             if ("refuse",) in actions:
                 return [Refuse("not now")]
             self.seq += 1
-            self.last = Message(MessageId(self.me, self.seq), event.texts[0])
+            self.last = Message(self.me, self.seq, event.texts[0])
             effects.append(Accept((self.last.id,)))
         elif isinstance(event, Receive):
-            self.last = Message(event.packet.id, event.packet.text)
+            self.last = Message(*event.packet.id, event.packet.text)
         for action in actions:
             effects += self._do(action, event)
         return effects

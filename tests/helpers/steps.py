@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tidings.core import Deliver, Effect, Members, MessageId
+from tidings.core import Deliver, Effect, Members, MessageId, each_message
 from tidings.protocols.holdback import Stamped
 from tidings.simulator import World
 from tidings.simulator.choices import PacketArrival, UserBroadcast
@@ -17,7 +17,7 @@ def stamped(message: str, *causes: int) -> Stamped:
 
 
 def delivered(effects: Iterable[Effect]) -> list[str]:
-    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in e.messages]
+    return [str(m.id) for e in effects if isinstance(e, Deliver) for m in each_message(e.messages)]
 
 
 def kept_after(world: World, rounds: int) -> list[dict[str, int]]:

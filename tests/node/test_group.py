@@ -23,7 +23,7 @@ from real_groups import (
     traced,
     until,
 )
-from tidings.core import EnvironmentMissing, Message, MessageId, UsageError
+from tidings.core import EnvironmentMissing, Message, MessageId, UsageError, each_message
 from tidings.node.config import Address, Config
 from tidings.node.engine import Halted
 from tidings.node.group import Closed, Group, LogFull, Replayed
@@ -141,7 +141,7 @@ def test_a_member_that_comes_back_goes_on_where_it_stopped(tmp_path: Path) -> No
             async with joined(config, "p3") as one:
                 # It asked for nothing after the first message, so that one may not be processed.
                 first, second = await take(one["p3"], 2)
-                assert first == Replayed(MessageId("p3", 1), b"from the first life")
+                assert first == Replayed("p3", 1, b"from the first life")
                 assert (type(second), second.text) == (Message, b"while it was away")
                 receipt = await one["p3"].broadcast(b"from the second life")
                 assert await receipt.stable() == MessageId("p3", 2)
@@ -164,7 +164,7 @@ def test_what_was_processed_is_not_handed_over_again(tmp_path: Path) -> None:
                 one["p3"].processed(messages[2])
             async with joined(config, "p3", acknowledge="explicitly") as one:
                 again = await take(one["p3"], 2)
-                assert again == [Replayed(message.id, message.text) for message in messages[3:]]
+                assert again == [Replayed(*message.id, message.text) for message in messages[3:]]
                 one["p3"].processed(again[-1])
             async with joined(config, "p3") as one:
                 await linked(two | one)
@@ -322,7 +322,7 @@ def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path
             own = asyncio.create_task(take(p1, 100))
             saying = asyncio.create_task(_say_all(p1))
             await until(lambda: p2.status().unread == 100 or p2.is_full)
-            assert sum(len(message.text) for message in p2._unread.ready) <= 11_000
+            assert sum(len(message.text) for message in each_message(p2._unread.ready)) <= 11_000
             texts = [message.text for message in await take(p2, 100)]
             assert texts == [b"%d" % number * 500 for number in range(100)]
             await asyncio.gather(own, saying)
@@ -447,7 +447,7 @@ def test_what_is_processed_before_its_turn_is_not_handed_over(tmp_path: Path) ->
             p1 = groups["p1"]
             for number in range(1, 101):
                 await (await p1.broadcast(b"%d" % number)).stable()
-            p1.processed(Message(MessageId("p1", 50), b""))
+            p1.processed(Message("p1", 50, b""))
             log = p1._joined().disk.log  # type: ignore[union-attr]
             while (log.first_kept("p1") or 0) < 30:
                 await (await p1.broadcast(b"more")).stable()
@@ -591,7 +591,7 @@ def test_who_is_no_member_has_no_messages(tmp_path: Path) -> None:
         async with joined(config) as groups:
             p1 = groups["p1"]
             with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
-                p1.processed(Message(MessageId("zed", 3), b""))
+                p1.processed(Message("zed", 3, b""))
             with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
                 await anext(p1.history("zed#1"))
             with pytest.raises(UsageError, match="zed is not in the group; its members: p1"):
@@ -610,7 +610,7 @@ def test_a_message_that_cannot_be_meant_is_reported(tmp_path: Path) -> None:
             await (await p1.broadcast(b"hello")).stable()
             message = await anext(p1)
             with pytest.raises(UsageError, match="p1#2 is not delivered at p1 yet"):
-                p1.processed(Message(MessageId("p1", 2), b"not yet said"))
+                p1.processed(Message("p1", 2, b"not yet said"))
             with pytest.raises(UsageError, match="takes a message of this group, not MessageId"):
                 p1.processed(message.id)  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="3 is not the name of a message; write it as"):

@@ -9,10 +9,9 @@ import pytest
 
 from backlog import restart, write_unread
 from real_groups import go, group_file, joined, until
-from tidings.core import Causes, Found, Message, MessageId
+from tidings.core import Causes, Found, Message, MessageId, each_message, stretches_of
 from tidings.node.config import MIB, Limits
 from tidings.node.disk import Disk, Tick
-from tidings.node.tracing import spans
 from tidings.node.unread import Replayed, Unread
 
 MEMBERS = ("p1", "p2", "p3")
@@ -56,15 +55,17 @@ class Program:
             origin = self.dice.choice(MEMBERS)
             causes = tuple(MessageId(*one) for one in self.last.items() if one[1])
             self.last[origin] += 1
-            messages.append(Message(MessageId(origin, self.last[origin]), b"text"))
+            messages.append(Message(origin, self.last[origin], b"text"))
             self.disk.append((messages[-1], causes))
-        self.unread.add(messages, spans([one.id for one in messages]))
+        self.unread.add(stretches_of(messages))
 
     async def read(self) -> None:
         """As ``async for`` does; it may be cancelled wherever it waits."""
-        while not self.unread.ready and self.unread.has_later:
+        while not self.unread.is_ready and self.unread.has_later:
             await self.unread.read_back(self.processed)
-        if self.unread.ready:
+        if self.unread.is_ready:
+            if self.unread.taken == len(self.unread.hand):
+                self.unread.turn()
             self.got.append(self.unread.pop())
 
     async def give_up_reading(self) -> None:
@@ -120,9 +121,9 @@ def test_what_is_replayed_comes_before_anything_new() -> None:
     program = Program(seed=1)
     program.deliver(20)
     program.restart()
-    new = Message(MessageId("p1", program.last["p1"] + 1), b"new")
+    new = Message("p1", program.last["p1"] + 1, b"new")
     program.disk.append((new, ()))
-    program.unread.add([new], spans([new.id]))
+    program.unread.add(stretches_of([new]))
 
     async def read_all() -> None:
         while len(program.unread):
@@ -171,9 +172,10 @@ def test_who_comes_back_and_does_not_listen_has_processed_everything(tmp_path) -
 
 def test_without_a_disk_everything_waits_in_memory() -> None:
     unread = Unread(MEMBERS, Limits(unread_messages=2), None)
-    messages = [Message(MessageId("p1", seq), b"") for seq in (1, 2, 3)]
-    unread.add(messages, spans([one.id for one in messages]))
-    assert (list(unread.ready), unread.has_later, unread.is_too_much) == (messages, False, True)
+    messages = [Message("p1", seq, b"") for seq in (1, 2, 3)]
+    unread.add(stretches_of(messages))
+    assert list(each_message(unread.ready)) == messages
+    assert (unread.has_later, unread.is_too_much) == (False, True)
 
 
 def test_many_ticks_share_a_commit_and_very_many_share_several(tmp_path) -> None:

@@ -18,7 +18,6 @@ from tidings.core import (
     Effect,
     Event,
     Message,
-    MessageId,
     Packet,
     Process,
     Receive,
@@ -94,7 +93,7 @@ class Batching(Process):
         match event:
             case Broadcast((text,)):
                 self.seq += 1
-                message = Message(MessageId(self.me, self.seq), text)
+                message = Message(self.me, self.seq, text)
                 send = Send(self.others, Batch((message,)))
                 return [Accept((message.id,)), send, Deliver((message,))]
             case Receive(_, Batch(messages)) if self.me != "p3":

@@ -88,7 +88,7 @@ class Drawing(Process):
             case Start():
                 self.side = self.choose("side", (1, 1))
             case Broadcast((text,)):
-                return [Accept((own,)), *[Deliver((Message(own, text),))] * self.side]
+                return [Accept((own,)), *[Deliver((Message(*own, text),))] * self.side]
         return []
 
 

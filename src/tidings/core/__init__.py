@@ -38,7 +38,18 @@ from tidings.core.events import (
 )
 from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
 from tidings.core.intervals import IntervalSet
-from tidings.core.message import Message, MessageId, Packet, Span, listed
+from tidings.core.message import (
+    Message,
+    MessageId,
+    Packet,
+    Span,
+    Stretch,
+    each_id,
+    each_message,
+    listed,
+    spans_of,
+    stretches_of,
+)
 from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
@@ -86,14 +97,19 @@ __all__ = [
     "Span",
     "Stable",
     "Start",
+    "Stretch",
     "TidingsError",
     "Timeout",
     "UsageError",
+    "each_id",
+    "each_message",
     "is_name",
     "listed",
     "majority",
     "ordered",
     "quorum",
+    "spans_of",
+    "stretches_of",
     "take_first",
     "without_secrets",
 ]

@@ -1,7 +1,7 @@
 """What a process wants done. The holder performs the effects in the order of the list.
 
-Effects that concern many things carry many: one effect object costs about as much as handling
-one message, so the hot path moves batches.
+Effects that concern many things carry many: one object costs about as much as handling one
+message. So wherever an effect names messages, a Span or a Stretch stands for many in a row.
 """
 
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 
 from tidings.core.group import Members
-from tidings.core.message import Message, MessageId, Packet
+from tidings.core.message import Message, MessageId, Packet, Span, Stretch
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """The texts of the Broadcast event in hand are now these messages, one id for each text.
+    """The texts of the Broadcast event in hand are now these messages, in their order.
 
     The answer to a Broadcast is an Accept or a Refuse, never silence: the process alone knows
     its next sequence number (it may have recovered it), and the holder alone writes the trace.
     """
 
-    ids: tuple[MessageId, ...]
+    ids: tuple[MessageId | Span, ...]
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -39,13 +39,13 @@ class Send(msgspec.Struct, frozen=True):
 class Held(msgspec.Struct, frozen=True):
     """The texts of these messages are stored here for the first time."""
 
-    ids: tuple[MessageId, ...]
+    ids: tuple[MessageId | Span, ...]
 
 
 class Deliver(msgspec.Struct, frozen=True):
     """Hand these messages to the user, in this order."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[Message | Stretch, ...]
 
 
 class Replay(msgspec.Struct, frozen=True):

@@ -1,6 +1,8 @@
 """A message is what a user broadcast; a packet is what crosses the network."""
 
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Iterator
+from itertools import count, repeat
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -37,12 +39,101 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     def __str__(self) -> str:
         return f"{self.origin}#{self.first}" + (f"..{self.last}" if len(self) > 1 else "")
 
+    def __iter__(self) -> Iterator[MessageId]:
+        return map(MessageId, repeat(self.origin), range(self.first, self.last + 1))
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
-    """Texts are bytes and need not be unique: the identity of a message is its id."""
 
-    id: MessageId
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Texts are bytes and need not be unique: the identity of a message is its id.
+
+    It is made for every message that a program reads, so it holds nothing that has to be made
+    first, nor anything that the garbage collector would have to look at.
+    """
+
+    origin: str
+    seq: int
     text: bytes
+
+    @property
+    def id(self) -> MessageId:
+        return MessageId(self.origin, self.seq)
+
+
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive messages of one origin, with their texts; iterating over it makes messages."""
+
+    kind: ClassVar[type[Message]] = Message
+
+    origin: str
+    first: int
+    texts: tuple[bytes, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.texts) - 1
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(self.kind, repeat(self.origin), count(self.first), self.texts)
+
+    def __str__(self) -> str:
+        return str(Span(self.origin, self.first, self.last))
+
+
+def each_id(those: Iterable[MessageId | Span]) -> Iterator[MessageId]:
+    """Every id by itself, in order."""
+    for one in those:
+        if isinstance(one, Span):
+            yield from one
+        else:
+            yield one
+
+
+def each_message(those: Iterable[Message | Stretch]) -> Iterator[Message]:
+    """Every message by itself, in order."""
+    for one in those:
+        if isinstance(one, Stretch):
+            yield from one
+        else:
+            yield one
+
+
+def spans_of(those: Iterable[MessageId | Span]) -> list[Span]:
+    """Ids in their order, those that follow each other as one."""
+    found: list[Span] = []
+    for one in those:
+        span = one if isinstance(one, Span) else Span(*one, one.seq)
+        if found and found[-1].origin == span.origin and found[-1].last + 1 == span.first:
+            span = Span(span.origin, found.pop().first, span.last)
+        found.append(span)
+    return found
+
+
+def stretches_of(those: Iterable[Message | Stretch]) -> list[Stretch]:
+    """Messages in their order, single ones that follow each other as one stretch."""
+    found: list[Stretch] = []
+    texts: list[bytes] = []
+    origin, following = "", 0
+
+    def end() -> None:
+        if texts:
+            found.append(Stretch(origin, following - len(texts), tuple(texts)))
+            texts.clear()
+
+    for one in those:
+        if isinstance(one, Stretch):
+            end()
+            found.append(one)
+            continue
+        if (one.origin, one.seq) != (origin, following):
+            end()
+            origin, following = one.origin, one.seq
+        texts.append(one.text)
+        following += 1
+    end()
+    return found
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True):

@@ -50,11 +50,15 @@ from tidings.core import (
     Refuse,
     Send,
     SetTimer,
+    Span,
     Stable,
     Start,
+    Stretch,
     TidingsError,
     Timeout,
     UsageError,
+    each_id,
+    each_message,
 )
 from tidings.core.state import copied, fingerprint
 from tidings.guests.anysystem.foreign import Foreign
@@ -252,7 +256,7 @@ def _parts(effect: Effect) -> list[Any]:
         case Send(to, packet):
             return [["send", receiver, packet] for receiver in to]
         case Deliver(messages):
-            return [["deliver", message] for message in messages]
+            return [["deliver", message] for message in each_message(messages)]
     return [effect]
 
 
@@ -367,7 +371,8 @@ def _complaint_about_list(effects: Any) -> str | None:
 
 def _complaint_about_answer(event: Broadcast, effects: Sequence[Effect]) -> str | None:
     answers = sum(isinstance(effect, Accept | Refuse) for effect in effects)
-    names = sum(len(effect.ids) for effect in effects if isinstance(effect, Accept))
+    accepted = [effect for effect in effects if isinstance(effect, Accept)]
+    names = sum(1 for effect in accepted for _ in each_id(effect.ids))
     refused = any(isinstance(effect, Refuse) for effect in effects)
     if answers == 1 and names == (0 if refused else len(event.texts)):
         return None
@@ -391,6 +396,14 @@ def _complaint(process: Process, event: Event, effect: Any) -> str | None:
     if isinstance(effect, Accept) and any(name.origin != process.me for name in effect.ids):
         return f"it accepts {effect.ids[0]}, but its messages are named {process.me}#1 and so on"
     return None
+
+
+def _in_id_or_span(name: Any) -> str | None:
+    if not isinstance(name, Span):
+        return _in_id(name)
+    first, last = MessageId(name.origin, name.first), MessageId(name.origin, name.last)
+    wrong = _in_id(first) or _in_id(last)
+    return wrong or (None if first <= last else f"{name} ends before it begins")
 
 
 def _in_id(name: Any) -> str | None:
@@ -427,11 +440,17 @@ def _in_packet(packet: Any) -> str | None:
 
 
 def _in_delivery(message: Any) -> str | None:
-    if not isinstance(message, Message):
+    if isinstance(message, Stretch):
+        texts, name = message.texts, MessageId(message.origin, message.first)
+    elif isinstance(message, Message):
+        texts, name = (message.text,), message.id
+    else:
         return f"{_short(message)} is not a Message"
-    return _in_id(message.id) or (
-        None if isinstance(message.text, bytes) else f"the text {_short(message.text)} is not bytes"
-    )
+    return _in_id(name) or _in_tuple(texts, _in_text)
+
+
+def _in_text(text: Any) -> str | None:
+    return None if isinstance(text, bytes) else f"the text {_short(text)} is not bytes"
 
 
 def _in_timer(effect: SetTimer) -> str | None:
@@ -447,10 +466,10 @@ def _in_mapping(values: Any) -> str | None:
 
 
 _CHECKS: dict[type, Callable[[Any], str | None]] = {
-    Accept: lambda effect: _in_tuple(effect.ids, _in_id),
+    Accept: lambda effect: _in_tuple(effect.ids, _in_id_or_span),
     Refuse: lambda effect: _in_name(effect.reason),
     Send: lambda effect: _in_tuple(effect.to, _in_name) or _in_packet(effect.packet),
-    Held: lambda effect: _in_tuple(effect.ids, _in_id),
+    Held: lambda effect: _in_tuple(effect.ids, _in_id_or_span),
     Deliver: lambda effect: _in_tuple(effect.messages, _in_delivery),
     Persist: lambda effect: _in_tuple(effect.records, lambda record: None),
     SetTimer: _in_timer,

@@ -14,7 +14,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from operator import attrgetter
 from time import thread_time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -51,21 +50,21 @@ from tidings.core import (
     Stable,
     TidingsError,
     Timeout,
+    spans_of,
+    stretches_of,
 )
 from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
 from tidings.node.recording import Recorder
-from tidings.node.tracing import VIEW, Tracer, spans
+from tidings.node.tracing import VIEW, Tracer
 from tidings.node.transport import Transport
 from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
 from tidings.trace.segments import Messages, Packets
 
 if TYPE_CHECKING:
     from tidings.node.group import Group
-
-_text_of = attrgetter("text")
 
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
@@ -102,7 +101,7 @@ class Engine:
         self.recorder: Recorder | None = None
         self.transport: Transport  # set by who makes both, before the first event
         self.logger = get_logger(member=self.me)
-        self.texts: deque[bytes] = deque()
+        self.texts: list[bytes] = []
         """What the application has broadcast and the process has not been handed yet."""
         self.refusal = ""
         """Why the process takes no broadcast at the moment, if so."""
@@ -257,14 +256,12 @@ class Engine:
         """As many texts as fit into one packet, and at least one; what they take there."""
         limits = self.config.limits
         most = min(limits.batch_bytes, limits.frame_bytes - FRAME_ROOM // 2)
-        size = count = 0
-        for text in islice(self.texts, limits.batch_messages):
-            size += len(text) + PACKET_OVERHEAD
-            if count and size > most:
-                break
-            count += 1
-        take = self.texts.popleft
-        return size, tuple([take() for _ in range(count)])
+        batch = self.texts[: limits.batch_messages]
+        size = sum(map(len, batch)) + PACKET_OVERHEAD * len(batch)
+        while size > most and len(batch) > 1:
+            size -= len(batch.pop()) + PACKET_OVERHEAD
+        del self.texts[: len(batch)]
+        return size, tuple(batch)
 
     def _step(self, event: Event, tick: Tick) -> None:
         if self.recorder is not None:
@@ -381,16 +378,16 @@ class Engine:
                 tick.items.append(Messages(kind, span.origin, span.first, len(span), found, view))
 
     def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
-        messages = effect.messages
-        those = spans([message.id for message in messages])
-        self._note(tick, "deliver", those, map(_text_of, messages))
-        if self.disk is not None:
-            for span in those:
+        stretches = stretches_of(effect.messages)
+        for stretch in stretches:
+            span = Span(stretch.origin, stretch.first, stretch.last)
+            self._note(tick, "deliver", (span,), iter(stretch.texts))
+            if self.disk is not None:
                 tick.delivered[span.origin] = span.last
-        tick.after.append(partial(self.application.delivered, messages, those))
+        tick.after.append(partial(self.application.delivered, stretches))
 
     def _held(self, effect: Held, event: Event, tick: Tick) -> None:
-        those = spans(effect.ids)
+        those = spans_of(effect.ids)
         self._note(tick, "held", those, iter(()))
         for span in those:
             merge(tick.held, {span.origin: (span.first, span.last)})
@@ -398,13 +395,14 @@ class Engine:
 
     def _accept(self, effect: Accept, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} accepts what nobody broadcast"
-        self._note(tick, "broadcast", spans(effect.ids), self._accepting, VIEW)
-        if effect.ids:
-            tick.after.append(partial(self.application.accepted, effect.ids))
+        those = spans_of(effect.ids)
+        self._note(tick, "broadcast", those, self._accepting, VIEW)
+        if those:
+            tick.after.append(partial(self.application.accepted, those))
 
     def _refuse(self, effect: Refuse, event: Event, tick: Tick) -> None:
         assert isinstance(event, Broadcast), f"{self.me} refuses what nobody broadcast"
-        self.texts.extendleft(reversed(event.texts))
+        self.texts[:0] = event.texts
         self.refusal = effect.reason
         if effect.reason != self._last_refusal:
             self._last_refusal = effect.reason

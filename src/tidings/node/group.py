@@ -16,7 +16,7 @@ import asyncio
 import random
 import secrets
 from asyncio import TaskGroup, timeout
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from tidings.core import (
     Span,
     Stable,
     Start,
+    Stretch,
     TidingsError,
     UsageError,
 )
@@ -119,6 +120,7 @@ class Group:
     ) -> None:
         self.name = name
         self.config = config
+        self._text_bytes = config.limits.text_bytes
         self._acknowledge_next = config.durable and acknowledge == "next"
         self._listen = listen
         self._founding = founding
@@ -136,7 +138,6 @@ class Group:
         self._is_reader_waiting = False
         self._is_awaited = False
         """Whether somebody waits in ``async for``: there is one reader at a time."""
-        self._last: Message | None = None
         self._newly_processed: dict[str, int] = {}
         self._processed: dict[str, int] = {}
         """What the program has said of itself to be processed, of each origin the last."""
@@ -318,18 +319,48 @@ class Group:
 
         Cancelled, it has not broadcast; returned, it has.
         """
-        while self._own.is_full and self._error is None:
-            await self._own.wait_for_room()
+        own = self._own
+        while own.is_full and self._error is None:
+            await own.wait_for_room()
+        engine = self._open_engine()
+        if type(text) is not bytes or len(text) > self._text_bytes:
+            raise self._bad_text(text)
+        engine.texts.append(text)
+        engine.wake()
+        return own.add(len(text))
+
+    async def broadcast_many(self, texts: Iterable[bytes]) -> Receipt:
+        """Queue texts for everybody, in this order; the receipt is that of the last.
+
+        Waits as ``broadcast`` does, for all of them at once; ``limits.window`` and
+        ``limits.window_bytes`` are the most. Cancelled, it has broadcast none; returned, all.
+        """
+        batch, own = list(texts), self._own
+        for text in batch:
+            if type(text) is not bytes or len(text) > self._text_bytes:
+                raise self._bad_text(text)
+        size = sum(map(len, batch))
+        if not 0 < len(batch) <= own.window or size > own.window_bytes:
+            raise UsageError(
+                f"{len(batch):,} texts of {size:,} bytes at once; possible are 1 to "
+                f"{own.window:,} texts (limits.window) of at most {own.window_bytes:,} bytes "
+                "(limits.window_bytes)"
+            )
+        while own.is_full and self._error is None:
+            await own.wait_for_room()
+        engine = self._open_engine()
+        engine.texts += batch
+        engine.wake()
+        return own.add(size, len(batch))
+
+    def _open_engine(self) -> Engine:
+        """The engine, if it takes broadcasts."""
         engine = self._engine
         if self._error is not None or engine is None:
             raise self._error or Closed(f"{self.name} has not joined")
-        if type(text) is not bytes or len(text) > self.config.limits.text_bytes:
-            raise self._bad_text(text)
         if engine.disk is not None and engine.disk.is_full(engine.process):
             raise self._full_log(engine.disk.log)
-        engine.texts.append(text)
-        engine.wake()
-        return self._own.add(len(text))
+        return engine
 
     @contextmanager
     def _somebody_waits(self) -> Iterator[None]:
@@ -368,29 +399,60 @@ class Group:
 
     # --- reading
 
-    def __aiter__(self) -> Self:
+    def __aiter__(self) -> AsyncIterator[Message]:
         self._refuse_a_second_reader()
         self._reader = asyncio.current_task()
-        return self
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        """What ``async for`` goes through; another reader may go on in between."""
+        unread = self._unread
+        while await self._something_in_hand():
+            hand = unread.hand
+            kind, origin, first, texts = hand.kind, hand.origin, hand.first, hand.texts
+            while unread.hand is hand and (taken := unread.taken) < len(texts):
+                unread.taken = taken + 1
+                yield kind(origin, first + taken, texts[taken])
 
     async def __anext__(self) -> Message:
         """The next message; asking for it says that the one before is processed.
 
         Cancelled, it has taken nothing.
         """
+        if not await self._something_in_hand():
+            raise StopAsyncIteration
+        return self._unread.pop()
+
+    async def batches(self) -> AsyncIterator[Stretch]:
+        """Instead of messages, stretches of them, as they come: consecutive ones of one origin.
+
+        Asking for the next says that all of the one before are processed.
+        """
+        self._reader = asyncio.current_task()
+        while await self._something_in_hand():
+            yield self._unread.pop_all()
+
+    async def _something_in_hand(self) -> bool:
+        """Wait for the next message; whoever asks for it is done with the one before.
+
+        False if there will be none, since the program has left.
+        """
         self._refuse_a_second_reader()
-        last = self._last
-        if last is not None:
-            self._newly_processed[last.id.origin] = last.id.seq
-            self._last = None
         if self._reader is None:
             self._reader = asyncio.current_task()
-        if not self._unread.ready:
-            await self._wait_for_news()
-        message = self._unread.pop()
-        if self._acknowledge_next:
-            self._last = message
-        return message
+        while not self._turn():
+            if not await self._wait_for_news():
+                return False
+        return True
+
+    def _turn(self) -> bool:
+        unread = self._unread
+        if unread.taken < len(unread.hand.texts):
+            return True
+        done = unread.turn()
+        if done is not None and self._acknowledge_next:
+            self._newly_processed[done.origin] = done.seq
+        return bool(unread.hand.texts)
 
     def _refuse_a_second_reader(self) -> None:
         if self._is_awaited:
@@ -398,16 +460,19 @@ class Group:
                 f"somebody else reads the messages of {self.name} already; one reader at a time"
             )
 
-    async def _wait_for_news(self) -> None:
+    async def _wait_for_news(self) -> bool:
+        """Until something is ready; False if that cannot be any more."""
         if self._engine is not None:
             if self._newly_processed:
                 self._engine.wake()
             self._engine.balance()
         self._is_awaited = True
         try:
-            while not self._unread.ready:
+            while not self._unread.is_ready:
+                if isinstance(self._error, Closed):
+                    return False
                 if self._error is not None:
-                    raise StopAsyncIteration if isinstance(self._error, Closed) else self._error
+                    raise self._error
                 if self._unread.has_later:
                     await self._unread.read_back(self._processed)
                 else:
@@ -415,6 +480,7 @@ class Group:
                     await self._news.wait()
         finally:
             self._is_awaited = False
+        return True
 
     async def _recall(
         self, first: MessageId, last: int, most_bytes: int, after: Mapping[str, int]
@@ -575,20 +641,20 @@ class Group:
             return self._unread.is_too_much
         return self._unread.has_later and engine.disk.is_full(engine.process)
 
-    def accepted(self, ids: Sequence[MessageId]) -> None:
-        self._own.accept(ids)
+    def accepted(self, spans: Sequence[Span]) -> None:
+        self._own.accept(spans)
 
-    def delivered(self, messages: Sequence[Message], spans: Sequence[Span]) -> None:
-        for span in spans:
-            self._delivered_upto[span.origin] = span.last
-            if span.origin == self.name:
-                self._own.deliver_up_to(span.last)
+    def delivered(self, stretches: Sequence[Stretch]) -> None:
+        for one in stretches:
+            self._delivered_upto[one.origin] = one.last
+            if one.origin == self.name:
+                self._own.deliver(one)
         if self._listen:
-            self._unread.add(messages, spans)
+            self._unread.add(stretches)
             self._news.set()
         else:
-            for span in spans:
-                self._newly_processed[span.origin] = span.last
+            for one in stretches:
+                self._newly_processed[one.origin] = one.last
 
     def replayed(self, replay: Replay) -> None:
         if self._listen:
@@ -606,7 +672,11 @@ class Group:
     def newly_processed(self) -> Mapping[str, int] | None:
         """What was processed since the engine last asked."""
         upto, self._newly_processed = self._newly_processed, {}
-        return upto if self.config.durable else None
+        if not self.config.durable:
+            return None
+        if self._acknowledge_next and (done := self._unread.confirmed()):
+            upto[done.origin] = max(done.seq, upto.get(done.origin, 0))
+        return upto
 
     def failed(self, error: BaseException) -> None:
         if self._error is None or isinstance(self._error, Closed):

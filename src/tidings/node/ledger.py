@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import itemgetter
 
-from tidings.core import MessageId, UsageError
+from tidings.core import MessageId, Span, Stretch, UsageError
 
 _number = itemgetter(0)
 
@@ -111,9 +111,8 @@ class Ledger:
         self.on_delivery: Callable[[float], None] | None = None
         """Told how many seconds the first of a batch took, from ``broadcast`` on."""
         self._offset = 0
-        self._sizes: deque[int] = deque()
-        """Of the texts under way, in bytes; and their sum."""
-        self._bytes = 0
+        self.bytes = 0
+        """How long the texts under way are together."""
         self._room: deque[asyncio.Future[None]] = deque()
         self._flights: deque[tuple[int, float]] = deque()
         self._noted = 0
@@ -124,13 +123,12 @@ class Ledger:
 
     @property
     def is_full(self) -> bool:
-        return self.under_way >= self.window or self._bytes >= self.window_bytes
+        return self.under_way >= self.window or self.bytes >= self.window_bytes
 
-    def add(self, size: int) -> Receipt:
-        """One more is under way, with a text of so many bytes."""
-        self.count += 1
-        self._sizes.append(size)
-        self._bytes += size
+    def add(self, size: int, count: int = 1) -> Receipt:
+        """So many more are under way, with texts of so many bytes."""
+        self.count += count
+        self.bytes += size
         if self.on_delivery is not None and self._noted <= self.accepted:
             # All before it were taken: it begins the next batch.
             self._noted = self.count
@@ -156,7 +154,7 @@ class Ledger:
             raise
 
     def _make_room(self) -> None:
-        room = self.window - self.under_way if self._bytes < self.window_bytes else 0
+        room = self.window - self.under_way if self.bytes < self.window_bytes else 0
         while room > 0 and self._room:
             future = self._room.popleft()
             if not future.done():
@@ -165,19 +163,18 @@ class Ledger:
 
     # --- what is learnt
 
-    def accept(self, ids: Sequence[MessageId]) -> None:
+    def accept(self, spans: Sequence[Span]) -> None:
         if not self.accepted:
-            self._offset = ids[0].seq - 1
-        self.accepted += len(ids)
-        self.last = ids[-1].seq
+            self._offset = spans[0].first - 1
+        self.accepted += sum(map(len, spans))
+        self.last = spans[-1].last
 
-    def deliver_up_to(self, seq: int) -> None:
+    def deliver(self, own: Stretch) -> None:
         """Messages of an earlier life may still be delivered: nobody here waits for those."""
         if self.accepted:
-            before = self.delivered.reached
-            self.delivered.advance(seq - self._offset)
-            for _ in range(before, self.delivered.reached):
-                self._bytes -= self._sizes.popleft()
+            earlier = max(0, self._offset + 1 - own.first)
+            self.bytes -= sum(map(len, own.texts[earlier:] if earlier else own.texts))
+            self.delivered.advance(own.last - self._offset)
             self._make_room()
             while self._flights and self._flights[0][0] <= self.delivered.reached:
                 _, begin_s = self._flights.popleft()

@@ -13,13 +13,13 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tidings.core import DataError, EnvironmentMissing, MessageId, Span, UsageError
+from tidings.core import DataError, EnvironmentMissing, MessageId, UsageError
 from tidings.disk.files import lock, sync, write_all
 from tidings.node.config import Config
 from tidings.node.keeping import Keeper
@@ -46,22 +46,6 @@ from tidings.trace.segments import (
 
 VIEW = 0
 """The only member list there is until groups can change."""
-
-
-def spans(ids: Iterable[MessageId]) -> list[Span]:
-    """Ids in their order, those that follow each other as one."""
-    found: list[Span] = []
-    origin, first, last = "", 0, -1
-    for its_origin, seq in ids:
-        if seq == last + 1 and its_origin == origin:
-            last = seq
-            continue
-        if last >= first:
-            found.append(Span(origin, first, last))
-        origin, first, last = its_origin, seq, seq
-    if last >= first:
-        found.append(Span(origin, first, last))
-    return found
 
 
 _MORE = ("", *(f"-{number}" for number in range(2, 1_000)))

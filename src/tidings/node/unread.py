@@ -8,10 +8,18 @@ leave it: it must stop listening.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import accumulate, groupby
 
-from tidings.core import Found, Members, Message, MessageId, Rereading, Span
+from tidings.core import (
+    Found,
+    Members,
+    Message,
+    MessageId,
+    Rereading,
+    Stretch,
+    stretches_of,
+)
 from tidings.node.config import Limits
 
 Recall = Callable[[MessageId, int, int, Mapping[str, int]], Awaitable[Iterable[Found]]]
@@ -20,16 +28,27 @@ them if they are many; of other origins, too, what stands near, and of each only
 so many."""
 
 
-class Replayed(Message, frozen=True, array_like=True):
+class Replayed(Message, frozen=True, array_like=True, gc=False):
     """A message that was handed over before a restart, or was just about to be."""
+
+
+NOTHING = Stretch("", 1, ())
+
+
+class ReplayedStretch(Stretch, frozen=True, array_like=True):
+    kind = Replayed
 
 
 class Unread:
     def __init__(self, members: Members, limits: Limits, recall: Recall | None) -> None:
-        self.ready: deque[Message] = deque()
-        """What can be handed over at once."""
+        self.hand = NOTHING
+        self.taken = 0
+        """Of which messages are being handed over, and how many of them were."""
+        self.ready: deque[Stretch] = deque()
+        """What comes next, in memory."""
+        self._count = 0
         self._bytes = 0
-        """How long the texts of those are."""
+        """How many messages are in hand and ready, and how long their texts are."""
         self._limits = limits
         self._recall = recall
         self._before: Mapping[str, int] = {}
@@ -61,7 +80,7 @@ class Unread:
         self._later = sum(self._delivered.values()) - sum(self._handed.values())
 
     def __len__(self) -> int:
-        return len(self.ready) + self._later
+        return self._count - self.taken + self._later
 
     @property
     def has_later(self) -> bool:
@@ -71,46 +90,75 @@ class Unread:
     def is_too_much(self) -> bool:
         """For memory."""
         limits = self._limits
-        return len(self.ready) >= limits.unread_messages or self._bytes >= limits.unread_bytes
+        in_memory = self._count - self.taken
+        return in_memory >= limits.unread_messages or self._bytes >= limits.unread_bytes
 
-    def add(self, messages: Sequence[Message], spans: Sequence[Span]) -> None:
-        """These come next: in their order, and in short."""
-        size = sum([len(message.text) for message in messages])
-        room = self._room_for(messages, size)
-        for span in spans:
-            self._delivered[span.origin] = span.last
-        if room == len(messages):
-            self.ready.extend(messages)
-            self._bytes += size
-            for span in spans:
-                self._handed[span.origin] = span.last
-            return
-        for message in messages[:room]:
-            self._make_ready(message)
-            self._handed[message.id.origin] = message.id.seq
-        self._later += len(messages) - room
+    def add(self, stretches: Iterable[Stretch]) -> None:
+        """These come next."""
+        for one in stretches:
+            self._delivered[one.origin] = one.last
+            size = sum(map(len, one.texts))
+            room = self._room_for(one, size)
+            self._later += len(one.texts) - room
+            if room < len(one.texts):
+                one = Stretch(one.origin, one.first, one.texts[:room])
+                size = sum(map(len, one.texts))
+            if room:
+                self._make_ready(one, size)
+                self._handed[one.origin] = one.last
 
-    def _room_for(self, messages: Sequence[Message], size: int) -> int:
+    def _room_for(self, stretch: Stretch, size: int) -> int:
         """How many of them may stay in memory; their texts are of this size."""
         if self._recall is None:
-            return len(messages)
+            return len(stretch.texts)
         if self._later:
             return 0
-        room = max(0, self._limits.unread_messages - len(self.ready))
+        room = max(0, self._limits.unread_messages - len(self))
         room_bytes = self._limits.unread_bytes - self._bytes
-        if len(messages) <= room and size <= room_bytes:
-            return len(messages)
-        sizes = accumulate([len(message.text) for message in messages[:room]])
+        if len(stretch.texts) <= room and size <= room_bytes:
+            return len(stretch.texts)
+        sizes = accumulate(map(len, stretch.texts[:room]))
         return sum([size <= room_bytes for size in sizes])
 
-    def _make_ready(self, message: Message) -> None:
-        self.ready.append(message)
-        self._bytes += len(message.text)
+    def _make_ready(self, stretch: Stretch, size: int) -> None:
+        self.ready.append(stretch)
+        self._count += len(stretch.texts)
+        self._bytes += size
+
+    # --- handing over
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether something can be handed over at once."""
+        return self.taken < len(self.hand.texts) or bool(self.ready)
+
+    def turn(self) -> MessageId | None:
+        """All in hand was handed over, and somebody asks for more; the last that was in hand."""
+        done = self.hand
+        self._count -= len(done.texts)
+        self._bytes -= sum(map(len, done.texts))
+        self.hand, self.taken = self.ready.popleft() if self.ready else NOTHING, 0
+        return MessageId(done.origin, done.last) if done.texts else None
 
     def pop(self) -> Message:
-        message = self.ready.popleft()
-        self._bytes -= len(message.text)
-        return message
+        """The next one in hand."""
+        hand, taken = self.hand, self.taken
+        self.taken = taken + 1
+        return hand.kind(hand.origin, hand.first + taken, hand.texts[taken])
+
+    def pop_all(self) -> Stretch:
+        """All that is left in hand."""
+        hand, taken = self.hand, self.taken
+        self.taken = len(hand.texts)
+        return type(hand)(hand.origin, hand.first + taken, hand.texts[taken:]) if taken else hand
+
+    def confirmed(self) -> MessageId | None:
+        """The last one in hand after which another one was asked for."""
+        if self.taken < 2:
+            return None
+        return MessageId(self.hand.origin, self.hand.first + self.taken - 2)
+
+    # --- reading back
 
     async def read_back(self, processed: Mapping[str, int]) -> None:
         """Some of what is on disk becomes ready; what the program has processed is left out.
@@ -122,7 +170,7 @@ class Unread:
             self._rereading = self._reread()
         self._take(processed)
         rereading = self._rereading
-        if not self.ready and not rereading.is_over:
+        if not self.is_ready and not rereading.is_over:
             wanted = rereading.wanted()
             last, share = rereading.upto[wanted.origin], rereading.share
             rereading.add(wanted, await self._recall(wanted, last, share, rereading.handed))
@@ -130,7 +178,13 @@ class Unread:
 
     def _take(self, processed: Mapping[str, int]) -> None:
         self._rereading.skip(processed)
-        for message in self._rereading.take():
-            is_again = message.id.seq <= self._before.get(message.id.origin, 0)
-            self._make_ready(Replayed(message.id, message.text) if is_again else message)
+        due = self._rereading.take()
+        for is_again, messages in groupby(due, self._is_again):
+            for stretch in stretches_of(messages):
+                size = sum(map(len, stretch.texts))
+                kind = ReplayedStretch if is_again else Stretch
+                self._make_ready(kind(stretch.origin, stretch.first, stretch.texts), size)
         self._count_later()
+
+    def _is_again(self, message: Message) -> bool:
+        return message.seq <= self._before.get(message.origin, 0)

@@ -41,7 +41,7 @@ class Repeating(MajorityRelay):
 
     def _take(self, message: Stamped, relayers: Iterable[str], age: int) -> Iterator[Effect]:
         if self._is_finished(message.id):
-            yield Deliver((Message(message.id, message.text),))
+            yield Deliver((Message(*message.id, message.text),))
         else:
             yield from super()._take(message, relayers, age)
 
@@ -247,7 +247,7 @@ class TwoPhaseAsWritten(Process):
 
     def _deliver(self, text: bytes, message: MessageId) -> Iterator[Effect]:
         self.delivered.add(text)
-        yield Deliver((Message(message, text),))
+        yield Deliver((Message(*message, text),))
 
 
 class WaitingForFinack(TwoPhaseAsWritten):

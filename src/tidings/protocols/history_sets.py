@@ -120,7 +120,7 @@ class HistorySets(PastNaming):
         assert message not in self.delivered, f"{self.me} would deliver {message} twice"
         self.delivered.add(message)
         del self.holders[message], self.missing[message]
-        yield Deliver((Message(message, self.texts.pop(message)),))
+        yield Deliver((Message(*message, self.texts.pop(message)),))
 
     def why(self, message: MessageId) -> str:
         if message in self.delivered:

@@ -112,7 +112,7 @@ class HoldBack(Process):
         self.delivered[message.id.origin] = message.id.seq
         del self.waiting[message.id]
         self._forget(message.id)
-        yield Deliver((Message(message.id, message.text),))
+        yield Deliver((Message(*message.id, message.text),))
 
     def why(self, message: MessageId) -> str:
         if message.origin not in self.delivered:

@@ -301,7 +301,7 @@ class IntervalHistory(PastNaming):
         done = self.waiting.pop(message)
         del self.holders[message], self.missing[message]
         yield from self._merge(done.lists[-1])
-        yield Deliver((Message(message, done.text),))
+        yield Deliver((Message(*message, done.text),))
 
     # --- for people
 

@@ -19,6 +19,7 @@ from tidings.core import (
     SetTimer,
     Span,
     Stable,
+    each_message,
     listed,
 )
 from tidings.simulator.choices import Choice, PacketArrival, PacketId
@@ -48,7 +49,7 @@ class Conversation:
                     self._lines[-1] = self._lines[-1].replace("writes", "fails to write", 1)
                 self._lines.append(f"{process} crashes")
             case Deliver(messages):
-                for message in messages:
+                for message in each_message(messages):
                     text = message.text.decode("utf-8", "backslashreplace")
                     self._lines.append(f'{process} delivers {message.id} "{text}"')
             case _ if line := in_words(process, seen):

@@ -40,6 +40,8 @@ from tidings.core import (
     Start,
     Timeout,
     UsageError,
+    each_id,
+    each_message,
     ordered,
     take_first,
 )
@@ -421,15 +423,15 @@ class World:
             case Send():
                 self._send(process, event, effect)
             case Deliver(messages):
-                for message in messages:
+                for message in each_message(messages):
                     self._note(process, "deliver", *message.id, digest=digest(message.text))
             case Held(ids):
-                for held in ids:
+                for held in each_id(ids):
                     self._note(process, "held", *held)
             case Accept(ids):
                 assert isinstance(event, Broadcast), f"{process} accepts what nobody broadcast"
                 view = self._view_of[process]
-                for accepted, text in zip(ids, event.texts, strict=True):
+                for accepted, text in zip(each_id(ids), event.texts, strict=True):
                     self._note(process, "broadcast", *accepted, digest=digest(text), view=view)
             case SetTimer(name, delay_ms):
                 self.timers.pop((process, name), None)

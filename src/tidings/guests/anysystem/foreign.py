@@ -91,7 +91,7 @@ class Parcel(Packet, frozen=True, tag="parcel"):
 
 def _unmarked(text: str) -> Message | None:
     found = _MARKED.fullmatch(text)
-    return found and Message(MessageId(found[1], int(found[2])), _bytes(found[3]))
+    return found and Message(found[1], int(found[2]), _bytes(found[3]))
 
 
 def _bytes(text: str) -> bytes:
@@ -218,14 +218,14 @@ class Foreign(Process):
         names = self.heard.get(text, ())
         before = self.delivered[text] = self.delivered.get(text, 0) + 1
         return (
-            Message(names[min(before, len(names)) - 1], _bytes(text))
+            Message(*names[min(before, len(names)) - 1], _bytes(text))
             if names
             else self._invented(text)
         )
 
     def _invented(self, text: str) -> Message:
         self.strange += 1
-        return Message(MessageId(NOBODY, self.strange), _bytes(text))
+        return Message(NOBODY, self.strange, _bytes(text))
 
     # --- chance and time
 

@@ -27,6 +27,7 @@ from tidings.core import (
     SetTimer,
     Start,
     Timeout,
+    each_message,
     ordered,
     take_first,
 )
@@ -88,7 +89,7 @@ def _perform(effect: Effect, ctx: Any, host: Host) -> None:
             for receiver in to:
                 ctx.send(host.message(packet.kind, fields_of(packet)), receiver)
         case Deliver(messages):
-            for message in messages:
+            for message in each_message(messages):
                 ctx.send_local(host.message("DELIVER", {"text": message.text.decode()}))
         case SetTimer(name, delay_ms):
             ctx.set_timer(name, delay_ms / 1e3)

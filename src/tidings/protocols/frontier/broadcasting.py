@@ -1,6 +1,6 @@
 """Broadcasting: numbers and causes for new messages, and why there may be none just now."""
 
-from tidings.core import Accept, Members, MessageId, Part, Refuse
+from tidings.core import Accept, Members, MessageId, Part, Refuse, Span
 from tidings.protocols.frontier.gate import Gate
 from tidings.protocols.frontier.knowledge import Knowledge
 from tidings.protocols.frontier.log import Log
@@ -47,7 +47,7 @@ class Broadcasting(Part):
         for origin in new:
             self.stamped[origin] = delivered[origin]
         self.log.hold(batch, turn)
-        turn.answer.append(Accept(tuple(batch.ids())))
+        turn.answer.append(Accept((Span(*first, batch.last),)))
         turn.data = batch
 
     def why_not(self, count: int) -> str:

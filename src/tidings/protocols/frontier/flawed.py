@@ -121,7 +121,8 @@ class _NewCauses(Fetching):
         log, me = self.log, self.me
         causes = log.causes[me]
         now = Counts(all=log.vector(log.delivered | {me: 0}))
-        log.causes[me] = causes | dict.fromkeys(log.texts[me], now)
+        in_memory = range(log.first_in_memory(me), log.held[me] + 1)
+        log.causes[me] = causes | dict.fromkeys(in_memory, now)
         super().push(asker, wanted, turn)
         log.causes[me] = causes
 

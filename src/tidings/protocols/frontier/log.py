@@ -6,11 +6,12 @@ holds it, it is delivered here, and the application is done with it. What only o
 need is on disk; when there is too much of it, everything below ``spilled`` is there alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 
-from tidings.core import Members, Message, MessageId, Part, Span, UsageError
+from tidings.core import Members, MessageId, Part, Span, Stretch, UsageError
 from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.packets import NOTHING, Batch, Counts
 from tidings.protocols.frontier.records import Cursors, Record, Stored
@@ -43,7 +44,8 @@ class Log(Part):
     processed: dict[str, int]
     """Empty unless the application says what it has processed."""
     forgotten: dict[str, int]
-    texts: dict[str, dict[int, bytes]]
+    texts: dict[str, list[bytes]]
+    """Of each origin those from ``first_in_memory`` to ``held``."""
     early: dict[str, dict[int, bytes]]
     causes: dict[str, dict[int, Counts]]
     spilled: dict[str, int] = {}
@@ -71,7 +73,7 @@ class Log(Part):
             delivered=dict.fromkeys(members, 0),
             processed=dict.fromkeys(members, 0) if until_processed else {},
             forgotten=dict.fromkeys(members, 0),
-            texts={member: {} for member in members},
+            texts={member: [] for member in members},
             early={member: {} for member in members},
             causes={member: {} for member in members},
         )
@@ -89,7 +91,7 @@ class Log(Part):
         origin, before = batch.id.origin, self.held[batch.id.origin]
         for new in self.store(batch):
             turn.records.append(Stored(new))
-            turn.held += new.ids()
+            turn.held.append(Span(*new.id, new.last))
         if self.held[origin] > before:
             turn.grown[origin] = turn.touched[origin] = None
 
@@ -106,7 +108,7 @@ class Log(Part):
         if batch.id.seq == held + 1 and not early:
             if batch.causes:
                 self.causes[origin][held + 1] = batch.causes
-            self.texts[origin].update(enumerate(batch.texts, held + 1))
+            self.texts[origin] += batch.texts
             self.text_bytes += sum(map(len, batch.texts))
             self.held[origin] = batch.last
             self.comparison.extend(origin, batch.texts, batch.causes)
@@ -135,7 +137,8 @@ class Log(Part):
         early, texts, held = self.early[origin], self.texts[origin], self.held[origin]
         while held + 1 in early:
             held += 1
-            texts[held] = text = early.pop(held)
+            text = early.pop(held)
+            texts.append(text)
             self.early_bytes -= len(text)
             self.text_bytes += len(text)
             self.comparison.extend(origin, (text,), self.causes[origin].get(held, NOTHING))
@@ -149,7 +152,11 @@ class Log(Part):
 
     def kept(self, span: Span) -> list[Batch]:
         """These messages, or the first of them if they are many."""
-        return self._batches(span, self.texts[span.origin], self.causes[span.origin])
+        origin, begin = span.origin, self.first_in_memory(span.origin)
+        if not begin <= span.first <= span.last:
+            return []
+        texts = self.texts[origin][span.first - begin : span.last + 1 - begin]
+        return self._batches(MessageId(origin, span.first), texts, self.causes[origin])
 
     def recalled(self, span: Span, records: Iterable[Record]) -> list[Batch]:
         """The same from what is on disk."""
@@ -160,20 +167,21 @@ class Log(Part):
                 texts |= enumerate(record.batch.texts, record.batch.id.seq)
                 if record.batch.causes:
                     causes[record.batch.id.seq] = record.batch.causes
-        return self._batches(span, texts, causes)
+        following = takewhile(texts.__contains__, range(span.first, span.last + 1))
+        first = MessageId(span.origin, span.first)
+        return self._batches(first, [texts[seq] for seq in following], causes)
 
     def _batches(
-        self, span: Span, texts: dict[int, bytes], causes: dict[int, Counts]
+        self, first: MessageId, texts: Sequence[bytes], causes: dict[int, Counts]
     ) -> list[Batch]:
-        last = min(span.last, span.first + self.limits.push - 1)
-        some = Span(span.origin, span.first, last)
-        return list(_batched(some, texts, causes, self.limits.push_bytes))
+        limits = self.limits
+        return list(_batched(first, texts[: limits.push], causes, limits.push_bytes))
 
     # --- delivering
 
-    def deliver(self, limit: dict[str, int]) -> list[Message]:
+    def deliver(self, limit: dict[str, int]) -> list[Stretch]:
         """What is safe and not waiting for a cause; each delivery may free another."""
-        ready: list[Message] = []
+        ready: list[Stretch] = []
         progress = True
         while progress:
             progress = False
@@ -181,16 +189,17 @@ class Log(Part):
                 before = self.delivered[origin]
                 if before < limit[origin]:
                     last = self._causes_are_delivered(origin, min(limit[origin], self.held[origin]))
-                    ready += self._messages(origin, before + 1, last)
-                    self.delivered[origin] = last
-                    progress |= last > before
+                    if last > before:
+                        ready.append(self._stretch(origin, before + 1, last))
+                        self.delivered[origin] = last
+                        progress = True
         return ready
 
     def _causes_are_delivered(self, origin: str, last: int) -> int:
         """Up to which message of the origin, and at most the last, nothing waits for a cause."""
         causes = self.causes[origin]
-        for seq in range(self.delivered[origin] + 1, last + 1):
-            if seq in causes and self.missing_causes(causes[seq]):
+        for seq in _among(causes, self.delivered[origin] + 1, last):
+            if self.missing_causes(causes[seq]):
                 return seq - 1
         return last
 
@@ -201,9 +210,9 @@ class Log(Part):
             if self.delivered[origin] < count
         ]
 
-    def _messages(self, origin: str, first: int, last: int) -> list[Message]:
-        texts = self.texts[origin]
-        return [Message(MessageId(origin, seq), texts[seq]) for seq in range(first, last + 1)]
+    def _stretch(self, origin: str, first: int, last: int) -> Stretch:
+        begin = self.first_in_memory(origin)
+        return Stretch(origin, first, tuple(self.texts[origin][first - begin : last + 1 - begin]))
 
     def process(self, upto: Mapping[str, int]) -> list[str]:
         """The application is done with these; the origins of which that is new."""
@@ -243,9 +252,13 @@ class Log(Part):
         return max(self.forgotten[origin], self.spilled.get(origin, 0)) + 1
 
     def _drop(self, origin: str, upto: int) -> None:
-        for seq in range(self.first_in_memory(origin), upto + 1):
-            self.text_bytes -= len(self.texts[origin].pop(seq))
-            self.causes[origin].pop(seq, None)
+        first, texts, causes = self.first_in_memory(origin), self.texts[origin], self.causes[origin]
+        if upto >= first:
+            count = upto + 1 - first
+            self.text_bytes -= sum(map(len, texts[:count]))
+            del texts[:count]
+            for seq in _among(causes, first, upto):
+                del causes[seq]
 
     # --- coming back
 
@@ -268,22 +281,29 @@ class Log(Part):
         assert not lost, f"{self.me} delivered {self.delivered}, and holds {self.held}"
 
 
+def _among(causes: dict[int, Counts], first: int, last: int) -> list[int]:
+    """Which of these messages have causes, in order; of a long batch only the first one has."""
+    if last - first < len(causes):
+        return [seq for seq in range(first, last + 1) if seq in causes]
+    return sorted(seq for seq in causes if first <= seq <= last)
+
+
 def _batched(
-    span: Span, texts: dict[int, bytes], causes: dict[int, Counts], room: int
+    first: MessageId, texts: Sequence[bytes], causes: dict[int, Counts], room: int
 ) -> Iterator[Batch]:
-    """These messages as they were broadcast, a new batch wherever one has causes.
+    """Messages from this one on as they were broadcast, a new batch wherever one has causes.
 
     Ends with the message that uses up the room, in bytes.
     """
-    origin, begin, gathered = span.origin, span.first, list[bytes]()
-    for seq in range(span.first, span.last + 1):
-        if seq not in texts or room <= 0:
+    (origin, begin), gathered = first, list[bytes]()
+    for seq, text in enumerate(texts, first.seq):
+        if room <= 0:
             break
         if seq in causes and gathered:
             yield Batch(MessageId(origin, begin), tuple(gathered), causes.get(begin, NOTHING))
             begin, gathered = seq, []
-        gathered.append(texts[seq])
-        room -= len(texts[seq]) + TEXT_BYTES
+        gathered.append(text)
+        room -= len(text) + TEXT_BYTES
         if seq in causes:
             room -= _size_of_causes(causes[seq])
     if gathered:

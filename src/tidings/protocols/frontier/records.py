@@ -124,7 +124,7 @@ def messages_in(
             batch = record.batch.since(done + 1)
             causes = tuple(MessageId(*one) for one in batch.causes.of(members))
             for one, text in zip(batch.ids(), batch.texts, strict=True):
-                yield Message(one, text), causes
+                yield Message(*one, text), causes
                 causes = ()
 
 

@@ -5,13 +5,13 @@ from tidings.core import (
     Effect,
     Held,
     Members,
-    Message,
-    MessageId,
     Packet,
     Persist,
     Replay,
     Send,
+    Span,
     Stable,
+    Stretch,
 )
 from tidings.protocols.frontier.packets import Batch
 from tidings.protocols.frontier.records import Record
@@ -27,9 +27,9 @@ class Turn:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.answer: list[Effect] = []
-        self.held: list[MessageId] = []
+        self.held: list[Span] = []
         self.replay: Replay | None = None
-        self.delivered: list[Message] = []
+        self.delivered: list[Stretch] = []
         self.outgoing: list[Effect] = []
         self.timers: list[Effect] = []
         self.stable: dict[str, int] = {}
