@@ -28,7 +28,6 @@ from tidings.conform.packets import Packets, base
 from tidings.core import (
     Broadcast,
     DataError,
-    Effect,
     Event,
     LinkDown,
     LinkUp,
@@ -193,7 +192,7 @@ class LifeReplay:
             if isinstance(event, LinkUp):
                 self._connect(event.peer)
         try:
-            effects = self._stepped(events)
+            effects = self._process.steps(events)
         except Diverged:
             raise
         except Exception as fault:
@@ -206,12 +205,6 @@ class LifeReplay:
         wanted = wanted_by(events, effects, self._manifest.digest)
         self._handed.expect(wanted)
         return wanted
-
-    def _stepped(self, events: tuple[Event, ...]) -> list[Effect]:
-        """As the member does: one event by itself, several at once."""
-        if len(events) == 1:
-            return self._process.step(events[0])
-        return self._process.steps(events)  # type: ignore[attr-defined, no-any-return]
 
     def _choose(self, label: str, weights: Sequence[int]) -> int:
         if not self._draws:

@@ -28,6 +28,8 @@ from tidings.core import (
     Send,
     SetTimer,
     Span,
+    spans_of,
+    stretches_of,
 )
 from tidings.trace.schema import DIGESTS
 from tidings.trace.segments import DIGEST_BYTES, Block, Messages, Packets
@@ -164,20 +166,17 @@ def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str) -
     for effect in effects:
         match effect:
             case Accept(ids):
-                for span in spans(ids):
+                for span in spans_of(ids):
                     those = [_next_text(texts) for _ in range(len(span))]
                     wanted.facts.append(_rows("broadcast", span, DIGESTS[digest](those), VIEW))
             case Refuse() if texts:
                 texts.popleft()
             case Held(ids):
-                wanted.facts += [_rows("held", span) for span in spans(ids)]
+                wanted.facts += [_rows("held", span) for span in spans_of(ids)]
             case Deliver(messages):
-                digests = DIGESTS[digest]([message.text for message in messages])
-                start = 0
-                for span in spans(message.id for message in messages):
-                    end = start + DIGEST_BYTES * len(span)
-                    wanted.facts.append(_rows("deliver", span, digests[start:end]))
-                    start = end
+                for one in stretches_of(messages):
+                    span = Span(one.origin, one.first, one.last)
+                    wanted.facts.append(_rows("deliver", span, DIGESTS[digest](one.texts)))
             case Send(to, packet):
                 encoded = encode(packet)
                 about = (packet.kind, len(encoded), packet.about, digest_of(encoded))
@@ -203,26 +202,6 @@ def _next_text(texts: deque[deque[bytes]]) -> bytes:
     while texts and not texts[0]:
         texts.popleft()
     return texts[0].popleft() if texts else b""
-
-
-def spans(ids: Iterable[MessageId | Span]) -> list[Span]:
-    """Names of messages in their order, those that follow each other as one."""
-    found = list[Span]()
-    origin, first, last = "", 0, -1
-    for one in ids:
-        if isinstance(one, Span):
-            its_origin, its_first, its_last = one.origin, one.first, one.last
-        else:
-            its_origin, its_first = one
-            its_last = its_first
-        if its_first != last + 1 or its_origin != origin:
-            if last >= first:
-                found.append(Span(origin, first, last))
-            origin, first = its_origin, its_first
-        last = its_last
-    if last >= first:
-        found.append(Span(origin, first, last))
-    return found
 
 
 def counts_after(counts: Mapping[str, int], facts: Iterable[Any]) -> dict[str, int]:

@@ -60,6 +60,14 @@ class Process(ABC):
     @abstractmethod
     def step(self, event: Event) -> list[Effect]: ...
 
+    def steps(self, events: Iterable[Event]) -> list[Effect]:
+        """What to do about events that have come together; only the last may be a Broadcast.
+
+        A process may draw its conclusions once for all of them. Events are taken one by one, so
+        that whoever makes them can stop at any time.
+        """
+        return [effect for event in events for effect in self.step(event)]
+
     def checkpoint(self) -> Checkpoint | None:
         """How to begin a new log; None if there is no shorter way than all records."""
         return None

@@ -1,6 +1,6 @@
 """Holds one process: hands it events, performs its effects, in order and never too early.
 
-A tick takes what has come in since the last one, steps the process through it, and gathers the
+A tick takes what has come in since the last one, hands it to the process, and gathers the
 effects. It ends after ``limits.tick_ms`` if there is more, so that the loop sees to everything
 else in between; what a member has said is taken in its order, and all members take turns. What
 must survive is committed first, in a thread, while the next ticks go on;
@@ -11,7 +11,7 @@ the next commit.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from time import thread_time
@@ -120,6 +120,10 @@ class Engine:
         self._to_self = 0
         self._accepting: Iterator[bytes] = iter(())
         """What is left of the Broadcast in hand: a process may take its texts one by one."""
+        self._event: Event | None = None
+        """What the process was handed last."""
+        self._incarnations: dict[str, int] = {}
+        """As which each peer was last linked."""
         self._is_stopped = False
         self._moved = asyncio.Event()
         self._wanted: dict[str, dict[str, Recall]] = {}
@@ -127,7 +131,7 @@ class Engine:
         self._readings: set[asyncio.Task[None]] = set()
         self._under_way: Counter[str] = Counter()
         """Bytes for each peer that wait for their tick to be done."""
-        self._perform: dict[type, Callable[[Any, Event, Tick], None]] = {
+        self._perform: dict[type, Callable[[Any, Tick], None]] = {
             Persist: self._persist,
             Recall: partial(self._afterwards, self._want),
             Send: self._send,
@@ -183,20 +187,21 @@ class Engine:
             return
         self.ticks += 1
         inbox, self._inbox = self._inbox, []
-        is_new = bool(inbox or self._lanes)
+        if inbox or self._lanes:
+            self.refusal = ""  # it stands until something happens
         until_s = thread_time() + self._tick_s
         tick = Tick()
         try:
             for event in inbox:
                 if type(event) is not _Alarm:
-                    self._step(event, tick)
+                    self._step((event,), tick)
                 elif self._timers.get(event.name) is event.handle:
                     del self._timers[event.name]
-                    self._step(Timeout(event.name), tick)
-            self._take_turns(until_s, tick)
-            self._take_texts(tick, is_new)
-            if processed := self.application.newly_processed():
-                self._step(Processed(processed), tick)
+                    self._step((Timeout(event.name),), tick)
+            processed = self.application.newly_processed()
+            if self._lanes or processed or self._has_texts:
+                self._step(self._together(processed, until_s, tick), tick)
+            self._take_texts(until_s, tick)
             self._seal(tick)
         except Exception as error:
             self.fail(error)
@@ -204,7 +209,17 @@ class Engine:
             self.wake()
         self._moved.set()
 
-    def _take_turns(self, until_s: float, tick: Tick) -> None:
+    def _together(
+        self, processed: Mapping[str, int] | None, until_s: float, tick: Tick
+    ) -> Iterator[Event]:
+        """What the process may draw its conclusions from at once; a Broadcast comes last."""
+        yield from self._take_turns(until_s, tick)
+        if processed:
+            yield Processed(processed)
+        if self._has_texts:
+            yield self._next_broadcast(tick)
+
+    def _take_turns(self, until_s: float, tick: Tick) -> Iterator[Event]:
         """A frame of one member, a frame of the next; time that is up ends a turn, too."""
         lanes = self._lanes
         while lanes:
@@ -212,9 +227,9 @@ class Engine:
             lane = lanes.pop(peer)
             event = lane[0]
             if isinstance(event, LinkUp | LinkDown):
-                self._step(event, tick)
+                yield event
                 lane.popleft()
-            elif self._take_packets(peer, event, until_s, tick):
+            elif (yield from self._take_packets(peer, event, until_s, tick)):
                 lane.popleft()
             # Its next turn is after all others'; what came from it meanwhile is after the rest.
             lane += lanes.pop(peer, ())
@@ -223,37 +238,36 @@ class Engine:
             if thread_time() >= until_s:
                 return
 
-    def _take_packets(self, peer: str, packets: Iterator[Came], until_s: float, tick: Tick) -> bool:
+    def _take_packets(
+        self, peer: str, packets: Iterator[Came], until_s: float, tick: Tick
+    ) -> Generator[Event, None, bool]:
         """Whether all of them were taken before the time was up; at least one is."""
         for number, packet, size in packets:
             if self.tracer is not None:
                 about = packet.about or ()
                 tick.items.append(Packets("receive", ((peer, number),), packet.kind, size, *about))
             tick.bytes += size
-            self._step(Receive(peer, packet), tick)
+            yield Receive(peer, packet)
             if thread_time() >= until_s:
                 return False
         return True
 
-    def _take_texts(self, tick: Tick, something_new: bool) -> None:
-        """Hand over what the application broadcasts; a refusal stands until something happens."""
-        if self.refusal and not something_new:
-            return
-        self.refusal = ""
-        room, until_s = self.config.limits.tick_bytes, thread_time() + self._tick_s
-        while self.texts and not self.refusal and room > 0:
-            size, batch = self._next_batch()
-            room -= size
-            tick.bytes += size
-            self._accepting = iter(batch)
-            self._step(Broadcast(batch), tick)
-            if thread_time() >= until_s:
-                break  # short texts take longer than their bytes tell
-        if self.texts and not self.refusal:
+    @property
+    def _has_texts(self) -> bool:
+        """Whether the application has broadcast something that the process may take."""
+        return bool(self.texts) and not self.refusal
+
+    def _take_texts(self, until_s: float, tick: Tick) -> None:
+        """Hand over what else the application broadcasts, as much as fits into a tick."""
+        room = self.config.limits.tick_bytes
+        # Short texts take longer than their bytes tell.
+        while self._has_texts and tick.bytes < room and thread_time() < until_s:
+            self._step((self._next_broadcast(tick),), tick)
+        if self._has_texts:
             self.wake()
 
-    def _next_batch(self) -> tuple[int, tuple[bytes, ...]]:
-        """As many texts as fit into one packet, and at least one; what they take there."""
+    def _next_broadcast(self, tick: Tick) -> Broadcast:
+        """As many texts as fit into one packet, and at least one."""
         limits = self.config.limits
         most = min(limits.batch_bytes, limits.frame_bytes - FRAME_ROOM // 2)
         batch = self.texts[: limits.batch_messages]
@@ -261,31 +275,40 @@ class Engine:
         while size > most and len(batch) > 1:
             size -= len(batch.pop()) + PACKET_OVERHEAD
         del self.texts[: len(batch)]
-        return size, tuple(batch)
+        tick.bytes += size
+        return Broadcast(tuple(batch))
 
-    def _step(self, event: Event, tick: Tick) -> None:
+    def _step(self, events: Iterable[Event], tick: Tick) -> None:
         if self.recorder is not None:
-            self.recorder.step(event)
+            events = self.recorder.step(events)
         try:
-            effects = self.process.step(event)
+            effects = self.process.steps(self._noted(events))
         except Exception as fault:
+            event = self._event
             over = type(event).__name__
             if isinstance(event, Receive):
                 over = f"a {event.packet.kind} of {event.sender}"
             words = f"the process failed over {over}: {type(fault).__name__}: {fault}"
             raise ProcessFailed(words) from fault
         for effect in effects:
-            self._perform[type(effect)](effect, event, tick)
+            self._perform[type(effect)](effect, tick)
+
+    def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self._event = event
+            if isinstance(event, LinkUp):
+                self._incarnations[event.peer] = event.incarnation
+            elif isinstance(event, Broadcast):
+                self._accepting = iter(event.texts)
+            yield event
 
     # --- effects
 
-    def _persist(self, effect: Persist, event: Event, tick: Tick) -> None:
+    def _persist(self, effect: Persist, tick: Tick) -> None:
         if self.disk is not None:
             tick.records += effect.records
 
-    def _afterwards(
-        self, perform: Callable[[Any], None], effect: Any, event: Event, tick: Tick
-    ) -> None:
+    def _afterwards(self, perform: Callable[[Any], None], effect: Any, tick: Tick) -> None:
         tick.after.append(partial(perform, effect))
 
     def _want(self, wanted: Recall) -> None:
@@ -321,7 +344,7 @@ class Engine:
         assert self.disk is not None, "there is no disk to read from"
         return self.process.messages_in(await self.disk.recall(*first, last, most_bytes), after)
 
-    def _send(self, effect: Send, event: Event, tick: Tick) -> None:
+    def _send(self, effect: Send, tick: Tick) -> None:
         to = effect.to
         encoded = self._encode(effect.packet)
         if self.me in to:
@@ -377,7 +400,7 @@ class Engine:
                 found = self.tracer.digests(islice(texts, len(span)))
                 tick.items.append(Messages(kind, span.origin, span.first, len(span), found, view))
 
-    def _deliver(self, effect: Deliver, event: Event, tick: Tick) -> None:
+    def _deliver(self, effect: Deliver, tick: Tick) -> None:
         stretches = stretches_of(effect.messages)
         for stretch in stretches:
             span = Span(stretch.origin, stretch.first, stretch.last)
@@ -386,47 +409,47 @@ class Engine:
                 tick.delivered[span.origin] = span.last
         tick.after.append(partial(self.application.delivered, stretches))
 
-    def _held(self, effect: Held, event: Event, tick: Tick) -> None:
+    def _held(self, effect: Held, tick: Tick) -> None:
         those = spans_of(effect.ids)
         self._note(tick, "held", those, iter(()))
         for span in those:
             merge(tick.held, {span.origin: (span.first, span.last)})
             tick.messages += len(span)
 
-    def _accept(self, effect: Accept, event: Event, tick: Tick) -> None:
-        assert isinstance(event, Broadcast), f"{self.me} accepts what nobody broadcast"
+    def _accept(self, effect: Accept, tick: Tick) -> None:
+        assert isinstance(self._event, Broadcast), f"{self.me} accepts what nobody broadcast"
         those = spans_of(effect.ids)
         self._note(tick, "broadcast", those, self._accepting, VIEW)
         if those:
             tick.after.append(partial(self.application.accepted, those))
 
-    def _refuse(self, effect: Refuse, event: Event, tick: Tick) -> None:
-        assert isinstance(event, Broadcast), f"{self.me} refuses what nobody broadcast"
-        self.texts[:0] = event.texts
+    def _refuse(self, effect: Refuse, tick: Tick) -> None:
+        assert isinstance(self._event, Broadcast), f"{self.me} refuses what nobody broadcast"
+        self.texts[:0] = self._event.texts
         self.refusal = effect.reason
         if effect.reason != self._last_refusal:
             self._last_refusal = effect.reason
             self.logger.info("broadcasts wait", reason=effect.reason)
 
-    def _set_timer(self, effect: SetTimer, event: Event, tick: Tick) -> None:
-        self._cancel_timer(effect, event, tick)
+    def _set_timer(self, effect: SetTimer, tick: Tick) -> None:
+        self._cancel_timer(effect, tick)
         name, delay_s = effect.name, effect.delay_ms / 1e3
         self._timers[name] = self._loop.call_later(delay_s, self._ring, name)
 
-    def _cancel_timer(self, effect: SetTimer | CancelTimer, event: Event, tick: Tick) -> None:
+    def _cancel_timer(self, effect: SetTimer | CancelTimer, tick: Tick) -> None:
         handle = self._timers.pop(effect.name, None)
         if handle is not None:
             handle.cancel()
 
-    def _reject(self, effect: Reject, event: Event, tick: Tick) -> None:
+    def _reject(self, effect: Reject, tick: Tick) -> None:
         self.logger.warning("rejected", peer=effect.peer, reason=effect.reason)
-        if isinstance(event, LinkUp):
-            self.transport.reject(event.peer, event.incarnation)
+        if effect.peer in self._incarnations:
+            self.transport.reject(effect.peer, self._incarnations[effect.peer])
 
     def _halt(self, effect: Halt) -> None:
         self.fail(Halted(effect.reason))
 
-    def _install(self, effect: Install, event: Event, tick: Tick) -> None:
+    def _install(self, effect: Install, tick: Tick) -> None:
         assert effect.view == self.process.members, "a group on a real network cannot change yet"
 
     # --- the end of a tick

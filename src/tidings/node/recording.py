@@ -10,7 +10,7 @@ stop; so does one that is longer than ``trace.conform_bytes``. What is not recor
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -95,14 +95,20 @@ class Recorder:
         except OSError as fault:
             self._give_up(fault)
 
-    def step(self, *events: Event) -> None:
-        """The process is about to be handed these, at once."""
+    def step(self, events: Iterable[Event]) -> Iterable[Event]:
+        """What the process is about to be handed, in one step; each is noted as it is taken."""
         if self._file < 0:
-            return
+            return events
+        step = Step([])
+        self._steps.append(step)
+        return self._handed(events, step)
+
+    def _handed(self, events: Iterable[Event], step: Step) -> Iterator[Event]:
         for event in events:
             if isinstance(event, Start) and event.recovered is not None:
                 self._write_recovered(event.recovered)
-        self._steps.append(Step(tuple([_RECORDED[type(event)](event) for event in events])))
+            step.events.append(_RECORDED[type(event)](event))
+            yield event
 
     def unsent(self, peers: Iterable[str], encoded: bytes) -> None:
         """For these too much waits: they do not get this packet of the step in hand."""

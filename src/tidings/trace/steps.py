@@ -91,7 +91,7 @@ RecordedEvent = (
 class Step(msgspec.Struct, array_like=True):
     """Events that were handed over at once, most often one; what was drawn and not sent then."""
 
-    events: tuple[RecordedEvent, ...]
+    events: list[RecordedEvent]
     draws: list[tuple[str, int]] = []
     """Label and position, in the order in which the process drew."""
     unsent: list[tuple[tuple[Name, ...], bytes]] = []

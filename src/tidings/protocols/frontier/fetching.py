@@ -113,6 +113,7 @@ class Fetching(Part):
 
     def take_push(self, sender: str, push: Push, turn: Turn) -> None:
         """Hold what came; if the sender holds more, go on asking."""
+        before, held = dict(self.log.held), self.log.held
         for batch in push.batches:
             origin = batch.id.origin
             if origin in push.restarted:
@@ -120,9 +121,9 @@ class Fetching(Part):
             if origin != self.me:
                 self.log.hold(batch, turn)
             self.knowledge.know(sender, origin, batch.last, turn)
-        held = self.log.held
-        more = [one for one in turn.grown if self.knowledge.held_by(sender, one) > held[one]]
-        turn.asked = dict.fromkeys(more, sender)
+        grown = [one for one in turn.grown if held[one] > before[one]]
+        more = [one for one in grown if self.knowledge.held_by(sender, one) > held[one]]
+        turn.asked |= dict.fromkeys(more, sender)
         if more:
             wanted = tuple(self.wanted(origin, sender) for origin in more)
             turn.send((sender,), Pull(wanted))

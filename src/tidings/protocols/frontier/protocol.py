@@ -137,7 +137,23 @@ class Frontier(Process):
     # --- events
 
     def step(self, event: Event) -> list[Effect]:
+        return self.steps((event,))
+
+    def steps(self, events: Iterable[Event]) -> list[Effect]:
         turn = Turn()
+        for event in events:
+            self._take(event, turn)
+        for twins in self.comparison.twins.values():
+            self.comparison.report(twins, turn)
+            self.peers.refuse_twins(twins, turn)
+        if turn.lost_disk:
+            return self.peers.leave("lost disk")
+        if self.me in self.comparison.twins:
+            return self.peers.leave("two histories")
+        self._conclude(turn)
+        return turn.effects()
+
+    def _take(self, event: Event, turn: Turn) -> None:
         match event:
             case Receive(sender, packet):
                 self._receive(sender, packet, turn)
@@ -155,15 +171,6 @@ class Frontier(Process):
                 self.fetching.push_recalled(event, turn)
             case Start():
                 self._start(event, turn)
-        for twins in self.comparison.twins.values():
-            self.comparison.report(twins, turn)
-            self.peers.refuse_twins(twins, turn)
-        if turn.lost_disk:
-            return self.peers.leave("lost disk")
-        if self.me in self.comparison.twins:
-            return self.peers.leave("two histories")
-        self._conclude(turn)
-        return turn.effects()
 
     def _conclude(self, turn: Turn) -> None:
         """What follows from what was learnt: count, deliver, forget, speak, fetch."""

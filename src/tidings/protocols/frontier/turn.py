@@ -1,4 +1,4 @@
-"""What one step of a frontier process leads to, while it is worked out."""
+"""What a step of a frontier process leads to, while it is worked out."""
 
 from tidings.core import (
     Deliver,
