@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from tidings.core import (
     Broadcast,
+    CancelTimer,
     Checkpoint,
     Choose,
     Effect,
@@ -21,6 +22,7 @@ from tidings.core import (
     Recalled,
     Receive,
     Replay,
+    SetTimer,
     Start,
     Timeout,
     UsageError,
@@ -69,6 +71,7 @@ from tidings.protocols.frontier.turn import Turn
 LARGEST_ALL = 7
 """Up to this size the mode is ``all`` unless set: it has one delay less."""
 MIB = 1024 * 1024
+TICK = "tick"
 
 
 class Frontier(Process):
@@ -100,6 +103,7 @@ class Frontier(Process):
         block: int = BLOCK,
         strict: bool = False,
         until_processed: bool = False,
+        ticks: bool = False,
     ) -> None:
         if min(window, log_limit, early, early_bytes) < 1 or min(memory, memory_bytes) < 0:
             raise UsageError(
@@ -110,6 +114,9 @@ class Frontier(Process):
         if marks < 2 or not 1 <= block <= MOST_IN_BLOCK:
             raise UsageError(f"marks is 2 or more, block 1 to {MOST_IN_BLOCK}")
         super().__init__(me, members, choose)
+        self.ticks = ticks
+        self.arrived: list[Receive] = []
+        """With ``ticks``: what has come since the last one."""
         size = len(members)
         limits = LogLimits(memory, memory_bytes, early, early_bytes, push, push_bytes)
         histories = OriginHistories.of(members, marks, block)
@@ -137,7 +144,20 @@ class Frontier(Process):
     # --- events
 
     def step(self, event: Event) -> list[Effect]:
-        return self.steps((event,))
+        return self._gather(event) if self.ticks else self.steps((event,))
+
+    def _gather(self, event: Event) -> list[Effect]:
+        """Take packets together, as a holder does that hands over what came since its last tick.
+
+        The tick is a timer that may run out at any time, so an explorer tries all groupings.
+        """
+        if isinstance(event, Receive):
+            self.arrived.append(event)
+            return [SetTimer(TICK, 0.0)] if len(self.arrived) == 1 else []
+        events, self.arrived = self.arrived, []
+        if event == Timeout(TICK):
+            return self.steps(events)
+        return [*([CancelTimer(TICK)] if events else []), *self.steps((*events, event))]
 
     def steps(self, events: Iterable[Event]) -> list[Effect]:
         turn = Turn()
@@ -298,7 +318,7 @@ class Frontier(Process):
 
     @property
     def indifferent(self) -> bool:
-        return True
+        return not self.ticks
 
     def awaited(self) -> Members:
         return self.gate.awaited()
