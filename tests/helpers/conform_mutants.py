@@ -4,7 +4,7 @@ A mutant here makes a member do what its process would not have done. ``REJECTED
 complains about; ``UNSEEN`` says of each mutant of mutants.py that it passes why that is so.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,6 +23,7 @@ from tidings.core import (
     Receive,
     Send,
     Timeout,
+    each_message,
 )
 from tidings.node import group
 from tidings.node.config import Config
@@ -45,9 +46,9 @@ def performing(patch: Patch, change: Callable[[list[Effect]], list[Effect]]) -> 
     begin = Engine.__init__
 
     def made(engine: Engine, process: Process, *what: Any, **more: Any) -> None:
-        step = process.step
+        steps = process.steps
         if process.me == WRONG:
-            process.step = lambda event: change(step(event))  # type: ignore[method-assign]
+            process.steps = lambda events: change(steps(events))  # type: ignore[method-assign]
         begin(engine, process, *what, **more)
 
     patch.setattr(Engine, "__init__", made)
@@ -97,7 +98,7 @@ def text_changed(patch: Patch) -> None:
 
     def change(effects: list[Effect]) -> list[Effect]:
         return [
-            Deliver(tuple(Message(message.id, b"other") for message in one.messages))
+            Deliver(tuple(Message(*message.id, b"other") for message in each_message(one.messages)))
             if isinstance(one, Deliver)
             else one
             for one in effects
@@ -110,8 +111,8 @@ def record_skipped(patch: Patch) -> None:
     """The engine forgets the last record of every tick."""
     persist = Engine._persist
 
-    def forgetful(engine: Engine, effect: Persist, event: Event, tick: Tick) -> None:
-        persist(engine, Persist(effect.records[:-1]), event, tick)
+    def forgetful(engine: Engine, effect: Persist, tick: Tick) -> None:
+        persist(engine, Persist(effect.records[:-1]), tick)
 
     patch.setattr(Engine, "_persist", forgetful)
 
@@ -134,9 +135,8 @@ def another_protocol(patch: Patch) -> None:
 def packet_handed_twice(patch: Patch) -> None:
     step = Engine._step
 
-    def twice(engine: Engine, event: Event, tick: Tick) -> None:
-        for _ in range(1 + isinstance(event, Receive)):
-            step(engine, event, tick)
+    def twice(engine: Engine, events: Iterable[Event], tick: Tick) -> None:
+        step(engine, (one for one in events for _ in range(1 + isinstance(one, Receive))), tick)
 
     patch.setattr(Engine, "_step", twice)
 
@@ -191,15 +191,12 @@ def coming(patch: Patch, change: Callable[[Iterator[Came]], Iterator[Came]]) -> 
 
 
 def cancelled_timer_rings(patch: Patch) -> None:
-    def ring(engine: Engine, effect: CancelTimer, event: Event, tick: Tick) -> None:
-        engine.post(Timeout(effect.name))
-
     cancel = Engine._cancel_timer
 
-    def wrong(engine: Engine, effect: Any, event: Event, tick: Tick) -> None:
-        cancel(engine, effect, event, tick)
+    def wrong(engine: Engine, effect: Any, tick: Tick) -> None:
+        cancel(engine, effect, tick)
         if isinstance(effect, CancelTimer):
-            ring(engine, effect, event, tick)
+            engine.post(Timeout(effect.name))
 
     patch.setattr(Engine, "_cancel_timer", wrong)
 

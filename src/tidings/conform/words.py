@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from tidings.conform.divergence import Divergence, StepTaken
-from tidings.conform.meaning import spans
 from tidings.core import (
     Accept,
     Broadcast,
@@ -19,6 +18,8 @@ from tidings.core import (
     Span,
     Start,
     Timeout,
+    spans_of,
+    stretches_of,
 )
 from tidings.simulator.conversation import in_words
 
@@ -81,11 +82,11 @@ def _effect(member: str, effect: Effect) -> Iterator[str]:
         case Send(to, packet):
             yield from (f"{member} -> {peer}  {packet}" for peer in to)
         case Accept(ids):
-            yield from (f"{member} broadcasts {span}" for span in spans(ids))
+            yield from (f"{member} broadcasts {span}" for span in spans_of(ids))
         case Held(ids):
-            yield from (f"{member} holds {span}" for span in spans(ids))
+            yield from (f"{member} holds {span}" for span in spans_of(ids))
         case Deliver(messages):
-            yield from (f"{member} delivers {span}" for span in spans(one.id for one in messages))
+            yield from (f"{member} delivers {one}" for one in stretches_of(messages))
         case _:
             if line := in_words(member, effect):
                 yield line
