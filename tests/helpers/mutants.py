@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import real_groups
-from tidings.core import MessageId, Recall, Recalled
+from tidings.core import Recall, Recalled, Span
 from tidings.disk import files, frames
 from tidings.node import group, wire
 from tidings.node.connection import Connection, Peer
@@ -175,9 +175,9 @@ def receipt_too_early(patch: Patch) -> None:
     """Delivered, says the receipt, when the process has only taken the text."""
     accepted = Group.accepted
 
-    def confident(group: Group, ids: Sequence[MessageId]) -> None:
-        accepted(group, ids)
-        group._own.deliver_up_to(ids[-1].seq)
+    def confident(group: Group, spans: Sequence[Span]) -> None:
+        accepted(group, spans)
+        group._own.delivered.advance(group._own.accepted)
 
     patch.setattr(Group, "accepted", confident)
 

@@ -415,7 +415,7 @@ def test_who_never_reads_can_broadcast_and_is_handed_everything_later(tmp_path: 
             await everywhere_delivered(groups, dict.fromkeys(groups, 200))
             p1, p2, p3 = groups.values()
             assert p1.status().unread == 600
-            assert all(len(group._unread.ready) <= 20 for group in groups.values())
+            assert all(sum(map(len, group._unread.ready)) <= 20 for group in groups.values())
             for group in (p1, p2):
                 messages = await take(group, 600)
                 assert {type(message) for message in messages} == {Message}
@@ -425,7 +425,7 @@ def test_who_never_reads_can_broadcast_and_is_handed_everything_later(tmp_path: 
         async with joined(config, "p3") as groups:
             messages = await take(groups["p3"], 301)
             assert {type(message) for message in messages} == {Replayed}
-            assert len(groups["p3"]._unread.ready) <= 20
+            assert sum(map(len, groups["p3"]._unread.ready)) <= 20
 
     go(scenario())
     assert_all_hold(traced(config))
@@ -519,7 +519,7 @@ def test_who_does_not_read_loses_nothing(durable: bool, tmp_path: Path) -> None:
             for number in range(2_000):
                 await p1.broadcast(b"%d" % number)
             await reading
-            assert len(p3._unread.ready) < 1_000
+            assert sum(map(len, p3._unread.ready)) < 1_000
             texts = [message.text for message in await take(p3, 2_000)]
             assert texts == [b"%d" % number for number in range(2_000)]
             await own

@@ -240,9 +240,14 @@ class Config(_Settings, frozen=True, kw_only=True):
                 "memory_bytes": limits.memory_bytes,
                 "log_limit": NO_LIMIT,  # in messages: on disk, bytes are limited instead
             }
+        # Acknowledgements gather while a tick is busy, so they need not wait for anything else.
+        usual = {"batch_ms": 0}
         possible = signature(factory(self.protocol)).parameters
-        given = {option: value for option, value in ours.items() if option in possible}
-        return self.options | given
+        usual, ours = (
+            {option: value for option, value in those.items() if option in possible}
+            for those in (usual, ours)
+        )
+        return usual | self.options | ours
 
 
 def new_group_file(name: str, addresses: Mapping[str, str]) -> str:
