@@ -6,7 +6,7 @@ import pytest
 
 from tiny_limits import drawn, limits, survive
 
-SEEDS = (5, 12, 17, 28)
+SEEDS = (5, 12, 19, 28)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

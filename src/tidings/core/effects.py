@@ -63,6 +63,9 @@ class Replay(msgspec.Struct, frozen=True):
 class Persist(msgspec.Struct, frozen=True):
     """A barrier: the effects after it, those of later events too, wait until it is on disk.
 
+    Timers, Held, Stable and Refuse need not wait: nobody else can tell that they happened. So a
+    holder may put off writing until an effect comes that has to wait.
+
     All of its records are written or none is. What is on disk has happened: the answers, the
     held texts and the deliveries that directly follow it count even if the process dies there.
     """

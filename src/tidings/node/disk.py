@@ -47,6 +47,8 @@ class Tick(msgspec.Struct):
     """Where in the history of the member that is."""
     bytes: int = 0
     """About how long the records are: as long as what came in."""
+    is_due: bool = False
+    """Whether something waits for its records, or for those before them."""
 
 
 class Disk:
@@ -83,6 +85,11 @@ class Disk:
         return bool(self.waiting or self._writing)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being written, nor about to be."""
+        return not self._writing and not self._work.is_set()
+
+    @property
     def is_slow(self) -> bool:
         return bool(self._writing) and time.perf_counter() - self._began_s > SLOW_S
 
@@ -112,10 +119,17 @@ class Disk:
         return self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
 
     def add(self, tick: Tick, process: Process, index: int) -> None:
-        """Write this as soon as possible, and finish it then."""
+        """Write this as soon as something waits for it, and finish it then."""
         self._rotate_in_time(tick, process, index)
         self.waiting.append(tick)
-        self._work.set()
+        are_many = len(self.waiting) > self._config.limits.commit_ticks // 2
+        if tick.is_due or tick.checkpoint is not None or are_many:
+            self._work.set()
+
+    def flush(self) -> None:
+        """Write what nothing waits for."""
+        if self.waiting:
+            self._work.set()
 
     def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
         """Begin a new segment when this one is long, or the log is full and could be shorter."""

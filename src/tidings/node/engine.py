@@ -81,6 +81,10 @@ class TooLong(ProcessFailed):
     """The process said something that no member would accept."""
 
 
+UNSEEN = frozenset({Persist, Held, Stable, Refuse, SetTimer, CancelTimer})
+"""Effects that need not wait until something is on disk."""
+
+
 class Engine:
     def __init__(
         self,
@@ -290,8 +294,11 @@ class Engine:
                 over = f"a {event.packet.kind} of {event.sender}"
             words = f"the process failed over {over}: {type(fault).__name__}: {fault}"
             raise ProcessFailed(words) from fault
+        is_behind = self.disk is not None and self.disk.is_busy
         for effect in effects:
-            self._perform[type(effect)](effect, tick)
+            kind = type(effect)
+            tick.is_due |= kind not in UNSEEN and (is_behind or bool(tick.records))
+            self._perform[kind](effect, tick)
 
     def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -460,13 +467,16 @@ class Engine:
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
         index = self.tracer.index if self.tracer is not None else 0
-        waits = self.disk is not None and bool(tick.records or self.disk.is_busy)
-        if waits and self.disk is not None:
-            self.disk.add(tick, self.process, index)
+        disk = self.disk if self.disk and (tick.records or self.disk.is_busy) else None
+        if disk is not None:
+            disk.add(tick, self.process, index)
         if self.recorder is not None:
             self.recorder.seal(tick, index)  # before the commit, which begins when we return
-        if not waits:
+        if disk is None:
             self._finish([tick])
+        elif disk.is_idle:
+            # Nothing waits for the disk, and nobody need wait for what happened here.
+            self._perform_after(tick)
 
     def _pack(
         self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick
@@ -509,11 +519,15 @@ class Engine:
             for to, body, count in tick.frames:
                 self.transport.send(to, body, count)
         for tick in ticks:
-            for perform in tick.after:
-                perform()
+            self._perform_after(tick)
         self.balance()
         self._moved.set()
         return True
+
+    def _perform_after(self, tick: Tick) -> None:
+        after, tick.after = tick.after, []
+        for perform in after:
+            perform()
 
     def balance(self) -> None:
         """Read from the network only as fast as the disk and the application can follow."""
@@ -543,8 +557,14 @@ class Engine:
         """Return when everything that was taken in has gone out, or nothing can any more."""
         self.wake()  # the process does not know yet what was processed last
         while self.is_busy and self.error is None:
+            self.flush()
             self._moved.clear()
             await self._moved.wait()
+
+    def flush(self) -> None:
+        """Write what nothing waits for, too."""
+        if self.disk is not None:
+            self.disk.flush()
 
     def stop(self) -> None:
         """Take no more notice of anything."""

@@ -588,6 +588,7 @@ class Group:
             elif before and not self._stuck:
                 self._logger.info("broadcasts go on")
             self._watch_the_log()
+            self._joined().flush()
 
     def _watch_the_log(self) -> None:
         engine = self._joined()
