@@ -9,7 +9,7 @@ import pytest
 
 from backlog import restart, write_unread
 from real_groups import go, group_file, joined, until
-from tidings.core import Causes, Found, Message, MessageId, each_message, stretches_of
+from tidings.core import Causes, Found, Message, MessageId, each_message, text_spans_of
 from tidings.node.config import MIB, Limits
 from tidings.node.disk import Disk, Tick
 from tidings.node.unread import Replayed, Unread
@@ -57,14 +57,14 @@ class Program:
             self.last[origin] += 1
             messages.append(Message(origin, self.last[origin], b"text"))
             self.disk.append((messages[-1], causes))
-        self.unread.add(stretches_of(messages))
+        self.unread.add(text_spans_of(messages))
 
     async def read(self) -> None:
         """As ``async for`` does; it may be cancelled wherever it waits."""
         while not self.unread.is_ready and self.unread.has_later:
             await self.unread.read_back(self.processed)
         if self.unread.is_ready:
-            if self.unread.taken == len(self.unread.hand):
+            if self.unread.next == len(self.unread.hand):
                 self.unread.turn()
             self.got.append(self.unread.pop())
 
@@ -123,7 +123,7 @@ def test_what_is_replayed_comes_before_anything_new() -> None:
     program.restart()
     new = Message("p1", program.last["p1"] + 1, b"new")
     program.disk.append((new, ()))
-    program.unread.add(stretches_of([new]))
+    program.unread.add(text_spans_of([new]))
 
     async def read_all() -> None:
         while len(program.unread):
@@ -173,7 +173,7 @@ def test_who_comes_back_and_does_not_listen_has_processed_everything(tmp_path) -
 def test_without_a_disk_everything_waits_in_memory() -> None:
     unread = Unread(MEMBERS, Limits(unread_messages=2), None)
     messages = [Message("p1", seq, b"") for seq in (1, 2, 3)]
-    unread.add(stretches_of(messages))
+    unread.add(text_spans_of(messages))
     assert list(each_message(unread.ready)) == messages
     assert (unread.has_later, unread.is_too_much) == (False, True)
 

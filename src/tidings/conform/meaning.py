@@ -29,7 +29,7 @@ from tidings.core import (
     SetTimer,
     Span,
     spans_of,
-    stretches_of,
+    text_spans_of,
 )
 from tidings.trace.schema import DIGESTS
 from tidings.trace.segments import DIGEST_BYTES, Block, Messages, Packets
@@ -174,7 +174,7 @@ def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str) -
             case Held(ids):
                 wanted.facts += [_rows("held", span) for span in spans_of(ids)]
             case Deliver(messages):
-                for one in stretches_of(messages):
+                for one in text_spans_of(messages):
                     span = Span(one.origin, one.first, one.last)
                     wanted.facts.append(_rows("deliver", span, DIGESTS[digest](one.texts)))
             case Send(to, packet):

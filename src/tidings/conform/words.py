@@ -19,7 +19,7 @@ from tidings.core import (
     Start,
     Timeout,
     spans_of,
-    stretches_of,
+    text_spans_of,
 )
 from tidings.simulator.conversation import in_words
 
@@ -86,7 +86,7 @@ def _effect(member: str, effect: Effect) -> Iterator[str]:
         case Held(ids):
             yield from (f"{member} holds {span}" for span in spans_of(ids))
         case Deliver(messages):
-            yield from (f"{member} delivers {one}" for one in stretches_of(messages))
+            yield from (f"{member} delivers {one}" for one in text_spans_of(messages))
         case _:
             if line := in_words(member, effect):
                 yield line

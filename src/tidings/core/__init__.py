@@ -43,12 +43,12 @@ from tidings.core.message import (
     MessageId,
     Packet,
     Span,
-    Stretch,
+    TextSpan,
     each_id,
     each_message,
     listed,
     spans_of,
-    stretches_of,
+    text_spans_of,
 )
 from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
@@ -97,7 +97,7 @@ __all__ = [
     "Span",
     "Stable",
     "Start",
-    "Stretch",
+    "TextSpan",
     "TidingsError",
     "Timeout",
     "UsageError",
@@ -109,7 +109,7 @@ __all__ = [
     "ordered",
     "quorum",
     "spans_of",
-    "stretches_of",
     "take_first",
+    "text_spans_of",
     "without_secrets",
 ]

@@ -1,7 +1,7 @@
 """What a process wants done. The holder performs the effects in the order of the list.
 
 Effects that concern many things carry many: one object costs about as much as handling one
-message. So wherever an effect names messages, a Span or a Stretch stands for many in a row.
+message. So wherever an effect names messages, a Span or a TextSpan stands for many in a row.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tidings.core.group import Members
-from tidings.core.message import Message, MessageId, Packet, Span, Stretch
+from tidings.core.message import Message, MessageId, Packet, Span, TextSpan
 
 
 class Accept(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Held(msgspec.Struct, frozen=True):
 class Deliver(msgspec.Struct, frozen=True):
     """Hand these messages to the user, in this order."""
 
-    messages: tuple[Message | Stretch, ...]
+    messages: tuple[Message | TextSpan, ...]
 
 
 class Replay(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return MessageId(self.origin, self.seq)
 
 
-class Stretch(msgspec.Struct, frozen=True, array_like=True):
+class TextSpan(msgspec.Struct, frozen=True, array_like=True):
     """Consecutive messages of one origin, with their texts; iterating over it makes messages."""
 
     kind: ClassVar[type[Message]] = Message
@@ -91,10 +91,10 @@ def each_id(those: Iterable[MessageId | Span]) -> Iterator[MessageId]:
             yield one
 
 
-def each_message(those: Iterable[Message | Stretch]) -> Iterator[Message]:
+def each_message(those: Iterable[Message | TextSpan]) -> Iterator[Message]:
     """Every message by itself, in order."""
     for one in those:
-        if isinstance(one, Stretch):
+        if isinstance(one, TextSpan):
             yield from one
         else:
             yield one
@@ -111,19 +111,19 @@ def spans_of(those: Iterable[MessageId | Span]) -> list[Span]:
     return found
 
 
-def stretches_of(those: Iterable[Message | Stretch]) -> list[Stretch]:
-    """Messages in their order, single ones that follow each other as one stretch."""
-    found: list[Stretch] = []
+def text_spans_of(those: Iterable[Message | TextSpan]) -> list[TextSpan]:
+    """Messages in their order, single ones that follow each other as one span."""
+    found: list[TextSpan] = []
     texts: list[bytes] = []
     origin, following = "", 0
 
     def end() -> None:
         if texts:
-            found.append(Stretch(origin, following - len(texts), tuple(texts)))
+            found.append(TextSpan(origin, following - len(texts), tuple(texts)))
             texts.clear()
 
     for one in those:
-        if isinstance(one, Stretch):
+        if isinstance(one, TextSpan):
             end()
             found.append(one)
             continue

@@ -53,7 +53,7 @@ from tidings.core import (
     Span,
     Stable,
     Start,
-    Stretch,
+    TextSpan,
     TidingsError,
     Timeout,
     UsageError,
@@ -440,7 +440,7 @@ def _in_packet(packet: Any) -> str | None:
 
 
 def _in_delivery(message: Any) -> str | None:
-    if isinstance(message, Stretch):
+    if isinstance(message, TextSpan):
         texts, name = message.texts, MessageId(message.origin, message.first)
     elif isinstance(message, Message):
         texts, name = (message.text,), message.id

@@ -51,7 +51,7 @@ from tidings.core import (
     TidingsError,
     Timeout,
     spans_of,
-    stretches_of,
+    text_spans_of,
 )
 from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
@@ -408,13 +408,13 @@ class Engine:
                 tick.items.append(Messages(kind, span.origin, span.first, len(span), found, view))
 
     def _deliver(self, effect: Deliver, tick: Tick) -> None:
-        stretches = stretches_of(effect.messages)
-        for stretch in stretches:
-            span = Span(stretch.origin, stretch.first, stretch.last)
-            self._note(tick, "deliver", (span,), iter(stretch.texts))
+        found = text_spans_of(effect.messages)
+        for one in found:
+            span = Span(one.origin, one.first, one.last)
+            self._note(tick, "deliver", (span,), iter(one.texts))
             if self.disk is not None:
                 tick.delivered[span.origin] = span.last
-        tick.after.append(partial(self.application.delivered, stretches))
+        tick.after.append(partial(self.application.delivered, found))
 
     def _held(self, effect: Held, tick: Tick) -> None:
         those = spans_of(effect.ids)

@@ -36,7 +36,7 @@ from tidings.core import (
     Span,
     Stable,
     Start,
-    Stretch,
+    TextSpan,
     TidingsError,
     UsageError,
 )
@@ -410,9 +410,9 @@ class Group:
         while await self._something_in_hand():
             hand = unread.hand
             kind, origin, first, texts = hand.kind, hand.origin, hand.first, hand.texts
-            while unread.hand is hand and (taken := unread.taken) < len(texts):
-                unread.taken = taken + 1
-                yield kind(origin, first + taken, texts[taken])
+            while unread.hand is hand and (place := unread.next) < len(texts):
+                unread.next = place + 1
+                yield kind(origin, first + place, texts[place])
 
     async def __anext__(self) -> Message:
         """The next message; asking for it says that the one before is processed.
@@ -423,8 +423,8 @@ class Group:
             raise StopAsyncIteration
         return self._unread.pop()
 
-    async def batches(self) -> AsyncIterator[Stretch]:
-        """Instead of messages, stretches of them, as they come: consecutive ones of one origin.
+    async def batches(self) -> AsyncIterator[TextSpan]:
+        """Instead of messages, spans of them as they come: consecutive ones of one origin.
 
         Asking for the next says that all of the one before are processed.
         """
@@ -447,7 +447,7 @@ class Group:
 
     def _turn(self) -> bool:
         unread = self._unread
-        if unread.taken < len(unread.hand.texts):
+        if unread.next < len(unread.hand.texts):
             return True
         done = unread.turn()
         if done is not None and self._acknowledge_next:
@@ -645,16 +645,16 @@ class Group:
     def accepted(self, spans: Sequence[Span]) -> None:
         self._own.accept(spans)
 
-    def delivered(self, stretches: Sequence[Stretch]) -> None:
-        for one in stretches:
+    def delivered(self, spans: Sequence[TextSpan]) -> None:
+        for one in spans:
             self._delivered_upto[one.origin] = one.last
             if one.origin == self.name:
                 self._own.deliver(one)
         if self._listen:
-            self._unread.add(stretches)
+            self._unread.add(spans)
             self._news.set()
         else:
-            for one in stretches:
+            for one in spans:
                 self._newly_processed[one.origin] = one.last
 
     def replayed(self, replay: Replay) -> None:
@@ -675,7 +675,7 @@ class Group:
         upto, self._newly_processed = self._newly_processed, {}
         if not self.config.durable:
             return None
-        if self._acknowledge_next and (done := self._unread.confirmed()):
+        if self._acknowledge_next and (done := self._unread.done_in_hand()):
             upto[done.origin] = max(done.seq, upto.get(done.origin, 0))
         return upto
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import itemgetter
 
-from tidings.core import MessageId, Span, Stretch, UsageError
+from tidings.core import MessageId, Span, TextSpan, UsageError
 
 _number = itemgetter(0)
 
@@ -169,7 +169,7 @@ class Ledger:
         self.accepted += sum(map(len, spans))
         self.last = spans[-1].last
 
-    def deliver(self, own: Stretch) -> None:
+    def deliver(self, own: TextSpan) -> None:
         """Messages of an earlier life may still be delivered: nobody here waits for those."""
         if self.accepted:
             earlier = max(0, self._offset + 1 - own.first)

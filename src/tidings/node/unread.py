@@ -17,8 +17,8 @@ from tidings.core import (
     Message,
     MessageId,
     Rereading,
-    Stretch,
-    stretches_of,
+    TextSpan,
+    text_spans_of,
 )
 from tidings.node.config import Limits
 
@@ -32,19 +32,19 @@ class Replayed(Message, frozen=True, array_like=True, gc=False):
     """A message that was handed over before a restart, or was just about to be."""
 
 
-NOTHING = Stretch("", 1, ())
+NOTHING = TextSpan("", 1, ())
 
 
-class ReplayedStretch(Stretch, frozen=True, array_like=True):
+class ReplayedSpan(TextSpan, frozen=True, array_like=True):
     kind = Replayed
 
 
 class Unread:
     def __init__(self, members: Members, limits: Limits, recall: Recall | None) -> None:
         self.hand = NOTHING
-        self.taken = 0
-        """Of which messages are being handed over, and how many of them were."""
-        self.ready: deque[Stretch] = deque()
+        self.next = 0
+        """Whose messages are being handed over, and the place there of the next one."""
+        self.ready: deque[TextSpan] = deque()
         """What comes next, in memory."""
         self._count = 0
         self._bytes = 0
@@ -80,7 +80,7 @@ class Unread:
         self._later = sum(self._delivered.values()) - sum(self._handed.values())
 
     def __len__(self) -> int:
-        return self._count - self.taken + self._later
+        return self._count - self.next + self._later
 
     @property
     def has_later(self) -> bool:
@@ -90,39 +90,39 @@ class Unread:
     def is_too_much(self) -> bool:
         """For memory."""
         limits = self._limits
-        in_memory = self._count - self.taken
+        in_memory = self._count - self.next
         return in_memory >= limits.unread_messages or self._bytes >= limits.unread_bytes
 
-    def add(self, stretches: Iterable[Stretch]) -> None:
+    def add(self, spans: Iterable[TextSpan]) -> None:
         """These come next."""
-        for one in stretches:
+        for one in spans:
             self._delivered[one.origin] = one.last
             size = sum(map(len, one.texts))
             room = self._room_for(one, size)
             self._later += len(one.texts) - room
             if room < len(one.texts):
-                one = Stretch(one.origin, one.first, one.texts[:room])
+                one = TextSpan(one.origin, one.first, one.texts[:room])
                 size = sum(map(len, one.texts))
             if room:
                 self._make_ready(one, size)
                 self._handed[one.origin] = one.last
 
-    def _room_for(self, stretch: Stretch, size: int) -> int:
+    def _room_for(self, span: TextSpan, size: int) -> int:
         """How many of them may stay in memory; their texts are of this size."""
         if self._recall is None:
-            return len(stretch.texts)
+            return len(span.texts)
         if self._later:
             return 0
         room = max(0, self._limits.unread_messages - len(self))
         room_bytes = self._limits.unread_bytes - self._bytes
-        if len(stretch.texts) <= room and size <= room_bytes:
-            return len(stretch.texts)
-        sizes = accumulate(map(len, stretch.texts[:room]))
+        if len(span.texts) <= room and size <= room_bytes:
+            return len(span.texts)
+        sizes = accumulate(map(len, span.texts[:room]))
         return sum([size <= room_bytes for size in sizes])
 
-    def _make_ready(self, stretch: Stretch, size: int) -> None:
-        self.ready.append(stretch)
-        self._count += len(stretch.texts)
+    def _make_ready(self, span: TextSpan, size: int) -> None:
+        self.ready.append(span)
+        self._count += len(span.texts)
         self._bytes += size
 
     # --- handing over
@@ -130,33 +130,33 @@ class Unread:
     @property
     def is_ready(self) -> bool:
         """Whether something can be handed over at once."""
-        return self.taken < len(self.hand.texts) or bool(self.ready)
+        return self.next < len(self.hand.texts) or bool(self.ready)
 
     def turn(self) -> MessageId | None:
         """All in hand was handed over, and somebody asks for more; the last that was in hand."""
         done = self.hand
         self._count -= len(done.texts)
         self._bytes -= sum(map(len, done.texts))
-        self.hand, self.taken = self.ready.popleft() if self.ready else NOTHING, 0
+        self.hand, self.next = self.ready.popleft() if self.ready else NOTHING, 0
         return MessageId(done.origin, done.last) if done.texts else None
 
     def pop(self) -> Message:
         """The next one in hand."""
-        hand, taken = self.hand, self.taken
-        self.taken = taken + 1
-        return hand.kind(hand.origin, hand.first + taken, hand.texts[taken])
+        hand, place = self.hand, self.next
+        self.next = place + 1
+        return hand.kind(hand.origin, hand.first + place, hand.texts[place])
 
-    def pop_all(self) -> Stretch:
+    def pop_all(self) -> TextSpan:
         """All that is left in hand."""
-        hand, taken = self.hand, self.taken
-        self.taken = len(hand.texts)
-        return type(hand)(hand.origin, hand.first + taken, hand.texts[taken:]) if taken else hand
+        hand, place = self.hand, self.next
+        self.next = len(hand.texts)
+        return type(hand)(hand.origin, hand.first + place, hand.texts[place:]) if place else hand
 
-    def confirmed(self) -> MessageId | None:
+    def done_in_hand(self) -> MessageId | None:
         """The last one in hand after which another one was asked for."""
-        if self.taken < 2:
+        if self.next < 2:
             return None
-        return MessageId(self.hand.origin, self.hand.first + self.taken - 2)
+        return MessageId(self.hand.origin, self.hand.first + self.next - 2)
 
     # --- reading back
 
@@ -180,10 +180,10 @@ class Unread:
         self._rereading.skip(processed)
         due = self._rereading.take()
         for is_again, messages in groupby(due, self._is_again):
-            for stretch in stretches_of(messages):
-                size = sum(map(len, stretch.texts))
-                kind = ReplayedStretch if is_again else Stretch
-                self._make_ready(kind(stretch.origin, stretch.first, stretch.texts), size)
+            for span in text_spans_of(messages):
+                size = sum(map(len, span.texts))
+                kind = ReplayedSpan if is_again else TextSpan
+                self._make_ready(kind(span.origin, span.first, span.texts), size)
         self._count_later()
 
     def _is_again(self, message: Message) -> bool:

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
-from tidings.core import Members, MessageId, Part, Span, Stretch, UsageError
+from tidings.core import Members, MessageId, Part, Span, TextSpan, UsageError
 from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.packets import NOTHING, Batch, Counts
 from tidings.protocols.frontier.records import Cursors, Record, Stored
@@ -179,9 +179,9 @@ class Log(Part):
 
     # --- delivering
 
-    def deliver(self, limit: dict[str, int]) -> list[Stretch]:
+    def deliver(self, limit: dict[str, int]) -> list[TextSpan]:
         """What is safe and not waiting for a cause; each delivery may free another."""
-        ready: list[Stretch] = []
+        ready: list[TextSpan] = []
         progress = True
         while progress:
             progress = False
@@ -190,7 +190,7 @@ class Log(Part):
                 if before < limit[origin]:
                     last = self._causes_are_delivered(origin, min(limit[origin], self.held[origin]))
                     if last > before:
-                        ready.append(self._stretch(origin, before + 1, last))
+                        ready.append(self._text_span(origin, before + 1, last))
                         self.delivered[origin] = last
                         progress = True
         return ready
@@ -210,9 +210,9 @@ class Log(Part):
             if self.delivered[origin] < count
         ]
 
-    def _stretch(self, origin: str, first: int, last: int) -> Stretch:
+    def _text_span(self, origin: str, first: int, last: int) -> TextSpan:
         begin = self.first_in_memory(origin)
-        return Stretch(origin, first, tuple(self.texts[origin][first - begin : last + 1 - begin]))
+        return TextSpan(origin, first, tuple(self.texts[origin][first - begin : last + 1 - begin]))
 
     def process(self, upto: Mapping[str, int]) -> list[str]:
         """The application is done with these; the origins of which that is new."""

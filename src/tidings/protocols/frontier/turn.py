@@ -11,7 +11,7 @@ from tidings.core import (
     Send,
     Span,
     Stable,
-    Stretch,
+    TextSpan,
 )
 from tidings.protocols.frontier.packets import Batch
 from tidings.protocols.frontier.records import Record
@@ -29,7 +29,7 @@ class Turn:
         self.answer: list[Effect] = []
         self.held: list[Span] = []
         self.replay: Replay | None = None
-        self.delivered: list[Stretch] = []
+        self.delivered: list[TextSpan] = []
         self.outgoing: list[Effect] = []
         self.timers: list[Effect] = []
         self.stable: dict[str, int] = {}
