@@ -6,7 +6,7 @@ for the group, its transport decides.
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidings.node.config import Address
 from tidings.node.wire import (
@@ -92,8 +92,8 @@ class Connection(asyncio.Protocol):
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # Those of other loops, such as uvloop's, do the same and are of another class.
+        self.transport = cast(asyncio.Transport, transport)
         # The host; the port of a caller says nothing, and is another one at every call.
         self.where = str((transport.get_extra_info("peername") or ("?",))[0])
         if self.peer is not None:

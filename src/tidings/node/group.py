@@ -410,6 +410,7 @@ class Group:
         while await self._something_in_hand():
             hand = unread.hand
             kind, origin, first, texts = hand.kind, hand.origin, hand.first, hand.texts
+            unread.at_once = 1
             while unread.hand is hand and (place := unread.next) < len(texts):
                 unread.next = place + 1
                 yield kind(origin, first + place, texts[place])

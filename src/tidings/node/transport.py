@@ -543,7 +543,7 @@ class Transport:
 
     def _read_on(self, connection: Connection) -> None:
         """Read from this one, unless nobody wants more, or enough of it waits."""
-        if self.is_closing:
+        if self.is_closing or connection.transport.is_closing():
             return
         has_room = connection.waiting <= self.config.limits.frame_bytes
         if has_room and self._wants_more:

@@ -44,6 +44,8 @@ class Unread:
         self.hand = NOTHING
         self.next = 0
         """Whose messages are being handed over, and the place there of the next one."""
+        self.at_once = 1
+        """How many were handed over at the last request: those may not be processed yet."""
         self.ready: deque[TextSpan] = deque()
         """What comes next, in memory."""
         self._count = 0
@@ -143,20 +145,19 @@ class Unread:
     def pop(self) -> Message:
         """The next one in hand."""
         hand, place = self.hand, self.next
-        self.next = place + 1
+        self.next, self.at_once = place + 1, 1
         return hand.kind(hand.origin, hand.first + place, hand.texts[place])
 
     def pop_all(self) -> TextSpan:
         """All that is left in hand."""
         hand, place = self.hand, self.next
-        self.next = len(hand.texts)
+        self.next, self.at_once = len(hand.texts), len(hand.texts) - place
         return type(hand)(hand.origin, hand.first + place, hand.texts[place:]) if place else hand
 
     def done_in_hand(self) -> MessageId | None:
         """The last one in hand after which another one was asked for."""
-        if self.next < 2:
-            return None
-        return MessageId(self.hand.origin, self.hand.first + self.next - 2)
+        count = self.next - self.at_once
+        return MessageId(self.hand.origin, self.hand.first + count - 1) if count > 0 else None
 
     # --- reading back
 
