@@ -1,7 +1,7 @@
 """Rows of histories, out of all stores and in order: portion by portion, as they fit in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidings.pipeline.sources.meaning import ABSENT, KIND
 from tidings.pipeline.sources.numbering import AT_THE_END
-from tidings.pipeline.sources.storing import chosen, mapped
+from tidings.pipeline.sources.storing import MOST_MAPPED, chosen, mapped
 from tidings.pipeline.sources.survey import PlacedBlock
 
 PORTION_ROWS = 1 << 20
@@ -100,7 +100,7 @@ def _order(shelf: Shelf, piece: Slice) -> Any:
     return source * float(1 << 53) + place
 
 
-_mapped = cache(mapped)
+_mapped = lru_cache(maxsize=MOST_MAPPED)(mapped)
 
 
 def _read(

@@ -5,7 +5,7 @@ the id (128 bits, with the run and perhaps the origin in it), which every worker
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -19,7 +19,7 @@ from tidings.pipeline.sources.gathering import Gathering, Rows, Shelf, portions
 from tidings.pipeline.sources.hashing import mixed
 from tidings.pipeline.sources.meaning import ABSENT
 from tidings.pipeline.sources.numbering import POSITION, RUN_BITS, NumberingFault
-from tidings.pipeline.sources.storing import mapped, write_columns
+from tidings.pipeline.sources.storing import MOST_MAPPED, mapped, write_columns
 
 BUCKET_ROWS = 1 << 22
 """A bucket of the table has about so many names."""
@@ -73,7 +73,7 @@ class _Table(NamedTuple):
     shift: Any
 
 
-@cache
+@lru_cache(maxsize=MOST_MAPPED)
 def _table(path: str) -> _Table:
     rows = np.load(path, mmap_mode="r")
     bits = max(1, len(rows).bit_length())

@@ -187,6 +187,10 @@ def write_columns(path: Path, columns: dict[str, Any]) -> str:
     return str(path)
 
 
+MOST_MAPPED = 64
+"""How many files a worker keeps open after it has read them: the next task may want the same."""
+
+
 def mapped(path: str) -> dict[str, Any]:
     """The columns of a store, as they lie in the file."""
     batch = pa.ipc.open_file(pa.memory_map(path)).get_batch(0)
