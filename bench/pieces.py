@@ -11,12 +11,21 @@ pieces, so that nobody's memory is somebody else's. Measured are
 
     python bench/pieces.py --events 50e6 --processes 5,20 --pieces 4,8,16
 
-50 million events of 20 processes, on two cores that others used as well (load 15 to 19):
+On two cores that others used a little (load 3 to 5), Python's share of the CPU in brackets:
 
-    pieces   CPU s   longest survey, scatter, slabs   shuffled MB   peak MiB
-         4    17.1             1.43     0.94    1.54          70.9        441
-         8    17.4             0.72     0.47    0.77          70.9        440
-        16    18.7             0.39     0.29    0.39          71.5        413
+    250 million events, 5 processes
+    pieces   CPU s   Python   longest survey, scatter, slabs   shuffled MB   peak MiB
+         4    78.0    (67.0)           6.02     5.96    5.56         515.4        581
+         8    78.2    (62.0)           2.65     3.03    2.70         515.4        524
+        16    83.1    (63.8)           1.71     1.59    1.41         515.5        491
+    250 million events, 20 processes
+         4    90.3    (81.4)           5.16     5.44   10.63         355.2        541
+         8    85.0    (73.4)           2.83     3.02    4.44         355.2        601
+        16   101.4    (86.1)           1.76     1.70    2.63         355.9        528
+    25 million events, 50 processes: too short for Java to warm up
+         4    17.5    (13.9)           0.81     0.72    2.32          37.7        393
+         8    23.0    (15.4)           0.52     0.44    1.48          41.0        346
+        16    23.8    (14.4)           0.35     0.27    0.65          40.8        361
 """
 
 import argparse
