@@ -7,7 +7,7 @@ import pytest
 
 import tidings
 from real_groups import go, group_file, joined, linked, take, until
-from tidings.core import MessageId
+from tidings.core import MessageId, Span, TextSpan
 from tidings.node.ledger import Ledger, Milestones
 
 
@@ -146,13 +146,13 @@ def test_the_time_of_a_delivery_counts_from_the_broadcast_and_once_for_each_batc
     ledger.on_delivery = took.append
     for _ in range(2):
         ledger.add(1)  # the first at 10
-    ledger.accept([MessageId("p1", 8), MessageId("p1", 9)])
+    ledger.accept([Span("p1", 8, 9)])
     ledger.add(1)  # at 20
-    ledger.deliver_up_to(9)  # at 31
-    assert took == [21.0]
-    ledger.accept([MessageId("p1", 10)])
-    ledger.deliver_up_to(10)  # at 42
-    assert took == [21.0, 22.0]
+    ledger.deliver(TextSpan("p1", 7, (b"of an earlier life", b"1", b"2")))  # at 31
+    assert (took, ledger.bytes) == ([21.0], 1)
+    ledger.accept([Span("p1", 10, 10)])
+    ledger.deliver(TextSpan("p1", 10, (b"3",)))  # at 42
+    assert (took, ledger.bytes) == ([21.0, 22.0], 0)
 
 
 def test_who_no_longer_waits_is_forgotten() -> None:
