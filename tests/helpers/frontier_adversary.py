@@ -130,7 +130,7 @@ class Adversary:
             "marks": dice.choice([64, 2, 3]),
             "block": dice.choice([16, 1, 2]),
             "strict": dice.random() < 0.2,
-            "ticks": dice.random() < 0.4,
+            "ticks": random.Random(-1 - seed).random() < 0.4,
         }
         self.world = self.world_kind(
             f"adversary-{seed}",

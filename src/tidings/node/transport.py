@@ -470,8 +470,8 @@ class Transport:
                 if connection.is_over:
                     return
                 came = self._codec.decode(number, packet, peer.name)
-                if self._injector is None:
-                    yield came
+                if self._injector is None or peer.link is not connection:
+                    yield came  # what is held back on a link goes down with it
                 else:
                     yield from self._injector.pass_on((peer.name, self.me), (came,))
         except WireFault as fault:

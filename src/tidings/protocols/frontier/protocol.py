@@ -21,6 +21,7 @@ from tidings.core import (
     Processed,
     Recalled,
     Receive,
+    Refuse,
     Replay,
     SetTimer,
     Start,
@@ -52,6 +53,7 @@ from tidings.protocols.frontier.packets import (
     Refusal,
     State,
     Twins,
+    Why,
 )
 from tidings.protocols.frontier.peers import Peers
 from tidings.protocols.frontier.records import (
@@ -167,11 +169,16 @@ class Frontier(Process):
             self.comparison.report(twins, turn)
             self.peers.refuse_twins(twins, turn)
         if turn.lost_disk:
-            return self.peers.leave("lost disk")
+            return self._leave("lost disk", turn)
         if self.me in self.comparison.twins:
-            return self.peers.leave("two histories")
+            return self._leave("two histories", turn)
         self._conclude(turn)
         return turn.effects()
+
+    def _leave(self, why: Why, turn: Turn) -> list[Effect]:
+        """Nothing of this turn happens; a broadcast in it is not taken."""
+        refused = [Refuse(f"{self.me} leaves the group: {why}")] if turn.answer else []
+        return [*refused, *self.peers.leave(why)]
 
     def _take(self, event: Event, turn: Turn) -> None:
         match event:
