@@ -7,7 +7,7 @@ A member answers on its standard output:
     window 100 2.0 10 0.0 ...   set                    a phase, and that it is prepared
     go                          sent 4711              it has stopped broadcasting
     12000                       done BEGIN END COMMITS how many deliveries there are in all lives
-    leave
+    (nothing more)              it leaves
 
 Times are nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a machine. A broadcast
 counts when the application of every member has it: a phase lasts from the first member's begin to
@@ -23,7 +23,7 @@ import tempfile
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,15 +128,18 @@ class Program:
 
     def end(self) -> None:
         """Politely, then by force."""
-        self.process.terminate()
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if self.process.stdin is None:
+            self.process.terminate()
+        else:
+            self.process.stdin.close()  # a member that hears nothing more leaves
+        for insist in (self.process.terminate, self.process.kill):
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+                break
+            insist()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Member:
     async def take_part(self, port: Port) -> None:
         """Answer the crew until it asks for nothing more."""
         say("ready")
-        while (line := await hear()) not in ("leave", ""):
+        while (line := await hear()) != "":
             phase = Phase.of(line)
             self._prepare(phase)
             say("set")

@@ -82,7 +82,7 @@ public final class Member implements Receiver {
     private void takePart() throws Exception {
         say("ready");
         String line;
-        while ((line = heard.readLine()) != null && !line.equals("leave")) {
+        while ((line = heard.readLine()) != null) {
             String[] phase = line.split(" ");
             prepare(Integer.parseInt(phase[1]), !phase[6].equals("-"));
             say("set");
