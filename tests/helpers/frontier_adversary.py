@@ -113,6 +113,7 @@ class Adversary:
     def __init__(self, seed: int, mode: str = "", links: str = "") -> None:
         self.seed = seed
         self.dice = dice = random.Random(seed)
+        more_dice = random.Random(-1 - seed)
         size = dice.choice([2, 3, 3, 4, 5, 5, 6, 7])
         self.members = tuple(f"p{number}" for number in range(1, size + 1))
         self.options = {
@@ -130,7 +131,8 @@ class Adversary:
             "marks": dice.choice([64, 2, 3]),
             "block": dice.choice([16, 1, 2]),
             "strict": dice.random() < 0.2,
-            "ticks": random.Random(-1 - seed).random() < 0.4,
+            "ticks": more_dice.random() < 0.4,
+            "stable_ms": more_dice.choice([0, 1, 50]),
         }
         self.world = self.world_kind(
             f"adversary-{seed}",

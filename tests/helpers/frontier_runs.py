@@ -33,7 +33,7 @@ class CheckedWorld(World):
 
 def adversarial_plan(seed: int) -> Plan:
     """Three to seven processes; everything else from the seed, too."""
-    dice = random.Random(seed)
+    dice, more_dice = random.Random(seed), random.Random(-1 - seed)
     size = dice.randint(3, 7)
     take_ms = dice.choice([0.0, 30.0])
     return Plan(
@@ -44,6 +44,9 @@ def adversarial_plan(seed: int) -> Plan:
             "memory": dice.choice([0, 0, 2]),
             "early": dice.choice([10_000, 1]),
             "push_bytes": dice.choice([1 << 18, 1]),
+            "batch_ms": more_dice.choice([-1, 0]),
+            "stable_ms": more_dice.choice([0, 5, 50]),
+            "ticks": more_dice.random() < 0.3,
         },
         processes=size,
         broadcasts=dice.randint(1, 8),

@@ -37,6 +37,7 @@ LEAST: dict[str, int] = {
     "options.push_bytes": 1,
     "options.marks": 2,
     "options.batch_ms": 0,
+    "options.stable_ms": 0,
     "trace.retention_bytes": 1,
 }
 NOT_DRAWN = ("log_bytes", "resend_bytes", "retention_age_s")

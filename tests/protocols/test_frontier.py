@@ -180,6 +180,46 @@ def test_acknowledgements_within_a_window_leave_together_when_it_ends() -> None:
     assert p2.step(Timeout("batch")) == []
 
 
+def test_while_two_holders_are_enough_only_the_origin_is_told_at_once() -> None:
+    p2 = process("p2", 4, batch_ms=0, stable_ms=50)
+    effects = p2.step(Receive("p1", data("p1#1", "a")))
+    assert delivered(effects) == ["p1#1"], "p1 and p2 have it"
+    assert sent(effects) == [(("p1",), Holding(some("p1#1")))]
+    assert timers(effects) == {"stable": 50}
+    effects = p2.step(Receive("p1", data("p1#2", "b")))
+    assert sent(effects) == [(("p1",), Holding(some("p1#2")))]
+    assert timers(effects) == {}, "it runs already"
+    assert sent(p2.step(Timeout("stable"))) == [(("p3", "p4"), Holding(some("p1#2")))]
+    assert p2.step(Timeout("stable")) == []
+
+
+def test_what_only_tells_what_is_stable_tells_of_all_origins_or_rides_on_a_message() -> None:
+    p2 = process("p2", 3, batch_ms=0, stable_ms=50)
+    p2.step(Receive("p1", data("p1#1", "a")))
+    p2.step(Receive("p3", data("p3#1", "c")))
+    assert sent(p2.step(Timeout("stable"))) == [(("p1", "p3"), Holding(Counts(all=(1, 0, 1))))]
+    p2.step(Receive("p1", data("p1#2", "b")))
+    ((to, packet),) = sent(p2.step(Broadcast((b"x",))))
+    assert to == ("p1", "p3")
+    assert packet.held == some("p1#2")
+    assert p2.step(Timeout("stable")) == []
+
+
+def test_where_two_holders_are_not_enough_all_are_told_at_once() -> None:
+    p2 = process("p2", 5, batch_ms=0, stable_ms=50)
+    effects = p2.step(Receive("p1", data("p1#1", "a")))
+    assert sent(effects) == [(("p1", "p3", "p4", "p5"), Holding(some("p1#1")))]
+    assert timers(effects) == {}
+
+
+def test_of_an_origin_that_restarted_all_are_told_at_once() -> None:
+    p2 = process("p2", 3, batch_ms=0, stable_ms=50)
+    restarted = msgspec.structs.replace(data("p1#1", "a"), restarted=True)
+    ((to, packet),) = sent(p2.step(Receive("p1", restarted)))
+    assert to == ("p1", "p3")
+    assert [origin for origin, _ in packet.digests] == ["p1"]
+
+
 def test_only_what_has_no_gap_before_it_is_acknowledged() -> None:
     p2 = process("p2", 3, batch_ms=0)
     early = p2.step(Receive("p1", data("p1#2", "b")))

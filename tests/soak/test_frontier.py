@@ -61,6 +61,7 @@ def test_older_disks_never_diverge_in_silence(capsys) -> None:
 MODES: dict[str, dict[str, Any]] = {
     "all": {"mode": "all"},
     "all, at once": {"mode": "all", "batch_ms": 0},
+    "all, origins first": {"mode": "all", "batch_ms": 0, "stable_ms": 1},
     "origin": {"mode": "origin"},
 }
 

@@ -56,6 +56,8 @@ SET_ELSEWHERE = {
 }
 """Options that follow from other settings."""
 NO_LIMIT = 2**53
+STABLE_MS = 50
+"""How long acknowledgements wait that only tell others what is stable."""
 
 
 class Limits(TomlTable, frozen=True):
@@ -240,8 +242,9 @@ class Config(_Settings, frozen=True, kw_only=True):
                 "memory_bytes": limits.memory_bytes,
                 "log_limit": NO_LIMIT,  # in messages: on disk, bytes are limited instead
             }
-        # Acknowledgements gather while a tick is busy, so they need not wait for anything else.
-        usual = {"batch_ms": 0}
+        # Acknowledgements gather while a tick is busy, so they need not wait for anything else,
+        # unless nobody waits for them.
+        usual = {"batch_ms": 0, "stable_ms": STABLE_MS}
         possible = signature(factory(self.protocol)).parameters
         usual, ours = (
             {option: value for option, value in those.items() if option in possible}

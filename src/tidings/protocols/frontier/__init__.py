@@ -46,7 +46,8 @@ says what it has processed, and after a restart it is handed the rest again (Rep
 comes back without its disk is refused.
 
 Options: ``batch_ms``, in mode all the time between two vectors (the first goes at once; -1: one
-millisecond per member); ``window``, how many messages of a process may be unsafe; ``log_limit``,
+millisecond per member); ``stable_ms``, in mode all up to n = 4, how long acknowledgements wait that
+only tell what is stable; ``window``, how many messages of a process may be unsafe; ``log_limit``,
 how many messages may be kept before broadcasts are refused; ``memory`` and ``memory_bytes``, how
 many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
 number); ``early`` and ``early_bytes``, how many messages of one origin, and how many bytes in all,

@@ -93,6 +93,7 @@ class Frontier(Process):
         *,
         mode: Literal["auto", "all", "origin"] = "auto",
         batch_ms: int = -1,
+        stable_ms: int = 0,
         window: int = 10_000,
         log_limit: int = 10_000_000,
         memory: int = 0,
@@ -136,7 +137,8 @@ class Frontier(Process):
         self.mode: Mode
         about_sent = (*about_held, Known(me, 0, 0))
         if mode == "all" or (mode == "auto" and size <= LARGEST_ALL):
-            self.mode = AllMode(me, members, *about_sent, batch_ms if batch_ms >= 0 else size)
+            gathering_ms = batch_ms if batch_ms >= 0 else size
+            self.mode = AllMode(me, members, *about_sent, gathering_ms, stable_ms)
         else:
             self.mode = self.origin_mode_kind(me, members, *about_sent, dict.fromkeys(members, 0))
         self.exchange = self.exchange_kind(

@@ -47,6 +47,8 @@ class Turn:
         """Origins to be acknowledged with a digest, although no more of them is held."""
         self.commit = False
         """Whether the time to wait for more acknowledgements is over."""
+        self.tell_all = False
+        """The same, for those that only tell what is stable."""
         self.lost_disk = False
         """Whether a member knows that this process held more than it does."""
 
