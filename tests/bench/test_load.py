@@ -121,7 +121,7 @@ class Echo:
 
 def talk(echo: Echo, monkeypatch: pytest.MonkeyPatch, phase: Phase, expected: str) -> list[str]:
     """One phase; the crew, played by hand, expects so many deliveries."""
-    heard = iter([phase.line(), "go", expected, "leave"])
+    heard = iter([phase.line(), "go", expected, ""])
     answers: list[str] = []
 
     async def hear() -> str:
