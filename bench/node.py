@@ -62,6 +62,7 @@ def settings(asked: argparse.Namespace) -> list[str]:
         f"trace.on = {str(not asked.untraced).lower()}",
         f'trace.digest = "{asked.digest}"',
         *(["trace.conform = true"] if asked.conform else []),
+        *asked.set,
     ]
 
 
@@ -76,6 +77,7 @@ def measured(members: int, durable: bool, asked: argparse.Namespace) -> Iterator
             settings=settings(asked),
             doors=asked.doors,
             profile=asked.profile,
+            loop=asked.loop,
         ) as crew:
             crew.run(Phase("window", SIZES[0], 0.5, window=100))
             for size in asked.size:
@@ -122,6 +124,8 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--untraced", action="store_true")
     parser.add_argument("--conform", action="store_true", help="record every step")
     parser.add_argument("--digest", default=DIGEST, choices=DIGESTS)
+    parser.add_argument("--set", nargs="+", default=[], help="lines of the group file")
+    parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--disk", type=Path, help="where the logs go")
     parser.add_argument("--profile", default="-", help="a member to profile, into p1.prof")
     parser.add_argument("--json", action="store_true")

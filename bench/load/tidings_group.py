@@ -38,10 +38,11 @@ def tidings_group(
     settings: Sequence[str] = (),
     doors: str = "plain",
     profile: str = "-",
+    loop: str = "asyncio",
     sources: Path = ROOT / "src",
 ) -> Iterator[Crew]:
     (folder / "group.toml").write_text(group_file(members, durable, settings))
-    rest = [str(members), doors, profile]
+    rest = [str(members), doors, profile, loop]
     with ExitStack() as ending:
         programs = [
             ending.enter_context(

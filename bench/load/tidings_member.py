@@ -1,6 +1,6 @@
 """A member of a group of Tidings, through the public doors of whatever revision is on the path.
 
-    python tidings_member.py FOLDER PLACE MEMBERS DOORS PROFILE
+    python tidings_member.py FOLDER PLACE MEMBERS DOORS PROFILE LOOP
 
 Doors: ``plain`` is ``await group.broadcast(text)`` and ``async for message in group``; ``many`` is
 ``group.broadcast_many(texts)`` and ``async for batch in group.batches()``.
@@ -9,6 +9,7 @@ Doors: ``plain`` is ``await group.broadcast(text)`` and ``async for message in g
 import asyncio
 import cProfile
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,21 @@ async def main(folder: Path, place: int, members: int, doors: str) -> None:
             reading.cancel()
 
 
+def run(work: Coroutine[Any, Any, None], loop: str) -> None:
+    if loop == "uvloop":
+        import uvloop
+
+        uvloop.run(work)
+    else:
+        asyncio.run(work)
+
+
 if __name__ == "__main__":
-    folder, place, members, doors, profile = sys.argv[1:]
+    folder, place, members, doors, profile, loop = sys.argv[1:]
     work = main(Path(folder), int(place), int(members), doors)
     if profile == f"p{int(place) + 1}":
         with cProfile.Profile() as profiler:
-            asyncio.run(work)
+            run(work, loop)
         profiler.dump_stats(f"{profile}.prof")
     else:
-        asyncio.run(work)
+        run(work, loop)
