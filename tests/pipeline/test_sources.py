@@ -19,8 +19,10 @@ from tidings import pipeline
 from tidings.core import DataError, EnvironmentMissing, UsageError
 from tidings.pipeline.sources.laying import Drawer
 from tidings.pipeline.sources.unread import secrets_kept
+from tidings.pipeline.spark.maps import with_maps, without_maps
 from tidings.trace import Manifest, layout, read_manifests
 from tidings.trace.foreign import read_mapping
+from tidings.trace.parquet import ARROW
 from traces import random_runs, write_trace
 
 JUDGED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
@@ -117,6 +119,21 @@ def test_a_trace_that_only_spark_can_open_is_laid_out_first(
     monkeypatch.setattr("tidings.pipeline.sources.door._on_this_machine", lambda *_: None)
     audited = pipeline.audit(spark, folder.as_uri(), examples=1000)
     assert (audited.rows, audited.verdicts) == (expected.rows, expected.verdicts)
+
+
+def test_a_map_goes_to_python_as_a_text_and_is_the_same_there(spark: SparkSession) -> None:
+    vectors = [{0: 7, 3: 2**62}, None, {}, {1: None}, {2: -1}]
+    rows = spark.createDataFrame(
+        [(number, vector) for number, vector in enumerate(vectors)],
+        "index bigint, vector map<smallint, bigint>",
+    )
+    flat = without_maps(rows)
+    assert dict(flat.dtypes)["vector"] == "string"
+    arrived = with_maps(flat.orderBy("index").toArrow())
+    assert arrived["vector"].type == ARROW.field("vector").type
+    found = [vector and dict(vector) for vector in arrived["vector"].to_pylist()]
+    assert found == [vector or (None if vector is None else []) for vector in vectors]
+    assert with_maps(arrived.drop_columns(["vector"])).column_names == ["index"]
 
 
 def test_behind_a_uri_nothing_is_left_out_in_silence(

@@ -24,6 +24,7 @@ from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.sources.laying import Drawer, files_of
 from tidings.pipeline.sources.numbering import RUN_BITS
 from tidings.pipeline.sources.reading import Options, check_columns, read_table
+from tidings.pipeline.spark.maps import with_maps, without_maps
 from tidings.pipeline.spark.spool import STORED, narrowed
 from tidings.pipeline.spark.workers import RESULT, packed, results
 from tidings.trace import SCHEMA_VERSION, Manifest
@@ -213,13 +214,14 @@ def _lay_out(
     in_order = placed.repartitionById(tasks, F.col("file") % tasks).sortWithinPartitions(
         "file", "run", "process", "index"
     )
-    results(in_order.mapInArrow(work, RESULT))
+    results(without_maps(in_order).mapInArrow(work, RESULT))
 
 
 def _write(arriving: Iterator[Any], folder: str) -> None:
     drawer = Drawer(folder)
     for batch in arriving:
-        given = {one: batch.column(one) for one in batch.schema.names if one != "file"}
+        arrived = with_maps(pa.Table.from_batches([batch]))
+        given = {one: arrived[one] for one in arrived.column_names if one != "file"}
         schema = ARROW
         for field in LOOKED_UP:
             if field.name in given:

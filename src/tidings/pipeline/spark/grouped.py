@@ -15,6 +15,7 @@ from tidings.pipeline.arrays.findings import Judged
 from tidings.pipeline.arrays.plan import JudgingPlan
 from tidings.pipeline.arrays.rows import Directory
 from tidings.pipeline.arrays.written import Showing
+from tidings.pipeline.spark.maps import with_maps, without_maps
 from tidings.pipeline.spark.spool import stored_rows
 from tidings.pipeline.spark.workers import RESULT, packed, results
 
@@ -47,12 +48,12 @@ def judge_grouped(
     in_order = placed.repartition(1 + plan.rows // limits.batch_rows, "run").sortWithinPartitions(
         "run", "file", "row"
     )
-    return Judged.joined(results(in_order.mapInArrow(work, RESULT)))
+    return Judged.joined(results(without_maps(in_order).mapInArrow(work, RESULT)))
 
 
 def _table(batch: Any) -> Any:
     """A batch as it came; the words that stand in every row become numbers at once."""
-    table = pa.Table.from_batches([batch]).drop_columns(["row"])
+    table = with_maps(pa.Table.from_batches([batch]).drop_columns(["row"]))
     for word in ("run", "kind"):
         place = table.column_names.index(word)
         table = table.set_column(place, word, table[word].dictionary_encode())
