@@ -256,15 +256,14 @@ def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
             return len(kept) != 2
 
         disk = Disk(log, config, finish, pytest.fail)
-        run = asyncio.create_task(disk.run())
         for number in range(3):
             tick = Tick()
             tick.block = b"what happened %d" % number
             disk.add(tick, process, number + 1)
+            disk.flush()
             await until(lambda: len(kept) > number)  # noqa: B023
             if number != 1:  # otherwise it was stopped, and its next life has to say it
                 await until(lambda: len(list(folder.glob("*.log"))) == 1)
-        run.cancel()
         disk.close()
         disk.ended.result()
 

@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -69,13 +71,16 @@ class Disk:
         self._finish = finish
         self._fail = fail
         self.waiting: list[Tick] = []
-        """For the commit that is under way."""
-        self._work = asyncio.Event()
+        """For the commit that is under way, or until something waits for them."""
+        self._is_due = False
+        """Whether something does."""
         self._writing: list[Tick] = []
         self._began_s = 0.0
         self._warned = 0
         """The last percentage that was reported, unless the log has become smaller."""
         self._is_rotating = False
+        self._has_failed = False
+        self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
         self.ended = Future[None]()
         """Done when the log is closed."""
@@ -87,7 +92,7 @@ class Disk:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being written, nor about to be."""
-        return not self._writing and not self._work.is_set()
+        return not self._writing and not self._is_due
 
     @property
     def is_slow(self) -> bool:
@@ -119,17 +124,38 @@ class Disk:
         return self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
 
     def add(self, tick: Tick, process: Process, index: int) -> None:
-        """Write this as soon as something waits for it, and finish it then."""
+        """``write`` this as soon as something waits for it, and finish it then."""
         self._rotate_in_time(tick, process, index)
         self.waiting.append(tick)
         are_many = len(self.waiting) > self._config.limits.commit_ticks // 2
-        if tick.is_due or tick.checkpoint is not None or are_many:
-            self._work.set()
+        self._is_due |= tick.is_due or tick.checkpoint is not None or are_many
 
     def flush(self) -> None:
-        """Write what nothing waits for."""
-        if self.waiting:
-            self._work.set()
+        """Write what nothing waits for, too."""
+        self._is_due = bool(self.waiting)
+        self.write()
+
+    def write(self) -> None:
+        """Commit what has gathered, if something waits for it and nothing is under way."""
+        if self._is_due and not self._writing and not self._has_failed:
+            ticks, self.waiting, self._is_due = self.waiting, [], False
+            self._writing, self._began_s = ticks, time.perf_counter()
+            self._in_thread(partial(self._commit, ticks), partial(self._committed, ticks))
+
+    def _committed(self, ticks: list[Tick]) -> None:
+        self._writing = []
+        try:
+            if self._finish(ticks) and self.log.thrown:
+                # Only now does the trace have what the log said in them.
+                self._in_thread(self.log.throw_away, lambda: None)
+        except Exception as error:
+            self._has_ended(error)
+        self.flush()  # what has come meanwhile has waited long enough
+
+    def _has_ended(self, error: BaseException) -> None:
+        """Nothing is written after the first failure."""
+        self._has_failed = True
+        self._fail(error)
 
     def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
         """Begin a new segment when this one is long, or the log is full and could be shorter."""
@@ -140,25 +166,6 @@ class Disk:
         if checkpoint is not None and (is_long or self.log.can_forget(checkpoint.forgotten)):
             tick.checkpoint, tick.index = checkpoint, index
             self._is_rotating = True
-
-    async def run(self) -> None:
-        """Commit what has gathered, again and again; ends with the first failure."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            while self.waiting:
-                ticks, self.waiting = self.waiting, []
-                self._writing, self._began_s = ticks, time.perf_counter()
-                try:
-                    await loop.run_in_executor(self._thread, self._commit, ticks)
-                    self._writing = []
-                    if self._finish(ticks) and self.log.thrown:
-                        # Only now does the trace have what the log said in them.
-                        await loop.run_in_executor(self._thread, self.log.throw_away)
-                except Exception as error:
-                    self._fail(error)
-                    return
 
     async def recall(self, origin: str, first: int, last: int, most_bytes: int) -> tuple[Any, ...]:
         """Records that were written, after what has yet to be."""
@@ -171,7 +178,19 @@ class Disk:
         self.ended = self._thread.submit(self.log.close)
         self._thread.shutdown(wait=False)
 
+    def _in_thread(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        self._thread.submit(self._do, work, then)
+
     # --- in the thread
+
+    def _do(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """And then that in the loop, without a future in between: a lone commit is to be quick."""
+        try:
+            work()
+        except Exception as error:
+            then = partial(self._has_ended, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+            self._loop.call_soon_threadsafe(then)
 
     def _commit(self, ticks: Sequence[Tick]) -> None:
         begin_s = time.perf_counter()

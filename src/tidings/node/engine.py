@@ -471,12 +471,14 @@ class Engine:
         if disk is not None:
             disk.add(tick, self.process, index)
         if self.recorder is not None:
-            self.recorder.seal(tick, index)  # before the commit, which begins when we return
+            self.recorder.seal(tick, index)
         if disk is None:
             self._finish([tick])
-        elif disk.is_idle:
+            return
+        if disk.is_idle:
             # Nothing waits for the disk, and nobody need wait for what happened here.
             self._perform_after(tick)
+        disk.write()
 
     def _pack(
         self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick

@@ -145,7 +145,7 @@ class Group:
         self._delivered_upto: dict[str, int] = {}
         self._stable_upto: dict[str, int] = {}
         self._stuck = ""
-        self._ours: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
 
     # --- joining and leaving
 
@@ -167,7 +167,7 @@ class Group:
         if engine is not None:
             engine.stop()
             self._transport.fall_silent()
-            self._stop_ours()
+            self._stop_watching()
         try:
             with suppress(BaseExceptionGroup, asyncio.CancelledError):
                 await self._tasks.__aexit__(type(error), error, error.__traceback__)
@@ -220,8 +220,7 @@ class Group:
         if self.config.trace.conform:
             life = log.identity.life if log is not None else 0
             engine.recorder = Recorder(self.config, engine.process, life, index)
-        jobs = [self._watch(), *([engine.disk.run()] if engine.disk is not None else [])]
-        self._ours = [self._tasks.create_task(job) for job in jobs]
+        self._watching = self._tasks.create_task(self._watch())
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None
         engine.post(Start(incarnation, records, founding=self._founding, lossy=is_lossy))
@@ -257,9 +256,9 @@ class Group:
             self._metrics.listen(self.config.metrics[self.name])
             self._own.on_delivery = self._metrics.delivery.observe
 
-    def _stop_ours(self) -> None:
-        for task in self._ours:
-            task.cancel()
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def _close(self, engine: Engine) -> None:
         """Wait for a disk that hangs, unless this was cancelled: then nobody waits any longer."""
@@ -282,7 +281,7 @@ class Group:
         try:
             await self._leave(engine)
         finally:
-            self._stop_ours()
+            self._stop_watching()
             async with AsyncExitStack() as rest:
                 rest.callback(self.failed, Closed(f"{self.name} has left the group"))
                 rest.push_async_callback(self._close, engine)
