@@ -180,7 +180,7 @@ def test_acknowledgements_within_a_window_leave_together_when_it_ends() -> None:
     assert p2.step(Timeout("batch")) == []
 
 
-def test_while_two_holders_are_enough_only_the_origin_is_told_at_once() -> None:
+def test_while_two_holders_are_enough_only_the_origin_is_answered_at_once() -> None:
     p2 = process("p2", 4, batch_ms=0, stable_ms=50)
     effects = p2.step(Receive("p1", data("p1#1", "a")))
     assert delivered(effects) == ["p1#1"], "p1 and p2 have it"
@@ -205,14 +205,14 @@ def test_what_only_tells_what_is_stable_tells_of_all_origins_or_rides_on_a_messa
     assert p2.step(Timeout("stable")) == []
 
 
-def test_where_two_holders_are_not_enough_all_are_told_at_once() -> None:
+def test_where_two_holders_are_not_enough_all_are_answered_at_once() -> None:
     p2 = process("p2", 5, batch_ms=0, stable_ms=50)
     effects = p2.step(Receive("p1", data("p1#1", "a")))
     assert sent(effects) == [(("p1", "p3", "p4", "p5"), Holding(some("p1#1")))]
     assert timers(effects) == {}
 
 
-def test_of_an_origin_that_restarted_all_are_told_at_once() -> None:
+def test_of_an_origin_that_restarted_all_are_answered_at_once() -> None:
     p2 = process("p2", 3, batch_ms=0, stable_ms=50)
     restarted = msgspec.structs.replace(data("p1#1", "a"), restarted=True)
     ((to, packet),) = sent(p2.step(Receive("p1", restarted)))

@@ -1,5 +1,6 @@
 """A process can be made of parts that hold each other, each with its share of the state."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,9 +22,14 @@ class Part(msgspec.Struct):
 
     @property
     def others(self) -> Members:
-        return tuple(member for member in self.members if member != self.me)
+        return _others(self.me, self.members)
 
     def state(self) -> dict[str, Any]:
         """Its own fields. What is the same for all parts, and other parts, stand elsewhere."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__[2:]}
         return {name: value for name, value in fields.items() if not isinstance(value, Part)}
+
+
+@lru_cache(maxsize=1024)
+def _others(me: str, members: Members) -> Members:
+    return tuple(member for member in members if member != me)

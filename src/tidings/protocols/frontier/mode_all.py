@@ -26,7 +26,7 @@ class AllMode(Mode):
     stable_ms: int
     """How long those wait that only tell what is stable."""
     answered: dict[str, int] = {}
-    """What each origin was told to be held of its own messages, before all members were."""
+    """Up to where each origin has an acknowledgement of its own messages, before all others do."""
 
     def speak(self, turn: Turn) -> None:
         """What is newly held goes with the next message, or at once if none has left just now."""
@@ -38,7 +38,7 @@ class AllMode(Mode):
             if not turn.tell_all and self._only_origins_wait(news):
                 self._answer_origins(news, turn)
                 return
-            turn.send(self._to_be_told(news), Holding(*acknowledgements.of_origins(news)))
+            turn.send(self._receivers(news), Holding(*acknowledgements.of_origins(news)))
             if self.batch_ms:
                 self.timers.start("batch", self.batch_ms, turn)
         else:
@@ -67,7 +67,7 @@ class AllMode(Mode):
     def _is_answered(self, origin: str) -> bool:
         return self.answered.get(origin, 0) >= self.log.held[origin]
 
-    def _to_be_told(self, news: Sequence[str]) -> tuple[str, ...]:
-        """All; but not an origin that has been told already, if there is nothing else to tell."""
-        told = news[0] if len(news) == 1 and self._is_answered(news[0]) else ""
-        return tuple(one for one in self.others if one != told)
+    def _receivers(self, news: Sequence[str]) -> tuple[str, ...]:
+        """All; but not an origin that has been answered, if there is no other news."""
+        answered = news[0] if len(news) == 1 and self._is_answered(news[0]) else ""
+        return tuple(one for one in self.others if one != answered)

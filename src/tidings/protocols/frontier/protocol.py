@@ -220,7 +220,8 @@ class Frontier(Process):
 
     def _forget(self, turn: Turn) -> None:
         log = self.log
-        if log.forget({origin: self.knowledge.needless(origin) for origin in self.members}):
+        moved = {**turn.touched, **{one.origin: None for one in turn.delivered}}
+        if log.forget({origin: self.knowledge.needless(origin) for origin in moved}):
             turn.late_records.append(Forgotten(log.vector(log.forgotten)))
         if log.is_crowded():
             log.spill(log.delivered)
