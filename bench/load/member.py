@@ -8,7 +8,7 @@ import gc
 import sys
 import time
 from array import array
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -143,6 +143,16 @@ class Member:
 async def _await_all(receipts: asyncio.Queue[Receipt | None]) -> None:
     while (receipt := await receipts.get()) is not None:
         await receipt()
+
+
+def run(work: Coroutine[Any, Any, None], loop: str = "uvloop") -> None:
+    """On the loop that is fastest, unless it is the other one that is asked for."""
+    if loop == "uvloop":
+        import uvloop
+
+        uvloop.run(work)
+    else:
+        asyncio.run(work)
 
 
 def say(words: str) -> None:

@@ -9,14 +9,13 @@ Doors: ``plain`` is ``await group.broadcast(text)`` and ``async for message in g
 import asyncio
 import cProfile
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 import tidings
-from load.member import Member, Receipt, say
+from load.member import Member, Receipt, run, say
 
 
 class TidingsPort:
@@ -45,8 +44,8 @@ async def read(group: Any, member: Member) -> None:
 
 async def read_batches(group: Any, member: Member) -> None:
     async for batch in group.batches():
-        for message in batch:
-            member.deliver(message.text)
+        for text in batch.texts:
+            member.deliver(text)
 
 
 async def main(folder: Path, place: int, members: int, doors: str) -> None:
@@ -62,15 +61,6 @@ async def main(folder: Path, place: int, members: int, doors: str) -> None:
             reading = tasks.create_task((read_batches if many else read)(group, member))
             await member.take_part(ManyPort(group) if many else TidingsPort(group))
             reading.cancel()
-
-
-def run(work: Coroutine[Any, Any, None], loop: str) -> None:
-    if loop == "uvloop":
-        import uvloop
-
-        uvloop.run(work)
-    else:
-        asyncio.run(work)
 
 
 if __name__ == "__main__":

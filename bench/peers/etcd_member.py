@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from load.member import Member, Receipt
+from load.member import Member, Receipt, run
 from peers.milestone import Milestone
 
 MOST_PUTS = 2_000
@@ -145,4 +145,4 @@ async def main(port: int, place: int, members: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*map(int, sys.argv[1:])))
+    run(main(*map(int, sys.argv[1:])))

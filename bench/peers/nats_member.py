@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from load.member import Member, Receipt
+from load.member import Member, Receipt, run
 from load.texts import FIRST
 from peers.milestone import Milestone
 from peers.nats_link import NatsLink
@@ -216,4 +216,4 @@ async def main(port: int, place: int, members: int, kind: str, storage: str) -> 
 
 if __name__ == "__main__":
     port, place, members, kind, storage = sys.argv[1:]
-    asyncio.run(main(int(port), int(place), int(members), kind, storage))
+    run(main(int(port), int(place), int(members), kind, storage))

@@ -4,7 +4,6 @@ import java.io.InputStreamReader;
 import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -179,8 +178,7 @@ public final class Member implements Receiver {
         int origin = text[0] - 'a';
         long seq = last[origin] + 1;
         if (!Arrays.equals(text, textOf(origin, seq, size))) {
-            String start = new String(text, 0, Math.min(40, text.length), StandardCharsets.US_ASCII);
-            wrong = start + " came instead of number " + seq + " of member " + origin;
+            wrong = "something else came instead of number " + seq + " of member " + origin;
             return;
         }
         last[origin] = seq;
@@ -216,9 +214,9 @@ public final class Member implements Receiver {
     }
 
     private static byte[] textOf(int origin, long seq, int size) {
-        byte[] start = ((char) ('a' + origin) + " " + seq + " ").getBytes(StandardCharsets.US_ASCII);
-        byte[] text = Arrays.copyOf(start, Math.max(size, start.length));
-        Arrays.fill(text, start.length, text.length, (byte) '.');
+        byte[] text = new byte[size];
+        Arrays.fill(text, (byte) '.');
+        ByteBuffer.wrap(text).put((byte) ('a' + origin)).putLong(seq);
         return text;
     }
 
