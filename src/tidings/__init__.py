@@ -4,8 +4,8 @@ Read the packages in the order in which a message travels: ``core`` (what a proc
 ``protocols`` (how messages spread), ``simulator`` (where they spread), ``trace`` (what
 happened), ``spec`` and ``pipeline`` (whether it should have), ``report`` (how we say it).
 
-A program that only wants a group needs one name, ``join`` (node/group.py); the others here are
-what it is given and what may be raised.
+A program that only wants a group needs one name, ``join`` (node/group.py), and ``run`` if it does
+nothing else; the others here are what it is given and what may be raised.
 """
 
 from importlib import import_module
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidings.node.group import Status as Status
     from tidings.node.group import join as join
     from tidings.node.ledger import Receipt as Receipt
+    from tidings.node.running import run as run
     from tidings.node.unread import Replayed as Replayed
 else:
     # On demand: most of Tidings needs no network. Type checkers see the imports above instead, or
@@ -41,6 +42,7 @@ else:
         "tidings.node.engine": ("Halted",),
         "tidings.node.group": ("Closed", "Group", "LogFull", "Status", "join"),
         "tidings.node.ledger": ("Receipt",),
+        "tidings.node.running": ("run",),
         "tidings.node.unread": ("Replayed",),
     }
 

@@ -174,7 +174,8 @@ def test_killed_again_and_again_while_it_starts_for_the_first_time_it_starts_at_
 @needs_strace
 def test_what_is_acknowledged_is_on_disk_first(tmp_path: Path) -> None:
     """The recorded order of system calls: data came, the disk has answered, the ack leaves."""
-    group_file(tmp_path, 3, "options.batch_ms = 0")  # an acknowledgement for every message
+    # An acknowledgement for every message, to everybody.
+    group_file(tmp_path, 3, "options.batch_ms = 0", "options.stable_ms = 0")
     record = tmp_path / "calls"
     calls = "trace=fdatasync,sendto,recvfrom"
     strace = ("strace", "-f", "-qq", "-s", "4096", "-o", str(record), "-e", calls)

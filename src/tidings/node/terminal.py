@@ -5,7 +5,6 @@ and what a line may say beside text.
 """
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, Protocol
 
 from tidings.core import Exit, Interrupted, Message, TidingsError, UsageError
+from tidings.node import running
 from tidings.node.config import NO_LIMIT, Config
 from tidings.node.group import Closed, Group, LogFull, Status, join
 
@@ -132,13 +132,9 @@ def run(
     """
     if getattr(sys, "stdout", None) is None:
         raise UsageError("there is no standard output; who needs none writes > /dev/null")
-    # Messages live too short to be worth the collector's while; modules live forever.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
     group = join(name, config, acknowledge="explicitly", founding=founding)
     try:
-        asyncio.run(_take_part(group, face, output, stay))
+        running.run(_take_part(group, face, output, stay))
     except asyncio.CancelledError:
         raise Interrupted("interrupted while leaving" + _unsaid(group)) from None
     if lost := _unsaid(group):

@@ -10,7 +10,6 @@ leaves. fleet.py is the other side.
 
 import argparse
 import asyncio
-import gc
 import math
 import os
 import signal
@@ -23,6 +22,7 @@ from typing import Any
 import msgspec
 
 from tidings.core import Message, TidingsError
+from tidings.node import running
 from tidings.node.group import Group, LogFull, Replayed, join
 from tidings.node.ledger import Receipt
 from tidings.node.logs import configure
@@ -334,15 +334,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("group", help="the group file")
     parser.add_argument("--injector", default="", help='such as "seed=7 lost=0.1 reordered=0.2"')
     parser.add_argument("--report-ms", type=float, default=20, help="how long to gather reports")
+    parser.add_argument("--fast", action="store_true", help="on uvloop, if it is installed")
     asked = parser.parse_args(words)
     # Ctrl-C is meant for whoever drives us; when that ends, our input ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     configure("console")
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
     try:
-        asyncio.run(run(asked))
+        running.run(run(asked), fast=asked.fast)
     except TidingsError as error:
         say(Report(error=str(error)))
         return error.status
