@@ -245,6 +245,20 @@ def test_a_long_run_has_a_file_for_each_process_and_short_runs_share_one(
 # --- what the log says
 
 
+@pytest.mark.parametrize("ending", WRITERS)
+def test_every_row_of_a_log_may_be_of_a_message(desk: Desk, ending: str) -> None:
+    """Where no number is missing, Arrow hands out arrays that nobody may write to."""
+    whats = [("p1", "broadcast"), ("p1", "deliver"), ("p2", "deliver")]
+    rows = [
+        {"run": "r", "who": who, "at": n, "what": what, "sender": "p1", "n": n, "text": "a"}
+        for n in (1, 2)
+        for who, what in whats
+    ]
+    mapping = desk.mapping(BY_ORDER.replace("NAMES", 'origin = "sender"\nseq = "n"'))
+    (run,) = desk.runs(desk.log(rows, f"log{ending}"), mapping=mapping)
+    assert [str(one.message) for one in run.histories["p2"]] == ["p1#1", "p1#2"]
+
+
 def test_the_fourth_broadcast_of_p1_is_called_p1_4(desk: Desk) -> None:
     ids = ["e", "b", "zz", "a"]
     (run,) = desk.runs(desk.log([row("p1", "pub", one, text=one) for one in ids]))

@@ -221,8 +221,8 @@ class _Rows:
             )
         if columns.id is None:
             yield from self._number("seq", "seq", is_message)
-            self.columns["seq"][~is_message] = ABSENT
-            is_negative = is_message & (self.columns["seq"] < 0)
+            seq = self.columns["seq"] = np.where(is_message, self.columns["seq"], ABSENT)
+            is_negative = is_message & (seq < 0)
             yield Fault("seq", is_negative, lambda seq: "a sequence number is negative")
             return
         found = self._column("id")
