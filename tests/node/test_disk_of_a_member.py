@@ -238,6 +238,39 @@ def test_leaving_waits_for_a_disk_that_hangs_without_holding_up_the_program(
     go(scenario())
 
 
+def test_what_still_waits_for_the_disk_when_its_member_is_gone_is_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 1, "links.close_ms = 50")
+    disk = SlowDisk(monkeypatch)
+    faults: list[object] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: faults.append(about))
+        p1 = join("p1", config, founding=True)
+        await p1.__aenter__()
+        await (await p1.broadcast(b"one")).delivered()
+        disk.stop()
+        await p1.broadcast(b"two")
+        await until(disk.is_asked.is_set)
+        await p1.broadcast(b"three")
+        engine = p1._joined()
+        assert engine.disk is not None
+        await until(lambda: engine.disk.waiting)
+        leaving = asyncio.create_task(p1.__aexit__(None, None, None))
+        await until(lambda: engine._is_stopped)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        disk.may_go_on.set()
+        await until(engine.disk.ended.done)
+        async with joined(config) as one:
+            await until(lambda: one["p1"].status().own == 2)
+
+    go(scenario())
+    assert not faults
+
+
 def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
     """Also when its commit begins a new segment, and nobody needs the messages of the old one."""
     config = group_file(tmp_path, 1, "limits.segment_bytes = 1")

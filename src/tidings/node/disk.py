@@ -79,7 +79,8 @@ class Disk:
         self._warned = 0
         """The last percentage that was reported, unless the log has become smaller."""
         self._is_rotating = False
-        self._has_failed = False
+        self._is_over = False
+        """Nothing more is written: something failed, or the log is being closed."""
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{log.about.member}-disk")
         self.ended = Future[None]()
@@ -137,7 +138,7 @@ class Disk:
 
     def write(self) -> None:
         """Commit what has gathered, if something waits for it and nothing is under way."""
-        if self._is_due and not self._writing and not self._has_failed:
+        if self._is_due and not self._writing and not self._is_over:
             ticks, self.waiting, self._is_due = self.waiting, [], False
             self._writing, self._began_s = ticks, time.perf_counter()
             self._in_thread(partial(self._commit, ticks), partial(self._committed, ticks))
@@ -145,16 +146,15 @@ class Disk:
     def _committed(self, ticks: list[Tick]) -> None:
         self._writing = []
         try:
-            if self._finish(ticks) and self.log.thrown:
+            if self._finish(ticks) and self.log.thrown and not self._is_over:
                 # Only now does the trace have what the log said in them.
                 self._in_thread(self.log.throw_away, lambda: None)
         except Exception as error:
-            self._has_ended(error)
+            self._failed(error)
         self.flush()  # what has come meanwhile has waited long enough
 
-    def _has_ended(self, error: BaseException) -> None:
-        """Nothing is written after the first failure."""
-        self._has_failed = True
+    def _failed(self, error: BaseException) -> None:
+        self._is_over = True
         self._fail(error)
 
     def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
@@ -175,6 +175,7 @@ class Disk:
 
     def close(self) -> None:
         """The thread ends when it has done what it was asked, and gives the folder back last."""
+        self._is_over = True
         self.ended = self._thread.submit(self.log.close)
         self._thread.shutdown(wait=False)
 
@@ -188,7 +189,7 @@ class Disk:
         try:
             work()
         except Exception as error:
-            then = partial(self._has_ended, error)
+            then = partial(self._failed, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
             self._loop.call_soon_threadsafe(then)
 
