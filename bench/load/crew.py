@@ -131,7 +131,8 @@ class Program:
         if self.process.stdin is None:
             self.process.terminate()
         else:
-            self.process.stdin.close()  # a member that hears nothing more leaves
+            with suppress(BrokenPipeError):  # it may have died with words on their way to it
+                self.process.stdin.close()  # a member that hears nothing more leaves
         for insist in (self.process.terminate, self.process.kill):
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)

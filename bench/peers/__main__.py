@@ -132,10 +132,10 @@ def asked_for() -> argparse.Namespace:
 
 
 def chosen(asked: argparse.Namespace, folder: Path) -> list[System]:
-    systems = tidings_systems("Tidings", ROOT / "src", asked.doors)
+    systems = tidings_systems("Tidings", ROOT / "src", asked.doors, "uvloop")
     if asked.before:
         sources = sources_of(asked.before, folder)
-        systems += tidings_systems(f"Tidings {asked.before}", sources, "plain")
+        systems += tidings_systems(f"Tidings {asked.before}", sources, "plain", "asyncio")
     for rival in rivals():
         if missing := rival.missing():
             note(f"{rival.name} is left out: {missing}")

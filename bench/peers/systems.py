@@ -152,14 +152,19 @@ def _jgroups(folder: Path, order: str) -> Iterator[Crew]:
 # --- all of them
 
 
-def tidings_systems(name: str, sources: Path, doors: str) -> list[System]:
+def tidings_systems(name: str, sources: Path, doors: str, loop: str) -> list[System]:
     kept = {"memory": False, "disk": True}
     return [
         System(
             name=f"{name}, {word}",
-            started=partial(tidings_group, durable=durable, sources=sources, doors=doors),
+            started=partial(
+                tidings_group, durable=durable, sources=sources, doors=doors, loop=loop
+            ),
             durable=durable,
-            settings=f"group file with durable = {str(durable).lower()}, trace on, --doors {doors}",
+            settings=(
+                f"group file with durable = {str(durable).lower()}, trace on, --doors {doors}, "
+                f"{loop}"
+            ),
         )
         for word, durable in kept.items()
     ]

@@ -16,6 +16,8 @@ from tidings.core import EnvironmentMissing, Exit, Start, take_first
 from tidings.node.disk import Disk, Tick
 from tidings.node.group import Group, join
 from tidings.node.log import About, Records, open_log
+from tidings.protocols.frontier.packets import Counts, Holding
+from tidings.protocols.frontier.records import Forgotten
 
 
 def test_a_member_stops_when_its_folder_is_deleted_under_it(tmp_path: Path) -> None:
@@ -234,6 +236,27 @@ def test_leaving_waits_for_a_disk_that_hangs_without_holding_up_the_program(
         await until(engine.disk.ended.done)
         async with joined(config) as one:
             await until(lambda: one["p1"].status().own == 2)
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("has_a_frame", [False, True])
+def test_a_record_that_nothing_waits_for_holds_up_no_frame(
+    tmp_path: Path, has_a_frame: bool
+) -> None:
+    config = group_file(tmp_path, 3, "trace.on = false")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            engine = groups["p1"]._joined()
+            assert engine.disk is not None
+            await engine.drain()
+            tick, packet = Tick(), Holding(Counts(all=(0, 0, 0)))
+            tick.records = [Forgotten((0, 0, 0))]
+            if has_a_frame:
+                tick.packets = {("p2",): [(packet, engine._encode(packet), 0)]}
+            engine._seal(tick)
+            assert engine.disk.is_idle is not has_a_frame
 
     go(scenario())
 

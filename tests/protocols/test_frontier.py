@@ -220,6 +220,23 @@ def test_of_an_origin_that_restarted_all_are_answered_at_once() -> None:
     assert [origin for origin, _ in packet.digests] == ["p1"]
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_so_are_they_if_it_was_answered_before_it_restarted(size: int) -> None:
+    p2 = process("p2", size, batch_ms=0, stable_ms=50)
+    p2.step(Receive("p1", data("p1#1", "a")))
+    other = msgspec.structs.replace(data("p1#1", "b"), restarted=True)
+    ((to, packet), *_) = sent(p2.step(Receive("p1", other)))
+    assert to == tuple(f"p{number}" for number in range(1, size + 1) if number != 2)
+    assert [origin for origin, _ in packet.digests] == ["p1"]
+
+
+def test_of_two_members_neither_waits_to_speak_of_what_is_stable() -> None:
+    p2 = process("p2", 2, batch_ms=0, stable_ms=50)
+    effects = p2.step(Receive("p1", data("p1#1", "a")))
+    assert sent(effects) == [(("p1",), Holding(Counts(all=(1, 0))))]
+    assert timers(effects) == {}
+
+
 def test_only_what_has_no_gap_before_it_is_acknowledged() -> None:
     p2 = process("p2", 3, batch_ms=0)
     early = p2.step(Receive("p1", data("p1#2", "b")))

@@ -45,7 +45,11 @@ def test_the_explorer_finds_the_flaw_and_nothing_else(name: str) -> None:
     assert found <= set(PROTOCOLS[name].breaks)
 
 
-@pytest.mark.parametrize("mode", ["all", "origin"])
+@pytest.mark.parametrize(
+    "options",
+    [{"mode": "all"}, {"mode": "origin"}, {"mode": "all", "batch_ms": 0, "stable_ms": 1}],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "scope",
     [
@@ -58,9 +62,9 @@ def test_the_explorer_finds_the_flaw_and_nothing_else(name: str) -> None:
     ids=str,
 )
 def test_the_sound_protocol_is_explored_completely_and_clean(
-    mode: str, scope: dict[str, Any]
+    options: dict[str, Any], scope: dict[str, Any]
 ) -> None:
-    explored = explore(Scope(protocol="frontier", options={"mode": mode}, **scope), workers=1)
+    explored = explore(Scope(protocol="frontier", options=options, **scope), workers=1)
     assert not explored.cut
     assert all(explored.verdict(what) is Value.HOLDS for what in explored.properties)
 

@@ -468,6 +468,7 @@ class Engine:
             tick.block = self.tracer.block(tick.items)
         index = self.tracer.index if self.tracer is not None else 0
         disk = self.disk if self.disk and (tick.records or self.disk.is_busy) else None
+        tick.is_due |= bool(tick.frames)  # a record that nothing waits for must not hold them up
         if disk is not None:
             disk.add(tick, self.process, index)
         if self.recorder is not None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,11 +15,21 @@ def run(main: Coroutine[Any, Any, T], *, fast: bool = True) -> T:
     On uvloop if that is installed (``tidings[fast]``). And the collector runs less often: messages
     live too short to be worth its while, and modules live forever.
     """
+    with asyncio.Runner(loop_factory=_fastest() if fast else None) as runner, _quiet_collector():
+        return runner.run(main)
+
+
+@contextmanager
+def _quiet_collector() -> Iterator[None]:
+    before = gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    with asyncio.Runner(loop_factory=_fastest() if fast else None) as runner:
-        return runner.run(main)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _fastest() -> Callable[[], asyncio.AbstractEventLoop] | None:

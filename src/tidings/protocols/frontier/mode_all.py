@@ -52,8 +52,8 @@ class AllMode(Mode):
 
     def _only_origins_wait(self, news: Sequence[str]) -> bool:
         """Not if an origin may have used numbers twice: then all compare what they hold."""
+        are_enough = len(self.members) > 2 and self.knowledge.quorum <= ORIGIN_AND_ONE
         is_doubtful = any(origin in self.acknowledgements.restarted for origin in news)
-        are_enough = self.knowledge.quorum <= ORIGIN_AND_ONE
         return self.stable_ms > 0 and are_enough and not is_doubtful
 
     def _answer_origins(self, news: Sequence[str], turn: Turn) -> None:
@@ -68,6 +68,8 @@ class AllMode(Mode):
         return self.answered.get(origin, 0) >= self.log.held[origin]
 
     def _receivers(self, news: Sequence[str]) -> tuple[str, ...]:
-        """All; but not an origin that has been answered, if there is no other news."""
-        answered = news[0] if len(news) == 1 and self._is_answered(news[0]) else ""
-        return tuple(one for one in self.others if one != answered)
+        """All; but not an origin that has been answered, if there is no other news of any kind."""
+        one_origin = news[0] if len(news) == 1 else ""
+        if not self.answered.get(one_origin) or one_origin in self.acknowledgements.restarted:
+            return self.others
+        return tuple(one for one in self.others if one != one_origin)
