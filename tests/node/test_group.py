@@ -818,21 +818,22 @@ def test_a_full_log_refuses_and_names_the_silent_member(tmp_path: Path) -> None:
     lines = ("limits.log_bytes = 24000", "limits.segment_bytes = 2000", "limits.window = 10")
     config = group_file(tmp_path, 3, *lines)
 
-    async def fill(group: Group) -> None:
+    async def fill(group: Group, until_all_have_it: bool) -> None:
         for _ in range(100):
-            await (await group.broadcast(bytes(100))).delivered()
+            receipt = await group.broadcast(bytes(100))
+            await (receipt.stable() if until_all_have_it else receipt.delivered())
 
     async def scenario() -> None:
         async with joined(config, "p1", "p2", listen=False) as two:
             async with joined(config, "p3", listen=False) as one:
                 # As long as everybody is there, the log is forgotten as it grows.
-                await fill(two["p1"])
+                await fill(two["p1"], until_all_have_it=True)
                 await linked(two | one)
             full = (
                 "the log of p1 is full: .* bytes are kept until p3 has them too; if .* raise limits"
             )
             with pytest.raises(LogFull, match=full):
-                await fill(two["p1"])
+                await fill(two["p1"], until_all_have_it=False)
             async with joined(config, "p3", listen=False):
                 await until(lambda: two["p1"].status().log_bytes <= 24000)
                 await (await two["p1"].broadcast(bytes(100))).stable()
