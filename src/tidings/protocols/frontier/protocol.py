@@ -40,7 +40,7 @@ from tidings.protocols.frontier.histories import BLOCK, MOST_IN_BLOCK, OriginHis
 from tidings.protocols.frontier.knowledge import Knowledge
 from tidings.protocols.frontier.log import Log, LogLimits
 from tidings.protocols.frontier.mode import Mode
-from tidings.protocols.frontier.mode_all import AllMode
+from tidings.protocols.frontier.mode_all import FEW, AllMode, OriginsFirst
 from tidings.protocols.frontier.mode_origin import OriginMode
 from tidings.protocols.frontier.packets import (
     Asking,
@@ -138,7 +138,10 @@ class Frontier(Process):
         about_sent = (*about_held, Known(me, 0, 0))
         if mode == "all" or (mode == "auto" and size <= LARGEST_ALL):
             gathering_ms = batch_ms if batch_ms >= 0 else size
-            self.mode = AllMode(me, members, *about_sent, gathering_ms, stable_ms)
+            if stable_ms > 0 and size in FEW:
+                self.mode = OriginsFirst(me, members, *about_sent, gathering_ms, stable_ms)
+            else:
+                self.mode = AllMode(me, members, *about_sent, gathering_ms)
         else:
             self.mode = self.origin_mode_kind(me, members, *about_sent, dict.fromkeys(members, 0))
         self.exchange = self.exchange_kind(
