@@ -13,6 +13,7 @@ import pytest
 
 from real_groups import go, group_file, joined, linked, take, until
 from tidings.core import EnvironmentMissing, Exit, Start, take_first
+from tidings.node.config import Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.group import Group, join
 from tidings.node.log import About, Records, open_log
@@ -182,6 +183,16 @@ class SlowDisk:
         self.may_go_on.clear()
         self.is_asked.clear()
 
+    async def member_that_writes(self, config: Config) -> Group:
+        """p1, which waits for this disk with its second text."""
+        p1 = join("p1", config, founding=True)
+        await p1.__aenter__()
+        await (await p1.broadcast(b"one")).delivered()
+        self.stop()
+        await p1.broadcast(b"two")
+        await until(self.is_asked.is_set)
+        return p1
+
 
 def test_what_is_delivered_and_not_on_disk_yet_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,12 +226,7 @@ def test_leaving_waits_for_a_disk_that_hangs_without_holding_up_the_program(
     disk = SlowDisk(monkeypatch)
 
     async def scenario() -> None:
-        p1 = join("p1", config, founding=True)
-        await p1.__aenter__()
-        await (await p1.broadcast(b"one")).delivered()
-        disk.stop()
-        await p1.broadcast(b"two")
-        await until(disk.is_asked.is_set)
+        p1 = await disk.member_that_writes(config)
         leaving = asyncio.create_task(p1.__aexit__(None, None, None))
         engine = p1._joined()
         await until(lambda: engine._is_stopped)
@@ -270,12 +276,7 @@ def test_what_still_waits_for_the_disk_when_its_member_is_gone_is_never_written(
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, about: faults.append(about))
-        p1 = join("p1", config, founding=True)
-        await p1.__aenter__()
-        await (await p1.broadcast(b"one")).delivered()
-        disk.stop()
-        await p1.broadcast(b"two")
-        await until(disk.is_asked.is_set)
+        p1 = await disk.member_that_writes(config)
         await p1.broadcast(b"three")
         engine = p1._joined()
         assert engine.disk is not None
