@@ -46,15 +46,16 @@ says what it has processed, and after a restart it is handed the rest again (Rep
 comes back without its disk is refused.
 
 Options: ``batch_ms``, in mode all the time between two vectors (the first goes at once; -1: one
-millisecond per member); ``stable_ms``, in mode all up to n = 4, how long acknowledgements wait that
-only tell what is stable; ``window``, how many messages of a process may be unsafe; ``log_limit``,
-how many messages may be kept before broadcasts are refused; ``memory`` and ``memory_bytes``, how
-many and how much may be kept in memory before what is delivered is left to the disk alone (0: any
-number); ``early`` and ``early_bytes``, how many messages of one origin, and how many bytes in all,
-may wait for a predecessor; ``push`` and ``push_bytes``, how many messages and about how much of
-them answer one request; ``marks`` and ``block``, how many digests of each origin are kept, and of
-how many messages each is made; ``strict``, whether to wait for more answers after a restart;
-``until_processed``, whether messages are kept until the application has processed them.
+millisecond per member); ``stable_ms``, in mode all at n = 3 and 4, how long acknowledgements wait
+that only tell what is stable; ``window``, how many messages of a process may be unsafe;
+``log_limit``, how many messages may be kept before broadcasts are refused; ``memory`` and
+``memory_bytes``, how many and how much may be kept in memory before what is delivered is left to
+the disk alone (0: any number); ``early`` and ``early_bytes``, how many messages of one origin, and
+how many bytes in all, may wait for a predecessor; ``push`` and ``push_bytes``, how many messages
+and about how much of them answer one request; ``marks`` and ``block``, how many digests of each
+origin are kept, and of how many messages each is made; ``strict``, whether to wait for more answers
+after a restart; ``until_processed``, whether messages are kept until the application has processed
+them.
 
 A process has parts that hold each other: `protocol` has the events, and each other file is one
 part. docs/frontier.md has the rules one by one, and where we differ from their first description.
