@@ -49,7 +49,10 @@ CONTENDERS = (
     Contender("frontier", {"mode": "all"}),
     Contender("frontier", {"mode": "origin"}),
 )
-"""Every sound algorithm, and every proposal of the notes."""
+"""Every sound algorithm for a group that stays as it is, and every proposal of the notes."""
+
+SOUND = (*CONTENDERS, Contender("views"))
+"""With frontier for groups that change: while nothing changes, it costs what frontier costs."""
 
 AS_WRITTEN = (
     Contender("flawed/forgetful-relay"),

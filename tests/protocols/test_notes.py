@@ -26,7 +26,10 @@ ROOT = Path(__file__).parents[2]
 NOTES = (ROOT / "docs" / "notes.md").read_text(encoding="utf-8")
 SOURCES = [*(ROOT / "src" / "tidings").rglob("*.py"), ROOT / "bench" / "ranges.py"]
 FIVE = ("first", "second", "third", "fourth", "fifth")
-FROM_THE_NOTES = {name: one for name, one in PROTOCOLS.items() if "frontier" not in name}
+OURS = ("frontier", "views")
+FROM_THE_NOTES = {
+    name: one for name, one in PROTOCOLS.items() if not any(ours in name for ours in OURS)
+}
 
 
 def functions_in(path: Path) -> set[str]:

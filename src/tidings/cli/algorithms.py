@@ -16,7 +16,16 @@ from tidings.cli.common import (
     progress_line,
     say,
 )
-from tidings.compare import AS_WRITTEN, CONTENDERS, METRICS, contender_of, draw, matrix, measure
+from tidings.compare import (
+    AS_WRITTEN,
+    CONTENDERS,
+    METRICS,
+    SOUND,
+    contender_of,
+    draw,
+    matrix,
+    measure,
+)
 from tidings.compare import bounds as packet_bounds
 from tidings.compare import compare as compare_all
 from tidings.core import UsageError
@@ -83,7 +92,7 @@ def _list_flaws(as_json: bool) -> None:
 def _list_costs(as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     with progress_line("measuring") as show:
-        for contender in CONTENDERS:
+        for contender in SOUND:
             one = measure(contender, "one", 5, 1)
             rows.append(
                 {
@@ -95,7 +104,7 @@ def _list_costs(as_json: bool) -> None:
                     "state": measure(contender, "stream", 5, 100).kept_bytes,
                 }
             )
-            show(f"measuring: {len(rows)} of {len(CONTENDERS)}, {contender}")
+            show(f"measuring: {len(rows)} of {len(SOUND)}, {contender}")
     if as_json:
         print_json({"rows": rows})
         return

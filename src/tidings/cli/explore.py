@@ -48,6 +48,10 @@ def explore_command(
     broadcasts: Annotated[int, typer.Option(help="How many messages, by any process.")] = 1,
     crashes: Annotated[int, typer.Option(help="How many processes crash: at most a minority.")] = 0,
     joiners: Annotated[int, typer.Option(help="How many processes join (interval-history).")] = 0,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(help="What somebody asks, as in 'p1 add p4' or 'p1 remove p3' (views)."),
+    ] = None,
     duplicates: Annotated[int, typer.Option(help="How many packets arrive twice.")] = 0,
     restarts: Annotated[int, typer.Option(help="How many of the crashed come back.")] = 0,
     rollbacks: Annotated[
@@ -58,6 +62,10 @@ def explore_command(
     ] = None,
     max_packets: Annotated[
         int | None, typer.Option(help="Also: no run sends more packets than this.")
+    ] = None,
+    early_timeouts: Annotated[
+        int | None,
+        typer.Option(help="How many timers run out while packets are under way; others wait."),
     ] = None,
     depth: Annotated[int | None, typer.Option(help="How many moves a run has at most.")] = None,
     without: Annotated[
@@ -93,6 +101,8 @@ def explore_command(
         broadcasts=broadcasts,
         crashes=crashes,
         joiners=joiners,
+        changes=tuple(change or ()),
+        early_timeouts=early_timeouts,
         duplicates=duplicates,
         restarts=restarts,
         rollbacks=rollbacks,
@@ -159,6 +169,7 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
     faults = {
         "crash": scope.crashes,
         "joiner": scope.joiners,
+        "change": len(scope.changes),
         "duplicate": scope.duplicates,
         "restart": scope.restarts,
         "rollback": scope.rollbacks,

@@ -2,12 +2,15 @@
 
 from tidings.core.effects import (
     Accept,
+    Approve,
     CancelTimer,
     Deliver,
+    Deny,
     Effect,
     Halt,
     Held,
     Install,
+    Leave,
     Persist,
     Recall,
     Refuse,
@@ -27,6 +30,7 @@ from tidings.core.errors import (
 )
 from tidings.core.events import (
     Broadcast,
+    Change,
     Event,
     LinkDown,
     LinkUp,
@@ -58,13 +62,16 @@ from tidings.core.secrets import without_secrets
 __all__ = [
     "MOST_MEMBERS",
     "Accept",
+    "Approve",
     "Broadcast",
     "CancelTimer",
     "Causes",
+    "Change",
     "Checkpoint",
     "Choose",
     "DataError",
     "Deliver",
+    "Deny",
     "Effect",
     "EnvironmentMissing",
     "Event",
@@ -75,6 +82,7 @@ __all__ = [
     "Install",
     "Interrupted",
     "IntervalSet",
+    "Leave",
     "LinkDown",
     "LinkUp",
     "Members",

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tidings.core.events import Change
 from tidings.core.group import Members
 from tidings.core.message import Message, MessageId, Packet, Span, TextSpan
 
@@ -105,6 +106,27 @@ class Install(msgspec.Struct, frozen=True):
     """From here on this process broadcasts to these members."""
 
     view: Members
+    number: int | None = None
+    """Where the members agree on one view after the other: which of them it is."""
+
+
+class Approve(msgspec.Struct, frozen=True):
+    """What an operator asked for will happen, unless this process dies before all rely on it."""
+
+    change: Change
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """It will not, for this reason, and nothing has changed."""
+
+    change: Change
+    reason: str
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """This process is no member any more; it may go on for a while to serve those that are."""
+
+    reason: str
 
 
 class Reject(msgspec.Struct, frozen=True):
@@ -133,6 +155,9 @@ Effect = (
     | CancelTimer
     | Stable
     | Install
+    | Approve
+    | Deny
+    | Leave
     | Reject
     | Halt
 )

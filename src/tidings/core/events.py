@@ -75,4 +75,19 @@ class Processed(msgspec.Struct, frozen=True):
     upto: Mapping[str, int]
 
 
-Event = Start | Broadcast | Receive | Timeout | LinkUp | LinkDown | Processed | Recalled
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """An operator asks this member to change the group: add one, remove one, or replace one.
+
+    The answer is an Approve or a Deny, which may take a while.
+    """
+
+    add: str = ""
+    remove: str = ""
+
+    def __str__(self) -> str:
+        add = f"add {self.add}" if self.add else ""
+        remove = f"remove {self.remove}" if self.remove else ""
+        return " ".join(filter(None, (add, remove))) or "no change"
+
+
+Event = Start | Broadcast | Receive | Timeout | LinkUp | LinkDown | Processed | Recalled | Change

@@ -1,6 +1,7 @@
 """A message is what a user broadcast; a packet is what crosses the network."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import count, repeat
 from typing import ClassVar, NamedTuple, Self
 
@@ -145,7 +146,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def kind(self) -> str:
-        return str(self.__struct_config__.tag)
+        return _kind_of(type(self))
 
     @property
     def about(self) -> MessageId | None:
@@ -159,6 +160,11 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
     def __str__(self) -> str:
         """One short line for conversations; a kind with contents shows them, too."""
         return f"{self.kind} {self.about}" if self.about else self.kind
+
+
+@cache
+def _kind_of(packet: type[Packet]) -> str:
+    return str(packet.__struct_config__.tag)
 
 
 def listed(*parts: object) -> str:

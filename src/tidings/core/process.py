@@ -49,6 +49,9 @@ class Process(ABC):
     grows: ClassVar[bool] = False
     """Whether members may join after the start."""
 
+    changes: ClassVar[bool] = False
+    """Whether an operator may change the group, and all members agree on what comes of it."""
+
     recovers: ClassVar[bool] = False
     """Whether a crashed process may come back with what it persisted."""
 

@@ -51,6 +51,13 @@ class Way(NamedTuple):
     moves: list[Move]
 
 
+class _Stay(NamedTuple):
+    """In a view, and what was delivered before it; or after one, and what was delivered in it."""
+
+    view: int
+    delivered: int
+
+
 Arrivals = dict[str, dict[tuple[str, int, bool], PacketId]]
 """Packets by receiver, and of each under sender, content, and whether it may never arrive."""
 
@@ -88,7 +95,10 @@ class Branch(World):
         self.everybody = scope.everybody
         self.spoken = dict.fromkeys(scope.everybody, 0)
         self.crashes = self.duplicates = self.restarts = self.rollbacks = 0
+        self.early_timeouts = 0
         """How often each has been chosen."""
+        self.requests = scope.requests
+        """What operators have yet to ask."""
         self.deaths = 0
         """All crashes, also those that nobody chose: a process may halt by itself."""
         self.legacy: dict[PacketId, int] = {}
@@ -103,6 +113,12 @@ class Branch(World):
         self.pasts: dict[MessageId, int] = {}
         self.digests: dict[MessageId, str] = {}
         self.lists: dict[MessageId, Members] = {}
+        self.stays = dict.fromkeys(scope.everybody, _Stay(0, 0))
+        """In which view each process is, and what it had delivered before."""
+        self.seen: dict[int, int] = {}
+        """What anybody delivered in each view."""
+        self.ends: dict[int, _Stay] = {}
+        """Of each view that somebody has got through: the next, and what was delivered in it."""
         self.unheard: tuple[tuple[str, MessageId, str], ...] = ()
         """Deliveries in this move of what nobody had broadcast before: who, what, its digest."""
         self.disk_numbers: dict[str, int] = {}
@@ -168,10 +184,15 @@ class Branch(World):
 
     def go(self, choice: Choice, *, inert: bool = False) -> None:
         """Make the choice happen, and remember it."""
+        is_early = isinstance(choice, choices.TimerExpiry) and not self.is_quiet()
         self._make(choice)
         match choice:
             case choices.PacketArrival():
                 pass
+            case choices.TimerExpiry():
+                self.early_timeouts += is_early and self.scope.early_timeouts is not None
+            case choices.ChangeRequest():
+                self.requests = tuple(one for one in self.requests if one != choice)
             case choices.UserBroadcast(process):
                 self.spoken = self.spoken | {process: self.spoken[process] + 1}
                 self.judged += self.signatures.of_fact("spoken", process)
@@ -239,8 +260,14 @@ class Branch(World):
             or self.crashes < scope.crashes
             or self.restarts < min(scope.restarts, self.crashes)
             or self.duplicates < scope.duplicates
-            or len(self.processes) < len(self.everybody)
+            or len(self.processes) < scope.processes + scope.joiners
+            or self.requests
         )
+
+    def may_time_out_early(self) -> bool:
+        """Whether a timer may run out before all that is under way has arrived."""
+        most = self.scope.early_timeouts
+        return bool(self.timers) and (most is None or self.early_timeouts < most)
 
     def arrivals(self) -> Arrivals:
         """Of each process the packets that may arrive; of equal ones the first."""
@@ -252,18 +279,21 @@ class Branch(World):
 
     def news(self) -> Iterator[Choice]:
         """Everything but arrivals: timers, users, newcomers, and those who crash or come back."""
-        yield from starmap(choices.TimerExpiry, self.timers)
+        if self.may_time_out_early() or self.is_quiet():
+            yield from starmap(choices.TimerExpiry, self.timers)
+        inside = tuple(filter(self.is_inside, self.up))
         if sum(self.spoken.values()) < self.scope.broadcasts:
-            for process in self.up:
+            for process in inside:
                 yield choices.UserBroadcast(process, self.scope.text(self.spoken[process]))
-        if len(self.processes) < len(self.everybody):
+        if len(self.processes) < self.scope.processes + self.scope.joiners:
             newcomer = self.everybody[len(self.processes)]
-            yield from (choices.Join(newcomer, contact) for contact in self.up)
+            yield from (choices.Join(newcomer, contact) for contact in inside)
+        yield from (request for request in self.requests if request.process in inside)
         if self.crashes < self.scope.crashes:
             yield from map(choices.Crash, self.up)
         if self.restarts < self.scope.restarts:
             for process in self.everybody:
-                if process in self.crashed:
+                if process in self.crashed and process not in self.gone:
                     yield choices.Recover(process)
                     if self.rollbacks < self.scope.rollbacks:
                         yield choices.Recover(process, disk_old=True)
@@ -293,6 +323,12 @@ class Branch(World):
             total += known or reactions.number_of_packet(link, content)
         for timer in self.timers:
             total += fact("timer", *timer)
+        for name in self.gone:
+            total += fact("gone", name)
+        if self.requests:
+            total += fact("yet to ask", *self.requests)
+        if self.early_timeouts:
+            total += fact("early timeouts", self.early_timeouts)
         if self.duplicates:
             total += fact("duplicates", self.duplicates)
         if self.restarts:
@@ -312,11 +348,10 @@ class Branch(World):
 
     # --- reactions are looked up
 
-    def _create(self, process: str, members: Members) -> None:
+    def _make_process(self, process: str, members: Members) -> None:
         made = self.factory(process, members, _draw_nothing)
         made.choose = take_first
         self.processes[process] = self.reactions.interned(made)
-        self._view_of[process] = self._view_number(members)
 
     def _answer(self, process: str, event: Event) -> Any:
         outcomes = self.reactions.of(self.processes[process], event)
@@ -361,6 +396,8 @@ class Branch(World):
             self._judge_delivery(process, MessageId(origin, seq), columns["digest"])
         elif kind == "broadcast":
             self._judge_broadcast(process, MessageId(origin, seq), columns)
+        elif kind in ("view", "join") and self.scope.changes:
+            self._judge_view(process, kind, columns["view"])
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
@@ -393,6 +430,30 @@ class Branch(World):
             self.delivered = self.delivered | {process: delivered | bit}
             self.met = self.met | {process: self.met[process] | bit}
             self.judged += self.signatures.of_fact("delivered", process, message)
+            if self.scope.changes:
+                self._judge_delivery_in_view(process, message, bit)
+
+    def _judge_delivery_in_view(self, process: str, message: MessageId, bit: int) -> None:
+        view = self.stays[process].view
+        self.seen = self.seen | {view: self.seen.get(view, 0) | bit}
+        if view in self.ends and not self.ends[view].delivered & bit:
+            self.broken += (Extra.VIEWS,)
+        self.judged += self.signatures.of_fact("in view", process, message, self._name_of(view))
+
+    def _judge_view(self, process: str, kind: Kind, number: int) -> None:
+        """Who goes on from a view has delivered there what anybody has, as ``spec.views`` says."""
+        (view, before), delivered = self.stays[process], self.delivered[process]
+        if kind == "view":
+            end = _Stay(number, delivered & ~before)
+            if self.ends.get(view, end) != end or self.seen.get(view, 0) & ~end.delivered:
+                self.broken += (Extra.VIEWS,)
+            self.ends = {view: end} | self.ends
+        self.stays = self.stays | {process: _Stay(number, delivered)}
+        self.judged += self.signatures.of_fact("installed", process, self._name_of(number))
+
+    def _name_of(self, position: int) -> tuple[int, Members]:
+        """The view at this position of the table, whichever came first into it."""
+        return next(name for name, place in self._views.items() if place == position)
 
     def _judge_broadcast(self, process: str, message: MessageId, columns: Any) -> None:
         if message in self.digests:
@@ -401,7 +462,8 @@ class Branch(World):
         digest, view = columns["digest"], self.views[columns["view"]]
         bit, past = 1 << len(self.bits), self.met[process]
         causes = frozenset(cause for cause, its_bit in self.bits.items() if its_bit & past)
-        if any(not set(self.lists[cause]) <= set(view) for cause in causes):
+        is_short = any(not set(self.lists[cause]) <= set(view) for cause in causes)
+        if is_short and not self.scope.changes:
             self.broken += (Extra.REACH,)
         self.bits = self.bits | {message: bit}
         self.digests = self.digests | {message: digest}

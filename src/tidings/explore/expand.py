@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice, permutations
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, Schedule
 from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
-from tidings.spec import Value, broken, judge
+from tidings.spec import Extra, Value, broken, judge, views
 from tidings.trace import Run, digest
 
 MOST_RENAMED = 4
@@ -49,12 +50,14 @@ class Explorer:
         specimen = self.factory(scope.members[0], scope.members, take_first)
         if scope.joiners and not specimen.grows:
             raise UsageError(f"{scope.protocol} has a fixed group; nobody can join")
+        if scope.changes and not specimen.changes:
+            raise UsageError(f"{scope.protocol} has a fixed group; nobody can change it")
         if scope.restarts and not specimen.recovers:
             raise UsageError(f"a process of {scope.protocol} cannot come back: it keeps no disk")
         is_symmetric = Reduction.SYMMETRY in reductions and specimen.indifferent
         self.signatures = Signatures(self._renamings() if is_symmetric else [])
         self.reactions = Reactions(self.signatures)
-        self._ends: dict[tuple[int, frozenset[str]], tuple[Property, ...]] = {}
+        self._ends: dict[Any, tuple[Property, ...]] = {}
         self._ends_in_rest: set[int] = set()
         """Numbers of states from which the group comes to rest, round by round."""
 
@@ -135,7 +138,7 @@ class Explorer:
         with what happens to that one, and may come after it.
         """
         is_tried = Reduction.ORDER in self.reductions and arrivals
-        if not is_tried or branch.timers or branch.budget_left():
+        if not is_tried or branch.may_time_out_early() or branch.budget_left():
             return None
         heard: dict[str, list[Receive]] = {}
         for packet in branch.in_flight:
@@ -205,6 +208,7 @@ class Explorer:
             for packet in list(twin.in_flight):
                 if packet in twin.in_flight and twin.must_arrive(packet):
                     twin.go(choices.PacketArrival(packet))
+            twin.early_timeouts = branch.early_timeouts
             yield twin
 
     def broken_at_the_end(self, branch: Branch) -> tuple[Property, ...]:
@@ -213,14 +217,13 @@ class Explorer:
         They depend on who crashed and on who broadcast and delivered what, so states that have
         this in common are judged once.
         """
-        key = (branch.judged, frozenset(branch.crashed))
+        key = (branch.judged, frozenset(branch.crashed), frozenset(branch.left))
         known = self._ends.get(key)
         if known is None:
-            known = self._ends[key] = tuple(
-                verdict.guarantee
-                for verdict in judge(self._run_of(branch, Completion.SETTLE))
-                if verdict.value is Value.VIOLATED
-            )
+            run = self._run_of(branch, Completion.SETTLE)
+            five = (one.guarantee for one in judge(run) if one.value is Value.VIOLATED)
+            more = (Extra.VIEWS,) if self.scope.changes and views(run) else ()
+            known = self._ends[key] = (*five, *more)
         return known
 
     def run_that_breaks(self, what: Property, way: Way) -> Run:
@@ -292,6 +295,8 @@ def _touched(choice: Choice, branch: Branch) -> Members:
         case choices.PacketArrival(packet) | choices.Duplicate(packet):
             return (packet.link.receiver,)
         case choices.UserBroadcast(process) | choices.TimerExpiry(process) | choices.Join(process):
+            return (process,)
+        case choices.ChangeRequest(process):
             return (process,)
         case choices.Recover():
             return branch.up  # their links to it come up

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from tidings.core import Members, UsageError, ordered, quorum
+from tidings.simulator.choices import ChangeRequest
+from tidings.simulator.script import change_request
 
 MOST_MEMBERS = 9
 """Nobody has ever seen the end of a larger group."""
@@ -38,6 +40,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     crashes: int = 0
     joiners: int = 0
     """How many join, each through any member."""
+    changes: tuple[str, ...] = ()
+    """What operators ask, each once at any moment, as in ``p1 add p4`` or ``p2 remove p3``."""
     duplicates: int = 0
     """How many packets arrive twice."""
     restarts: int = 0
@@ -48,6 +52,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What each process says, in turn; without any, each says 1, 2, 3."""
     max_packets: int | None = None
     """The sixth property: no run sends more packets than this."""
+    early_timeouts: int | None = None
+    """How many timers run out while something is under way; without a number, any. All others wait
+    until nothing is: of members that try again, there is no end otherwise."""
     depth: int | None = None
     """How many choices a run has at most; deeper ones are cut, and the verdict is unknown."""
 
@@ -61,8 +68,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(f"p{number}" for number in range(first, first + self.joiners))
 
     @property
+    def requests(self) -> tuple[ChangeRequest, ...]:
+        return tuple(map(change_request, self.changes))
+
+    @property
     def everybody(self) -> Members:
-        return ordered((*self.members, *self.newcomers))
+        added = (request.add for request in self.requests if request.add)
+        return ordered((*self.members, *self.newcomers, *added))
 
     def text(self, number: int) -> bytes:
         """What a process says in its n-th broadcast, counted from 0."""
@@ -83,7 +95,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ),
             (self.joiners < 0, "fewer than 0 processes cannot join"),
             (
-                self.processes + self.joiners > MOST_MEMBERS,
+                self.early_timeouts is not None and self.early_timeouts < 0,
+                "fewer than 0 timers cannot run out early",
+            ),
+            (
+                len(self.everybody) > MOST_MEMBERS,
                 f"with those who join, at most {MOST_MEMBERS} processes can be explored",
             ),
             (self.duplicates < 0, "fewer than 0 packets cannot arrive twice"),

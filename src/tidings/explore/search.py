@@ -62,7 +62,8 @@ class Explored(msgspec.Struct, frozen=True):
     def properties(self) -> tuple[Property, ...]:
         """What was looked for."""
         extras = [Extra.COST] if self.scope.max_packets is not None else []
-        return (*Guarantee, *extras, *([Extra.REACH] if self.scope.joiners else []))
+        extras += [Extra.REACH] if self.scope.joiners else []
+        return (*Guarantee, *extras, *([Extra.VIEWS] if self.scope.changes else []))
 
     def verdict(self, what: Property) -> Value:
         if what in self.found:

@@ -15,6 +15,7 @@ from tidings.protocols.interval_history import IntervalHistory
 from tidings.protocols.majority_relay import MajorityRelay
 from tidings.protocols.stage_gossip import StageGossip
 from tidings.protocols.two_phase import TwoPhase
+from tidings.protocols.views import Views
 
 Factory = Callable[[str, Members, Choose], Process]
 
@@ -50,6 +51,7 @@ PROTOCOLS: dict[str, Algorithm] = {
     "two-phase": Algorithm(TwoPhase),
     "stage-gossip": Algorithm(StageGossip),
     "frontier": Algorithm(Frontier),
+    "views": Algorithm(Views),
     "flawed/repeating": Algorithm(flawed.Repeating, ("no duplication",), "majority-relay"),
     "flawed/embroidering": Algorithm(flawed.Embroidering, ("no creation",), "majority-relay"),
     "flawed/falling-silent": Algorithm(flawed.FallingSilent, ("validity",), "majority-relay"),

@@ -168,6 +168,17 @@ def _proof(violation: Violation, m: str, cause: str) -> list[str]:
                 _happened_before(violation, m, cause, *witness),
                 f"However, {m} was {violation.note}, to whom {cause} was addressed.",
             ]
+        case Extra.VIEWS:
+            other, end = witness
+            if not violation.message.seq:
+                return [
+                    f"{other.process} installed the next view {_event(other)}.",
+                    f"However, {process} did so {_event(end)}: {violation.note}.",
+                ]
+            return [
+                f"{other.process} delivered {m} in that view {_event(other)}.",
+                f"However, {process} {_event(end)}: {violation.note}.",
+            ]
 
 
 def _no_creation(violation: Violation, m: str) -> list[str]:

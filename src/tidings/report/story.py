@@ -39,6 +39,7 @@ _PROMISES = {
     "delivered",
     Extra.COST: "no more packets are sent than allowed",
     Extra.REACH: "a message is addressed to everybody to whom its causes were addressed",
+    Extra.VIEWS: "all that get through a view have delivered the same in it, and go on to the same",
 }
 
 

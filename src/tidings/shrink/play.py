@@ -25,6 +25,7 @@ FAULTS = (
     choices.Doom,
     choices.Recover,
     choices.Join,
+    choices.ChangeRequest,
     choices.Cut,
     choices.Duplicate,
     choices.Drop,
@@ -144,6 +145,9 @@ def _renamed(move: SketchedChoice, names: Mapping[str, str]) -> SketchedChoice:
             choice = choices.Crash(names[process])
         case choices.Join(process, contact):
             choice = choices.Join(names[process], names[contact])
+        case choices.ChangeRequest(process, add, remove):
+            there = names.get(remove, remove)
+            choice = choices.ChangeRequest(names[process], names.get(add, add), there)
         case choices.Cut(links):
             apart = map(link, links)
             choice = choices.Cut(tuple(one for one in apart if one.sender != one.receiver))
@@ -324,6 +328,8 @@ class Play:
                 if process in world.processes or not world.up:
                     return None
                 return choices.Join(process, contact if contact in world.up else world.up[0])
+            case choices.ChangeRequest(process):
+                return move.choice if process in world.up else None
             case choices.Cut(links):
                 there = [link for link in links if set(link) <= world.processes.keys()]
                 return choices.Cut(tuple(there)) if there else None

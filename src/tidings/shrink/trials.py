@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tidings.core import TidingsError, quorum
 from tidings.shrink.play import Play, Size, Sketch, Stage
-from tidings.spec import GUARANTEES, Extra, Guarantee, Violation, cost, reach
+from tidings.spec import GUARANTEES, Extra, Guarantee, Violation, cost, reach, views
 from tidings.spec.evidence import Evidence
 from tidings.trace import Manifest, Run
 
@@ -27,6 +27,8 @@ class Charge(NamedTuple):
                 return cost(run, self.max_packets)
             case Extra.REACH:
                 return reach(run)
+            case Extra.VIEWS:
+                return views(run)
             case Guarantee():
                 return _JUDGES[self.what](Evidence(run)).violations
 

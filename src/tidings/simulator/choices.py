@@ -113,6 +113,14 @@ class Join(_Choice, frozen=True, tag="join"):
     contact: str
 
 
+class ChangeRequest(_Choice, frozen=True, tag="change"):
+    """An operator asks a member to add a process, which is started, to remove one, or both."""
+
+    process: str
+    add: str = ""
+    remove: str = ""
+
+
 class Cut(_Choice, frozen=True, tag="cut"):
     """These links carry nothing until healed."""
 
@@ -143,6 +151,7 @@ Choice = (
     | Backup
     | UserProcessed
     | Join
+    | ChangeRequest
     | Cut
     | Heal
     | Sample

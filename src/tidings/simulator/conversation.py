@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from tidings.core import (
+    Approve,
     CancelTimer,
     Deliver,
+    Deny,
     Effect,
     Event,
     Halt,
+    Leave,
     Packet,
     Persist,
     Recall,
@@ -83,6 +86,12 @@ def in_words(process: str, seen: Event | Effect | Row) -> str:
             return f"{process} cancels timer {name}"
         case Refuse(reason):
             return f"{process} refuses the broadcast: {_in_one_line(reason)}"
+        case Approve(change):
+            return f"{process} approves: {change}"
+        case Deny(change, reason):
+            return f"{process} denies {change}: {_in_one_line(reason)}"
+        case Leave(reason):
+            return f"{process} leaves: {_in_one_line(reason)}"
         case Reject(peer, reason):
             return f"{process} rejects {peer}: {_in_one_line(reason)}"
         case Halt(reason):

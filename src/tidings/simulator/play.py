@@ -12,7 +12,7 @@ from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Schedule, Step
 from tidings.simulator.world import Links, Watch, World, watch_nothing
-from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run, collect
+from tidings.trace import SCHEMA_VERSION, Fate, Manifest, Row, Run, collect
 from tidings.trace.schema import names_in
 
 
@@ -154,10 +154,10 @@ MOST_STEPS = 100_000
 def until_quiet(world: World) -> Iterator[Choice]:
     """Everything that happens by itself, oldest first, until nothing more does.
 
-    Quiet means: nothing is in flight, and a round in which every timer runs out and everything
-    that this sends arrives has changed nothing.
+    Quiet means: nothing is in flight, and rounds in which every timer runs out and everything that
+    this sends arrives lead to where the world has been before.
     """
-    before = b""
+    before: set[bytes] = set()
     while True:
         if len(world.schedule) > MOST_STEPS:
             raise UsageError(f"the run does not come to rest in {MOST_STEPS:,} steps")
@@ -167,9 +167,9 @@ def until_quiet(world: World) -> Iterator[Choice]:
             yield arriving[0]
             continue
         state = world.fingerprint()
-        if state == before or not possible:
+        if state in before or not possible:
             return
-        before = state
+        before.add(state)
         for choice in possible:
             if isinstance(choice, choices.TimerExpiry) and choice in world.choices():
                 yield choice
@@ -200,12 +200,16 @@ def recorded(
         seed=seed,
         plan={**(plan or {}), **links},
         schedule=msgspec.Raw(msgspec.json.encode(world.schedule)),
-        fates={
-            process: "crashed" if process in world.crashed else "up" for process in world.processes
-        },
+        fates={process: _fate(process, world) for process in world.processes},
         clock="simulated",
     )
     return collect(manifest, rows)
+
+
+def _fate(process: str, world: World) -> Fate:
+    if process in world.crashed - world.gone:
+        return "crashed"
+    return "up" if world.is_inside(process) else "left"
 
 
 def schedule_of(manifest: Manifest) -> Schedule:

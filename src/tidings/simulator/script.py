@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidings.core import Members, MessageId, Packet, UsageError, is_name, ordered
+from tidings.core import Change, Members, MessageId, Packet, UsageError, is_name, ordered
 from tidings.guests import factory
 from tidings.protocols import DEFAULT
 from tidings.simulator import choices
@@ -187,6 +187,9 @@ class Script:
             raise UsageError("write: join p4 via p1")
         yield choices.Join(process, contact)
 
+    def _change(self, rest: str) -> Iterator[Choice]:
+        yield change_request(rest)
+
     def _cut(self, rest: str) -> Iterator[Choice]:
         if "|" in rest:
             one, other = (side.split() for side in rest.split("|", maxsplit=1))
@@ -237,6 +240,7 @@ _VERBS: dict[str, Callable[[Script, str], Iterator[Choice]]] = {
     "backup": Script._backup,
     "take": Script._take,
     "join": Script._join,
+    "change": Script._change,
     "cut": Script._cut,
     "heal": Script._heal,
     "settle": Script._settle,
@@ -276,6 +280,8 @@ def line_for(choice: Choice, in_flight: Mapping[PacketId, InFlight]) -> str:
             return f"take {process} {', '.join(map(str, upto))}"
         case choices.Join(process, contact):
             return f"join {process} via {contact}"
+        case choices.ChangeRequest(process, add, remove):
+            return f"change {process} {Change(add, remove)}"
         case choices.Cut(links):
             return f"cut {' '.join(map(str, links))}"
         case choices.Heal() | choices.Settle():
@@ -300,6 +306,15 @@ def _time_ns(word: str) -> int:
     if not (number := re.fullmatch(r"(\d+(?:\.\d+)?)ms", word)):
         raise UsageError(f"{word!r} is not a time; write it as 20ms")
     return round(float(number[1]) * _MS)
+
+
+def change_request(words: str) -> choices.ChangeRequest:
+    """What an operator asks of a member, as in ``p1 add p4 remove p3``."""
+    process, *rest = words.split() or [""]
+    pairs = dict(zip(rest[::2], rest[1::2], strict=False))
+    if len(rest) % 2 or not pairs or not pairs.keys() <= {"add", "remove"}:
+        raise UsageError("write a change as p1 add p4, p1 remove p3, or p1 add p4 remove p3")
+    return choices.ChangeRequest(process, pairs.get("add", ""), pairs.get("remove", ""))
 
 
 def protocol_of(words: str) -> tuple[str, dict[str, Any]]:

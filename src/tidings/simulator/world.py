@@ -12,15 +12,19 @@ import msgspec
 
 from tidings.core import (
     Accept,
+    Approve,
     Broadcast,
     CancelTimer,
+    Change,
     Choose,
     Deliver,
+    Deny,
     Effect,
     Event,
     Halt,
     Held,
     Install,
+    Leave,
     LinkDown,
     LinkUp,
     Members,
@@ -120,10 +124,17 @@ class World:
         self.timers: dict[tuple[str, str], float] = {}
         """Delays in milliseconds of the timers that are set; a timer set again moves to the end."""
         self.cut: set[Link] = set()
+        self.left: set[str] = set()
+        """Processes that are no members any more. They may go on for a while: the row that says
+        so is their last."""
+        self.gone: set[str] = set()
+        """Those of them that have stopped by themselves."""
         self.views: list[Members] = [members]
         self.disks: dict[str, Any] = {}
         self.backups: dict[str, list[Any]] = {}
         self._view_of: dict[str, int] = {}
+        self._views: dict[tuple[int, Members], int] = {(0, members): 0}
+        """Where agreed views stand in the table, by number and members."""
         self._numbers: dict[Link, int] = {}
         self._indexes: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
@@ -141,6 +152,10 @@ class World:
     @property
     def up(self) -> Members:
         return tuple(member for member in self.processes if member not in self.crashed)
+
+    def is_inside(self, process: str) -> bool:
+        """Whether it is in the group: it has come to be in a view, and has not left."""
+        return process in self._view_of and process not in self.left
 
     @property
     def drawn(self) -> tuple[int, ...]:
@@ -164,6 +179,7 @@ class World:
             {
                 "processes": [self.processes[process].fingerprint() for process in self.up],
                 "crashed": self.crashed,
+                "left": [self.left, self.gone],
                 "doomed": [self._doomed, self._doomed_to_write],
                 "in flight": self.in_flight,
                 "cut": self.cut,
@@ -215,6 +231,8 @@ class World:
                 self._step(self._living(process), Processed(dict(upto)))
             case choices.Join(process, contact):
                 self._join(process, self._living(contact))
+            case choices.ChangeRequest(process, add, remove):
+                self._change(self._living(process), add, remove)
             case choices.Cut(links):
                 self._cut(links)
             case choices.Heal():
@@ -225,7 +243,7 @@ class World:
             case choices.Settle():
                 for process in self.up:
                     self.processes[process].check(self.processes)
-                    self._note(process, "settle")
+                    self._note(process, "settle" if self.is_inside(process) else "leave")
 
     def _living(self, process: str) -> str:
         if process not in self.processes:
@@ -280,6 +298,10 @@ class World:
     # --- processes
 
     def _create(self, process: str, members: Members) -> None:
+        self._make_process(process, members)
+        self._view_of[process] = self._view_number(members)
+
+    def _make_process(self, process: str, members: Members) -> None:
         def choose(label: str, weights: Sequence[int]) -> int:
             drawn = self.draw(process, label, weights)
             self._draws.append(drawn)
@@ -287,7 +309,6 @@ class World:
 
         chooser: Choose = choose
         self.processes[process] = self.factory(process, members, chooser)
-        self._view_of[process] = self._view_number(members)
 
     def _broadcast(self, process: str, text: bytes) -> None:
         self._step(process, Broadcast((text,)))
@@ -311,7 +332,7 @@ class World:
             del self.in_flight[packet]
         for timer in [timer for timer in self.timers if timer[0] == process]:
             del self.timers[timer]
-        self._note(process, "crash")
+        self._note(process, "leave" if process in self.gone else "crash")
 
     def _doom(self, process: str, sends: int, writes: int) -> None:
         if max(sends, writes) < 1:
@@ -338,6 +359,8 @@ class World:
     def _recover(self, process: str, disk_lost: bool, disk_old: bool = False) -> None:
         if process not in self.crashed:
             raise UsageError(f"{process} has not crashed")
+        if process in self.gone:
+            raise UsageError(f"{process} has left the group")
         if not self.processes[process].recovers:
             raise UsageError(f"{process} keeps nothing on disk and cannot come back")
         self.crashed.remove(process)
@@ -350,7 +373,7 @@ class World:
             self._identities[process] = self._incarnations[process]
             self.disks.pop(process, None)
             recovered = None
-        self._create(process, self.processes[process].members)
+        self._make_process(process, self.processes[process].members)
         self._note(process, "recover")
         identity = self._identities.get(process, 0)
         self._step(process, Start(identity, recovered, lossy=self.links == "lossy"))
@@ -365,6 +388,27 @@ class World:
         self._create(process, members)
         self._note(process, "join", view=self._view_of[process])
         self._step(process, Start(joining=True))
+
+    def _change(self, process: str, add: str, remove: str) -> None:
+        if not self.processes[process].changes:
+            raise UsageError("this protocol has a fixed group; nobody can change it")
+        if add and (add not in self.processes or add in self.gone):
+            self._start_newcomer(add, process)
+        self._step(process, Change(add, remove))
+
+    def _start_newcomer(self, newcomer: str, contact: str) -> None:
+        """It is in no view yet. One that has left, and starts again, starts with nothing."""
+        is_again = newcomer in self.gone
+        for absent in (self.left, self.gone, self.crashed):
+            absent.discard(newcomer)
+        self.disks.pop(newcomer, None)
+        self._view_of.pop(newcomer, None)
+        members = ordered((*self.processes[contact].members, newcomer))
+        self._make_process(newcomer, members)
+        if is_again:
+            self._incarnations[newcomer] = self._incarnations.get(newcomer, 0) + 1
+            self._note(newcomer, "recover")
+        self._step(newcomer, Start(joining=True))
 
     # --- links
 
@@ -441,20 +485,30 @@ class World:
                 self.timers.pop((process, name), None)
             case Persist(records):
                 self._persist(process, records)
-            case Install(view):
-                self._view_of[process] = self._view_number(view)
-                self._note(process, "view", view=self._view_of[process])
+            case Install(view, number):
+                kind: Kind = "view" if process in self._view_of else "join"
+                self._view_of[process] = self._view_number(view, number)
+                self._note(process, kind, view=self._view_of[process])
+            case Leave():
+                self.left.add(process)
             case Recall(peer, first, last):
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
             case Halt():
+                if process in self.left:
+                    self.gone.add(process)
                 self._crash(process, ())
-            case Refuse() | Reject() | Replay() | Stable():
+            case Refuse() | Reject() | Replay() | Stable() | Approve() | Deny():
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")
 
-    def _view_number(self, view: Members) -> int:
+    def _view_number(self, view: Members, number: int | None = None) -> int:
+        if number is not None:
+            if (number, view) not in self._views:
+                self._views[number, view] = len(self.views)
+                self.views.append(view)
+            return self._views[number, view]
         if view not in self.views:
             self.views.append(view)
         return self.views.index(view)

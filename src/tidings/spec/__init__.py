@@ -1,6 +1,6 @@
 """What should have happened: the five guarantees, two extras, and how a verdict is stated."""
 
-from tidings.spec.extras import broken, cost, reach
+from tidings.spec.extras import broken, cost, reach, views
 from tidings.spec.guarantees import GUARANTEES, judge
 from tidings.spec.verdict import (
     BELOW_THE_CUT,
@@ -33,4 +33,5 @@ __all__ = [
     "from_the_cut_on",
     "judge",
     "reach",
+    "views",
 ]

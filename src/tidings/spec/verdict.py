@@ -24,6 +24,7 @@ class Extra(StrEnum):
 
     COST = "cost"
     REACH = "reach"
+    VIEWS = "views"
 
 
 class Value(StrEnum):
@@ -66,6 +67,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     - Causal Order: where the origin had the cause, its broadcast of the message, the delivery
     - cost: the first packet too many
     - reach: where the origin had the cause, its broadcast of the message
+    - views: where another process installed the next view or delivered the message, where this one
+      installed the next view or settled
     """
 
     guarantee: Guarantee | Extra

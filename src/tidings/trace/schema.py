@@ -8,6 +8,7 @@ docs/trace-format.md explains every column.
 
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
+from itertools import repeat
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -111,7 +112,7 @@ NEEDED: dict[Kind, tuple[str, ...]] = {
 
 
 def _xxh64(texts: Iterable[bytes]) -> bytes:
-    return b"".join([xxhash.xxh64_digest(text, 42) for text in texts])
+    return b"".join(map(xxhash.xxh64_digest, texts, repeat(42)))
 
 
 def _blake2b(texts: Iterable[bytes]) -> bytes:

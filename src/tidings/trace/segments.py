@@ -141,7 +141,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     @property
     def end(self) -> int:
         """The index that comes after it."""
-        return self.index + sum(item.rows for item in self.items)
+        return self.index + sum([item.rows for item in self.items])
 
 
 class _Blocks(Unmarked):

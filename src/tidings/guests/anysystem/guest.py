@@ -1,9 +1,9 @@
 """One of our processes as a class of AnySystem or dslab-mp.
 
 ``tidings adapt`` writes a small module for their test programs; its class passes every call on to
-a Guest. A packet travels as a message whose type is the packet's kind and whose data are its
-fields, in JSON; what the framework gives as a text is UTF-8 here. Who receives it finds the
-packet's class again by its kind.
+a Guest. A packet travels as a message whose type is the tag of the packet's class and whose data
+are its fields, in JSON; what the framework gives as a text is UTF-8 here. The receiver finds the
+class by its tag. (A packet's kind is for people: one that wraps another has the kind of that one.)
 """
 
 import sys
@@ -66,7 +66,7 @@ class Guest:
 
     def on_message(self, msg: Any, sender: str, ctx: Any, host: Host) -> None:
         self.on_start(ctx, host)
-        kind = kinds_of(type(self.process))[msg.type]
+        kind = packets_of(type(self.process))[msg.type]
         values = [msg[field] for field in kind.__struct_fields__]
         self._step(Receive(sender, msgspec.convert([msg.type, *values], kind)), ctx, host)
 
@@ -87,7 +87,7 @@ def _perform(effect: Effect, ctx: Any, host: Host) -> None:
     match effect:
         case Send(to, packet):
             for receiver in to:
-                ctx.send(host.message(packet.kind, fields_of(packet)), receiver)
+                ctx.send(host.message(tag_of(type(packet)), fields_of(packet)), receiver)
         case Deliver(messages):
             for message in each_message(messages):
                 ctx.send_local(host.message("DELIVER", {"text": message.text.decode()}))
@@ -103,17 +103,21 @@ def fields_of(packet: Packet) -> dict[str, Any]:
     return dict(zip(packet.__struct_fields__, values, strict=True))
 
 
-@cache
-def kinds_of(protocol: type[Process]) -> dict[str, type[Packet]]:
-    """The packets of a protocol, by kind: all that its file, or an ancestor's file, speaks of.
+def tag_of(packet: type[Packet]) -> str:
+    return str(packet.__struct_config__.tag)
 
-    Of two with the same kind, one that is defined in such a file is meant.
+
+@cache
+def packets_of(protocol: type[Process]) -> dict[str, type[Packet]]:
+    """The packets of a protocol, by tag: all that its file, or an ancestor's file, speaks of.
+
+    Of two with the same tag, one that is defined in such a file is meant.
     """
     files = [ancestor.__module__ for ancestor in protocol.__mro__]
     seen = [thing for file in files for thing in vars(sys.modules[file]).values()]
     packets = [thing for thing in seen if isinstance(thing, type) and issubclass(thing, Packet)]
-    packets.sort(key=lambda kind: kind.__module__ in files)
-    return {str(kind.__struct_config__.tag): kind for kind in packets}
+    packets.sort(key=lambda packet: packet.__module__ in files)
+    return {tag_of(packet): packet for packet in packets}
 
 
 # --- the module that is written

@@ -1,0 +1,130 @@
+"""One decision for each number: which view follows, and where the old one ends.
+
+This is single-decree consensus in two phases, of the members of the old view. A *majority*,
+floor(n/2) + 1 of them, decides: two majorities have a member in common, which two quorums of
+ceil(n/2) need not have when n is even. An acceptor writes down what it promises and accepts before
+it says so. A proposer that hears of an accepted view proposes that one again; otherwise it is free.
+
+Ballots are compared by their rounds alone. Two proposers may use one round: each acceptor promises
+it to one of them, so at most one finds a majority and proposes anything.
+"""
+
+from collections.abc import Mapping
+
+from tidings.core import Part, majority
+from tidings.protocols.views.packets import NO_BALLOT, Ballot, Promise, Propose, View, Vote
+
+
+class Acceptor(Part):
+    """What this member has promised and accepted for the next number. All of it is on disk."""
+
+    promised: Ballot = NO_BALLOT
+    vote: Vote | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has promised anything: then it is wedged in the old view."""
+        return self.promised != NO_BALLOT
+
+    def may_promise(self, ballot: Ballot) -> bool:
+        return ballot == self.promised or ballot.round > self.promised.round
+
+    def may_accept(self, ballot: Ballot) -> bool:
+        return ballot.round >= self.promised.round
+
+
+class Proposer(Part):
+    """A try to have the next view decided, from asking who is there to counting who accepts."""
+
+    canvassing: bool = False
+    ready: dict[str, int] = {}
+    """Who would take part, and the last round each has promised."""
+    ballot: Ballot = NO_BALLOT
+    """The ballot under way, once enough are ready."""
+    promises: dict[str, Promise] = {}
+    proposed: Propose | None = None
+    is_sent: bool = False
+    """Whether the proposal has left; before, its proposer gathers what is in the cut."""
+    accepted: set[str] = set()
+
+    @property
+    def needed(self) -> int:
+        """How many of the old members decide."""
+        return majority(len(self.members))
+
+    def canvass(self, promised: Ballot) -> None:
+        """Begin anew, with nobody but this process."""
+        self.give_up()
+        self.canvassing = True
+        self.ready = {self.me: promised.round}
+
+    def give_up(self) -> None:
+        self.canvassing, self.ready, self.ballot = False, {}, NO_BALLOT
+        self.promises, self.proposed, self.is_sent, self.accepted = {}, None, False, set()
+
+    def are_enough_ready(self) -> bool:
+        return sum(one in self.members for one in self.ready) >= self.needed
+
+    def next_ballot(self) -> Ballot:
+        self.canvassing = False
+        self.ballot = Ballot(max(self.ready.values()) + 1, self.me)
+        return self.ballot
+
+    def are_promises_enough(self) -> bool:
+        return self.proposed is None and len(self.promises) >= self.needed
+
+    def is_decided(self) -> bool:
+        return self.is_sent and len(self.accepted) >= self.needed
+
+    def holdings(self) -> dict[str, dict[str, int]]:
+        """What those that promised hold, of each origin."""
+        return {
+            name: dict(zip(self.members, promise.held, strict=True))
+            for name, promise in self.promises.items()
+        }
+
+    def bound_view(self) -> View | None:
+        """What may have been decided already: the view accepted in the latest round."""
+        votes = [vote for promise in self.promises.values() for vote in promise.votes]
+        return max(votes, key=lambda vote: vote.ballot.round).view if votes else None
+
+    def cut(self) -> dict[str, int]:
+        """The most that any of them holds: whatever was delivered in the old view is in it.
+
+        ceil(n/2) members hold what is delivered, and floor(n/2) + 1 promise: together n + 1.
+        """
+        held = self.holdings().values()
+        return {origin: max(counts[origin] for counts in held) for origin in self.members}
+
+
+class Gathering(Part):
+    """What of a cut is missing here, and who could send it."""
+
+    wanted: dict[str, int] = {}
+    holders: dict[str, dict[str, int]] = {}
+    """Members that can be asked, and what they hold of each origin."""
+    asked: set[str] = set()
+
+    def want(self, cut: Mapping[str, int], holders: Mapping[str, Mapping[str, int]]) -> None:
+        if self.wanted != dict(cut):
+            self.stop()
+            self.wanted = dict(cut)
+        self.holders |= {name: dict(counts) for name, counts in holders.items()}
+
+    def stop(self) -> None:
+        self.wanted, self.holders, self.asked = {}, {}, set()
+
+    def helpers(self, missing: list[str]) -> dict[str, list[str]]:
+        """Whom to ask next, and for messages of which origins; everybody once, then all over."""
+        for _ in range(2):
+            helpers: dict[str, list[str]] = {}
+            for origin in missing:
+                for name, counts in sorted(self.holders.items()):
+                    if name not in self.asked and counts.get(origin, 0) >= self.wanted[origin]:
+                        helpers.setdefault(name, []).append(origin)
+                        break
+            if helpers:
+                self.asked |= helpers.keys()
+                return helpers
+            self.asked = set()
+        return {}

@@ -1,0 +1,301 @@
+"""Random runs of groups that change, with crashes, restarts and rivals, and what they contained.
+
+There is no clock: of all that may happen next, anything does. What a run contains is drawn, and
+the only restraint is that no view loses its majority for good: beyond that nothing is promised.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+
+from msgspec import UNSET
+
+from tidings.core import Deny, Effect, Event, Install, UsageError, majority, ordered
+from tidings.protocols.views import Views
+from tidings.protocols.views.packets import NO_BALLOT, View
+from tidings.simulator import World, choices
+from tidings.simulator.choices import Choice
+from tidings.simulator.play import recorded, until_quiet
+from tidings.spec import Value, Violation, judge, views
+from tidings.trace import Row, Run
+
+MOST_CHOICES = 400
+
+
+class ChangingRun:
+    """One run: a world, the dice, and what is to happen in it."""
+
+    def __init__(self, seed: int, kind: type[Views] = Views) -> None:
+        self.seed = seed
+        self.dice = dice = random.Random(seed)
+        size = dice.randint(1, 5)
+        self.options: dict[str, object] = {
+            "mode": dice.choice(["all", "origin"]),
+            "batch_ms": dice.choice([-1, 0, 0]),
+            "push": dice.choice([10_000, 1]),
+            "early": dice.choice([10_000, 1]),
+            "near": dice.choice([1_000, 1]),
+        }
+        self.broadcasts = dice.randint(0, 10)
+        self.changes = dice.randint(0, 4)
+        self.crashes = dice.randint(0, 2)
+        self.restarts = dice.randint(0, 3)
+        self.patience = dice.choice([0.0, 0.02, 0.1])
+        """How often a timer runs out although packets are under way."""
+        self.added = size
+        self.drowsy: set[str] = set()
+        """Those that sleep, or will when they next send or write, and wake up later."""
+        self.rows: list[Row] = []
+        self.happened: Counter[str] = Counter()
+        self.ballots: dict[int, set[str]] = {}
+        self.world = World(
+            f"seed {seed}",
+            tuple(f"p{number}" for number in range(1, size + 1)),
+            partial(kind, **self.options),  # type: ignore[arg-type]
+            draw=lambda process, label, weights: dice.choices(range(len(weights)), weights)[0],
+            watch=self._watch,
+        )
+
+    # --- what happens
+
+    def play(self) -> Run:
+        for _ in range(MOST_CHOICES):
+            choice = self._pick()
+            if choice is None:
+                break
+            self._apply(choice)
+        self._calm_down()
+        return recorded(self.world, self.rows, protocol="views", options=self.options)
+
+    def _calm_down(self) -> None:
+        while True:
+            for process in sorted(self.asleep):
+                self._apply(choices.Recover(process))
+            for choice in until_quiet(self.world):
+                self._apply(choice)
+            if not self.asleep:
+                break
+        self._apply(choices.Settle())
+
+    def _apply(self, choice: Choice) -> None:
+        self.rows += self.world.apply(choice)
+        for process in self.world.up:
+            self.world.processes[process].check(self.world.processes)
+
+    def _watch(self, process: str, seen: Event | Effect | Row) -> None:
+        match seen:
+            case Deny():
+                self.happened["denied"] += 1
+            case Install(number=number) if number:
+                self.happened["installed"] += 1
+            case Row(kind="send", packet_kind="prepare"):
+                number = self.members[process].number + 1
+                self.ballots.setdefault(number, set()).add(process)
+
+    @property
+    def members(self) -> dict[str, Views]:
+        found = self.world.processes.items()
+        return {name: one for name, one in found if isinstance(one, Views)}
+
+    @property
+    def asleep(self) -> set[str]:
+        return self.drowsy & (self.world.crashed - self.world.gone)
+
+    # --- picking
+
+    def _pick(self) -> Choice | None:
+        world, dice = self.world, self.dice
+        possible = world.choices()
+        arriving = [one for one in possible if isinstance(one, choices.PacketArrival)]
+        timers = [one for one in possible if isinstance(one, choices.TimerExpiry)]
+        planned = self.broadcasts + self.changes + self.crashes + self.restarts
+        if planned and (not arriving or dice.random() < 0.15):
+            return self._pick_planned() or self._pick_from(arriving, timers)
+        if not planned and not arriving and not self.asleep:
+            return None
+        return self._pick_from(arriving, timers)
+
+    def _pick_from(self, arriving: list[Choice], timers: list[Choice]) -> Choice | None:
+        dice = self.dice
+        if self.asleep and dice.random() < 0.05:
+            return self._wake()
+        if timers and (not arriving or dice.random() < self.patience):
+            return dice.choice(timers)
+        return dice.choice(arriving) if arriving else (self._wake() if self.asleep else None)
+
+    def _wake(self) -> Choice | None:
+        process = self.dice.choice(sorted(self.asleep))
+        self.drowsy.discard(process)
+        latest, mine = self.latest().number, self.members[process].number
+        self.happened["sleepers through two views"] += latest >= mine + 2
+        return choices.Recover(process)
+
+    def _pick_planned(self) -> Choice | None:
+        kinds = [self._broadcast] * self.broadcasts + [self._change] * (3 * self.changes)
+        kinds += [self._crash] * self.crashes + [self._sleep] * self.restarts
+        return self.dice.choice(kinds)()
+
+    def _somebody(self) -> str | None:
+        inside = [one for one in self.world.up if one not in self.world.left]
+        return self.dice.choice(inside) if inside else None
+
+    def _broadcast(self) -> Choice | None:
+        self.broadcasts -= 1
+        process = self._somebody()
+        return choices.UserBroadcast(process, b"%d" % self.broadcasts) if process else None
+
+    def _change(self) -> Choice | None:
+        self.changes -= 1
+        process = self._somebody()
+        if process is None:
+            return None
+        add = remove = ""
+        how = self.dice.random()
+        if how < 0.6:
+            remove = self.dice.choice(self._to_remove(process))
+        if how > 0.4:
+            self.added += 1
+            gone = sorted(self.world.gone)
+            # The same name once more: a replacement that the group has to refuse.
+            again = gone and self.dice.random() < 0.3
+            add = self.dice.choice(gone) if again else f"p{self.added}"
+        self.happened["replacements"] += bool(add and remove)
+        return choices.ChangeRequest(process, add, remove)
+
+    def _to_remove(self, process: str) -> list[str]:
+        """Any member; often one that has just broadcast, so that its message is in danger."""
+        members = self.members[process].members
+        sent = [one.link.sender for one, it in self.world.in_flight.items() if it.content.about]
+        speaking = [member for member in members if member in sent]
+        return speaking if speaking and self.dice.random() < 0.6 else list(members)
+
+    def _crash(self) -> Choice | None:
+        self.crashes -= 1
+        process = self._somebody()
+        if process is None or process in self.drowsy or not self._may_die(process):
+            return None
+        member = self.members[process]
+        self.happened["dead proposers"] += member.proposer.ballot != NO_BALLOT
+        return self._end(process)
+
+    def _sleep(self) -> Choice | None:
+        self.restarts -= 1
+        up = [one for one in self.world.up if one in self.members]
+        if not up:
+            return None
+        process = self.dice.choice(up)
+        self.drowsy.add(process)
+        if self.dice.random() < 0.5:
+            sends, writes = self.dice.choice([(1, 0), (2, 0), (0, 1), (0, 2)])
+            return choices.Doom(process, sends, writes)
+        return self._end(process)
+
+    def _end(self, process: str) -> Choice:
+        sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
+        share = self.dice.random()
+        return choices.Crash(process, tuple(one for one in sent if self.dice.random() < share))
+
+    # --- the restraint
+
+    def latest(self) -> View:
+        chains = [one.chain for one in self.members.values() if one.chain]
+        return max((chain[-1] for chain in chains), key=lambda view: view.number)
+
+    def _may_die(self, process: str) -> bool:
+        """No view in which somebody is, or may come to be, loses its majority for good."""
+        world = self.world
+        for name, one in self.members.items():
+            is_over = name in world.gone or (name in world.crashed and name not in self.drowsy)
+            numbers = () if is_over else (view for view in self._all() if view.number >= one.number)
+            for view in numbers:
+                left = [
+                    member
+                    for member in view.members
+                    if member in world.left
+                    or (member in self.drowsy and member != process)
+                    or (member in world.up and member != process)
+                ]
+                if len(left) < majority(len(view.members)):
+                    return False
+        return True
+
+    def _all(self) -> list[View]:
+        """All views so far, those that were proposed among them."""
+        found = [view for one in self.members.values() for view in one.chain]
+        for one in self.members.values():
+            if one.acceptor.vote is not None:
+                found.append(one.acceptor.vote.view)
+            if one.proposer.proposed is not None:
+                found.append(one.proposer.proposed.vote.view)
+        return found
+
+
+def what_is_wrong(run: Run) -> list[object]:
+    five: list[object] = [one for one in judge(run) if one.value is Value.VIOLATED]
+    unknown = [one for one in judge(run) if one.value is Value.UNKNOWN and not one.not_owed]
+    together: Iterable[Violation] = views(run)
+    return [*five, *unknown, *together]
+
+
+def hold_everything(seeds: Iterable[int]) -> Counter[str]:
+    """Every run must settle, in one chain of views, and hold all guarantees."""
+    happened: Counter[str] = Counter()
+    for seed in seeds:
+        changing = ChangingRun(seed)
+        try:
+            run = changing.play()
+        except (AssertionError, UsageError) as fault:
+            raise AssertionError(f"seed {seed}: {fault}") from fault
+        wrong = what_is_wrong(run)
+        assert not wrong, f"seed {seed}: {wrong[0]}"
+        _all_are_there(changing, seed)
+        happened += changing.happened + what_happened(changing, run)
+        happened["runs"] += 1
+    return happened
+
+
+def _all_are_there(changing: ChangingRun, seed: int) -> None:
+    """All that live are in the last view, if they belong there, or have left."""
+    last = changing.latest()
+    for name, one in changing.members.items():
+        if name in changing.world.up and name not in changing.world.left and one.number >= 0:
+            assert one.number == last.number, f"seed {seed}: {name} stays in view {one.number}"
+            assert not one.is_wedged, f"seed {seed}: {name} is wedged in view {one.number}"
+
+
+def what_happened(changing: ChangingRun, run: Run) -> Counter[str]:
+    happened: Counter[str] = Counter()
+    happened["rival proposals"] += sum(len(some) > 1 for some in changing.ballots.values())
+    members = ordered(changing.members)
+    chain = max((changing.members[name].chain for name in members), key=len)
+    happened["views"] += max(len(chain) - 1, 0)
+    happened["newcomers"] += sum(bool(view.added) for view in chain)
+    before = chain[0].members if chain else ()
+    for view in chain[1:]:
+        happened["no change"] += view.members == before
+        before = view.members
+    happened["left"] += len(changing.world.left)
+    born: dict[object, int] = {}
+    arrived: set[object] = set()
+    for process in members:
+        here = 0
+        for row in run.histories.get(process, ()):
+            if row.kind in ("view", "join"):
+                assert row.view is not UNSET
+                here = row.view
+            elif row.kind == "broadcast":
+                born[row.message] = here
+                happened["broadcasts"] += 1
+    for process in members:
+        here = 0
+        for row in run.histories.get(process, ()):
+            if row.kind in ("view", "join"):
+                assert row.view is not UNSET
+                here = row.view
+            elif row.kind == "deliver" and row.message not in arrived:
+                arrived.add(row.message)
+                happened["rebound messages"] += here != born[row.message]
+    void = [one for one in born if one not in arrived and one[0] in changing.world.left]  # type: ignore[index]
+    happened["void messages"] += len(void)
+    return happened

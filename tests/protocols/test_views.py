@@ -1,0 +1,292 @@
+"""Groups that change: random runs, explorations, and what each rule is there for.
+
+The conversations of tests/scenarios/views-*.txt show the rules one by one.
+"""
+
+from inspect import signature
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import views_flaws
+from tidings.core import Broadcast, Change, Deny, Receive, Refuse, Start, UsageError
+from tidings.explore import Scope, explore
+from tidings.guests.diagnosis import ProcessFault
+from tidings.protocols.views import Views
+from tidings.protocols.views.packets import Behind, Decided, View
+from tidings.simulator import choices
+from tidings.simulator.play import until_quiet
+from tidings.simulator.script import Script
+from tidings.spec import Extra, Guarantee, Value, judge, views
+from views_flaws import FLAWS
+from views_runs import ChangingRun, hold_everything, what_is_wrong
+
+VOID = 907
+"""A seed of which the run has a message that nobody ever delivers: its origin was removed."""
+
+
+def test_random_runs_hold_everything() -> None:
+    happened = hold_everything([*range(300), VOID])
+    rare = ("rival proposals", "dead proposers", "sleepers through two views", "rebound messages")
+    for what in (*rare, "void messages", "no change", "newcomers", "left", "denied"):
+        assert happened[what] > 0, f"no {what} in these runs"
+
+
+# --- every order
+
+SCOPES = {
+    "one adds another": Scope(processes=1, broadcasts=1, changes=("p1 add p2",)),
+    "one removes the other": Scope(processes=2, broadcasts=1, changes=("p1 remove p2",)),
+    "one removes itself": Scope(processes=2, broadcasts=1, changes=("p1 remove p1",)),
+    "a third one": Scope(processes=2, broadcasts=1, changes=("p1 add p3",)),
+    "two rivals": Scope(processes=2, broadcasts=0, changes=("p1 remove p2", "p2 remove p1")),
+    "one of three leaves": Scope(processes=3, broadcasts=0, changes=("p1 remove p3",)),
+}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_small_groups_change_in_every_order(name: str) -> None:
+    explored = explore(in_full(SCOPES[name]), workers=1)
+    assert explored.cut == ""
+    assert Extra.VIEWS in explored.properties
+    assert {explored.verdict(what) for what in explored.properties} == {Value.HOLDS}
+
+
+def in_full(scope: Scope, protocol: str = "views") -> Scope:
+    fields = {name: getattr(scope, name) for name in ("processes", "broadcasts", "changes")}
+    return Scope(protocol=protocol, options={"batch_ms": 0}, early_timeouts=0, **fields)
+
+
+def test_an_exploration_needs_a_group_that_can_change() -> None:
+    with pytest.raises(UsageError, match="frontier has a fixed group; nobody can change it"):
+        explore(Scope(protocol="frontier", changes=("p1 remove p2",)), workers=1)
+    with pytest.raises(UsageError, match="write a change as p1 add p4"):
+        explore(Scope(protocol="views", changes=("p1 drop p2",)), workers=1)
+
+
+# --- what each rule is there for
+
+
+def flawed(kind: type[Views]) -> str:
+    return f"{views_flaws.__file__}:{kind.__name__}"
+
+
+EXPLORED = {
+    views_flaws.StartingAbove: ("one adds another", Guarantee.UNIFORM_AGREEMENT),
+    views_flaws.GoingOn: ("one removes the other", Extra.VIEWS),
+    views_flaws.DecidingByQuorum: ("two rivals", Extra.VIEWS),
+}
+
+
+@pytest.mark.parametrize("kind", EXPLORED, ids=lambda kind: kind.__name__)
+def test_exploring_finds_the_flaw(kind: type[Views]) -> None:
+    name, what = EXPLORED[kind]
+    assert what in explore(in_full(SCOPES[name], flawed(kind)), workers=1).found
+
+
+SEEDS: dict[type[Views], int] = {
+    views_flaws.NotWedging: 10,
+    views_flaws.ForgettingPromises: 68,
+    views_flaws.DroppingEarly: 105,
+    views_flaws.ReusingNames: 263,
+}
+
+
+@pytest.mark.parametrize("kind", SEEDS, ids=lambda kind: kind.__name__)
+def test_a_random_run_finds_the_flaw(kind: type[Views]) -> None:
+    assert is_wrong(SEEDS[kind], kind)
+    assert not is_wrong(SEEDS[kind], Views)
+
+
+def is_wrong(seed: int, kind: type[Views]) -> bool:
+    try:
+        return bool(what_is_wrong(ChangingRun(seed, kind).play()))
+    except ProcessFault as fault:
+        # It delivered more than the cut, and knows it.
+        return "and the cut is" in str(fault)
+
+
+FOUR_DECIDE = """
+    group p1 p2 p3 p4
+    change p1 remove p4
+    change p3 remove p1
+    receive p1->p2 canvass
+    receive p3->p4 canvass
+    receive p2->p1 ready
+    receive p4->p3 ready
+    receive p1->p2 prepare
+    receive p3->p4 prepare
+    receive p2->p1 promise
+    receive p4->p3 promise
+    receive p1->p2 propose
+    receive p3->p4 propose
+    receive p2->p1 accepted
+    receive p4->p3 accepted
+    """
+
+LATE_WORD = """
+    group p1 p2 p3 p4 p5
+    broadcast p1 hello
+    receive p1->p2 data
+    change p3 remove p5
+    receive p3->p4 canvass
+    receive p3->p5 canvass
+    receive p4->p3 ready
+    receive p5->p3 ready
+    receive p3->p4 prepare
+    receive p3->p5 prepare
+    receive p4->p3 promise
+    receive p5->p3 promise
+    receive p3->p4 propose
+    receive p3->p5 propose
+    receive p4->p3 accepted
+    receive p5->p3 accepted
+    receive p3->p1 decided
+    receive p2->p1 holding
+    crash p1
+    """
+
+ONE_HOLDER = """
+    group p1 p2 p3 p4 p5
+    broadcast p1 hello
+    receive p1->p2
+    change p2 remove p5
+    receive p2->p3 canvass
+    receive p2->p4 canvass
+    receive p3->p2 ready
+    receive p4->p2 ready
+    receive p2->p3 prepare
+    receive p2->p4 prepare
+    receive p3->p2 promise
+    receive p4->p2 promise
+    receive p2->p3 propose
+    receive p2->p4 propose
+    receive p3->p2 accepted
+    receive p4->p2 accepted
+    crash p1
+    crash p2
+    """
+
+
+def played(scene: str, protocol: str) -> Script:
+    """Play what is possible of it, and let everything happen that then happens by itself."""
+    script = Script("scene")
+    first, *rest = [line.strip() for line in scene.strip().splitlines()]
+    script.command(first)
+    script.command(f"protocol {protocol} batch_ms=0")
+    for line in rest:
+        try:
+            script.command(line)
+        except UsageError as reason:
+            if "nothing in flight fits" not in str(reason):
+                raise
+    for choice in islice(until_quiet(script.world), 1_000):
+        script.rows += script.world.apply(choice, script.time_ns)
+    script.rows += script.world.apply(choices.Settle(), script.time_ns)
+    return script
+
+
+def test_half_of_four_must_not_decide() -> None:
+    assert views(played(FOUR_DECIDE, flawed(views_flaws.DecidingByQuorum)).run())
+    sound = played(FOUR_DECIDE, "views").run()
+    assert not views(sound)
+    assert all(verdict.value is Value.HOLDS for verdict in judge(sound))
+
+
+SCENES = {
+    views_flaws.AcceptingWithoutTheCut: ONE_HOLDER,
+    views_flaws.CountingAcrossViews: LATE_WORD,
+}
+
+
+@pytest.mark.parametrize("kind", SCENES, ids=lambda kind: kind.__name__)
+def test_a_scene_shows_the_flaw(kind: type[Views]) -> None:
+    """A cut that nobody can fetch any more; an acknowledgement that comes a view too late."""
+    verdicts = judge(played(SCENES[kind], flawed(kind)).run())
+    violated = {one.guarantee for one in verdicts if one.value is Value.VIOLATED}
+    assert violated == {Guarantee.UNIFORM_AGREEMENT}
+    sound = played(SCENES[kind], "views").run()
+    assert all(verdict.value is Value.HOLDS for verdict in judge(sound))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_change_that_cannot_be_done_must_not_stop_the_group(size: int) -> None:
+    names = [f"p{number}" for number in range(1, size + 1)]
+    down = names[size // 2 :]
+    scene = "\n".join(
+        (
+            f"group {' '.join(names)}",
+            *(f"crash {name}" for name in down),
+            f"change p1 remove {down[-1]}",
+            *("receive p1->p2 canvass", "receive p2->p1 ready")[: 2 * (size > 2)],
+        )
+    )
+    for protocol, goes_on in (("views", True), (flawed(views_flaws.NotCanvassing), False)):
+        world = played(scene, protocol).world
+        rows = world.apply(choices.UserBroadcast("p1", b"hello"))
+        for choice in islice(until_quiet(world), 1_000):
+            rows += world.apply(choice)
+        assert any(row.kind == "deliver" for row in rows) is goes_on, protocol
+
+
+def test_every_flaw_is_found() -> None:
+    assert {*EXPLORED, *SEEDS, *SCENES, views_flaws.NotCanvassing} == {*FLAWS}
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "views.md").read_text(encoding="utf-8")
+    for option in list(signature(Views).parameters)[3:]:
+        assert f"`{option}`" in guide
+
+
+# --- what is refused
+
+
+@pytest.fixture
+def member() -> Views:
+    process = Views("p1", ("p1", "p2", "p3"))
+    process.step(Start())
+    return process
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (Change(), "there is nothing to change"),
+        (Change(remove="p9"), "p9 is not a member"),
+        (Change(add="p2"), "p2 was a member in view 0; it needs another name"),
+        (Change(add="p3", remove="p3"), "p3 was a member in view 0; it needs another name"),
+    ],
+)
+def test_a_senseless_change_is_denied(member: Views, change: Change, reason: str) -> None:
+    assert member.step(change) == [Deny(change, reason)]
+
+
+def test_one_change_at_a_time(member: Views) -> None:
+    member.step(Change(remove="p3"))
+    (denied,) = member.step(Change(remove="p2"))
+    assert denied == Deny(Change(remove="p2"), "p1 is about to remove p3")
+
+
+def test_the_last_member_cannot_be_removed() -> None:
+    alone = Views("p1", ("p1",))
+    alone.step(Start())
+    (denied,) = alone.step(Change(remove="p1"))
+    assert isinstance(denied, Deny)
+    assert denied.reason == "a group has 1 to 1,000 members"
+
+
+def test_a_newcomer_waits_for_its_view() -> None:
+    newcomer = Views("p4", ("p1", "p4"))
+    newcomer.step(Start(joining=True))
+    assert newcomer.step(Broadcast((b"hello",))) == [Refuse("p4 is not in the group yet")]
+    (denied,) = newcomer.step(Change(add="p5"))
+    assert denied == Deny(Change(add="p5"), "p4 is not in the group")
+
+
+def test_a_member_that_missed_a_view_asks_for_it(member: Views) -> None:
+    late = View(2, ("p1", "p2"), (), "")
+    (asking,) = member.step(Receive("p2", Decided((late,), 2)))
+    assert asking.packet == Behind(0)
+    assert member.number == 0

@@ -1,0 +1,48 @@
+"""Groups that change, for as long as it takes: 10,000 random runs, and every run of small groups.
+
+``TIDINGS_SOAK_RUNS=1000 make soak ROOM=views`` for fewer runs, ``TIDINGS_SOAK_SEED=5`` for others.
+"""
+
+import os
+from typing import Any
+
+import pytest
+
+from chunks import CHUNK, on_all_cores
+from tidings.explore import Scope, explore
+from tidings.spec import Value
+from views_runs import hold_everything
+
+RUNS = int(os.environ.get("TIDINGS_SOAK_RUNS", 10_000))
+FIRST = int(os.environ.get("TIDINGS_SOAK_SEED", 1)) * 1_000_000
+
+
+def test_random_runs_hold_everything(capsys) -> None:
+    runs = -(-RUNS // CHUNK) * CHUNK
+    happened = on_all_cores(hold_everything, runs, FIRST, capsys)
+    for what in ("rival proposals", "sleepers through two views", "rebound messages"):
+        assert happened[what] >= runs // 100, what
+    for what in ("dead proposers", "void messages"):
+        assert happened[what] >= runs // 1_000, what
+
+
+ONE_LEAVES = {"broadcasts": 0, "changes": ("p1 remove p3",)}
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        ONE_LEAVES | {"broadcasts": 1},
+        ONE_LEAVES | {"crashes": 1},
+        ONE_LEAVES | {"crashes": 1, "early_timeouts": 1},
+        {"broadcasts": 0, "changes": ("p1 remove p3", "p2 remove p1")},
+        {"broadcasts": 0, "changes": ("p1 add p4",)},
+        {"broadcasts": 0, "processes": 4, "changes": ("p1 remove p4",)},
+    ],
+    ids=str,
+)
+def test_three_or_four_change_in_every_order(scope: dict[str, Any]) -> None:
+    usual: dict[str, Any] = {"protocol": "views", "options": {"batch_ms": 0}, "early_timeouts": 0}
+    explored = explore(Scope(**usual | scope))
+    verdicts = {explored.verdict(what) for what in explored.properties}
+    assert verdicts == {Value.HOLDS}, explored.cut
