@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from job_names import every_job_is_named
 from tidings import pipeline
 from tidings.core import EnvironmentMissing, MessageId, UsageError
 from tidings.pipeline.arrays.written import rows_in, whole_folder, write_part
@@ -148,14 +149,17 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
 ) -> None:
     target = tmp_path / "violations.parquet"
     stages: list[str] = []
-    shown = pipeline.audit(
-        spark, folder, examples=2, checker=checker, violations=target, progress=stages.append
-    )
+    last = {"arrays": "26 rows of 3 runs in 2 files", "sql": "looking for the events that show"}
+    with every_job_is_named(spark, last[checker]):
+        shown = pipeline.audit(
+            spark, folder, examples=2, checker=checker, violations=target, progress=stages.append
+        )
     assert shown == audited
     if checker == "sql":
         assert stages == [
             "reading the trace and checking every row",
             "following what was lost with a majority",
+            "writing all that was violated",
             "judging the five guarantees",
             "looking for the events that show what was violated",
         ]

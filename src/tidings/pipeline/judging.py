@@ -144,6 +144,7 @@ def _audit_trace(
     with examine(spark, path, progress=progress) as case:
         if violations is not None:
             empty(violations)
+            progress("writing all that was violated")
             found = every_violation(case).write.mode("append").option("compression", "zstd")
             found.parquet(str(violations))
         return Audit(
