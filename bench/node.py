@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/node.py              100 bytes, window 2,000, three members, in memory
     .venv/bin/python bench/node.py --durable    on disk before anything is acknowledged
+    .venv/bin/python bench/node.py --tls        encrypted, with certificates
     .venv/bin/python bench/node.py --all        every window, size and number of members, latencies
 
 A broadcast is outstanding until its own sender's application has it back; a window of 10 allows
@@ -78,6 +79,7 @@ def measured(members: int, durable: bool, asked: argparse.Namespace) -> Iterator
             doors=asked.doors,
             profile=asked.profile,
             loop=asked.loop,
+            tls=asked.tls,
         ) as crew:
             crew.run(Phase("window", SIZES[0], 0.5, window=100))
             for size in asked.size:
@@ -126,6 +128,7 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--digest", default=DIGEST, choices=DIGESTS)
     parser.add_argument("--set", nargs="+", default=[], help="lines of the group file")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+    parser.add_argument("--tls", action="store_true", help="with certificates")
     parser.add_argument("--disk", type=Path, help="where the logs go")
     parser.add_argument("--profile", default="-", help="a member to profile, into p1.prof")
     parser.add_argument("--json", action="store_true")

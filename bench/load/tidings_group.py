@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from load.crew import Crew, Program, running
+from tidings.node.authority import certify
+from tidings.node.config import read_config
 from tidings.testkit.fleet import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +41,15 @@ def tidings_group(
     doors: str = "plain",
     profile: str = "-",
     loop: str = "asyncio",
+    tls: bool = False,
     sources: Path = ROOT / "src",
 ) -> Iterator[Crew]:
-    (folder / "group.toml").write_text(group_file(members, durable, settings))
+    path = folder / "group.toml"
+    knows_tls = (sources / "tidings/node/identity.py").exists()  # an older revision has no setting
+    way = ['tls.folder = "certs"' if tls else "tls.plain = true"] if knows_tls else []
+    path.write_text(group_file(members, durable, [*way, *settings]))
+    if tls:
+        certify(read_config(path), folder / "authority")
     rest = [str(members), doors, profile, loop]
     with ExitStack() as ending:
         programs = [

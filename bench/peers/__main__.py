@@ -125,6 +125,7 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short pass, within 8 minutes")
     parser.add_argument("--only", nargs="+", help="only systems whose names contain one of these")
     parser.add_argument("--before", metavar="REV", help="another revision of Tidings as a rival")
+    parser.add_argument("--passes", type=int, default=3, help="over all systems; 3 unless --quick")
     parser.add_argument("--doors", choices=("plain", "many"), default="plain")
     parser.add_argument("--disk", type=Path, help="where all logs go")
     parser.add_argument("--out", type=Path, default=ROOT / "runs", help="for the chart and JSON")
@@ -162,7 +163,7 @@ def main() -> int:
     if asked.quick:
         plan = Plan(passes=1, seconds=1.0, warm_s=1.0, latency_s=2.0, minutes=7.5)
     else:
-        plan = Plan(passes=3, seconds=3.0, warm_s=2.0, latency_s=5.0, minutes=39.0)
+        plan = Plan(passes=asked.passes, seconds=3.0, warm_s=2.0, latency_s=5.0, minutes=39.0)
     try:
         with sigterm_as_interrupt(), tempfile.TemporaryDirectory() as folder:
             systems = chosen(asked, Path(folder))

@@ -6,7 +6,7 @@ the loop leaves in one piece, and all messages of a piece that arrives are hande
 
 import asyncio
 from collections.abc import Callable
-from typing import Self
+from typing import Self, cast
 
 OnMessage = Callable[[bytes], None]
 
@@ -58,8 +58,7 @@ class NatsLink(asyncio.Protocol):
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none of asyncio's
 
     def connection_lost(self, error: Exception | None) -> None:
         self._fail(error or NatsError("the server has closed the connection"))
