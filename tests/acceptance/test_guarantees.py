@@ -1,8 +1,8 @@
 """The guarantees under every fault we know of, on the simulated and on the real network alike.
 
-Each scenario is written once. It ends with ``settle``, which judges the trace by the
-specification: all five guarantees, and none of them in vain. And it shows that its fault has
-really happened.
+Each scenario is written once; a few run on machines of their own as well, with TLS. It ends with
+``settle``, which judges the trace by the specification: all five guarantees, and none of them in
+vain. And it shows that its fault has really happened.
 """
 
 import random
@@ -14,7 +14,10 @@ import pytest
 
 from ground import Group, Weather
 from happened import delivered, lives, lost, overtaken, repeated, unfinished
-from real_ground import Real
+from machines import Machines
+from namespaces import unavailable
+from real_ground import on_loopback
+from requirements_met import require
 from simulated_ground import Simulated
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.flawed import (
@@ -30,6 +33,7 @@ GroupOf = Callable[..., Group]
 
 
 GROUNDS = ["simulated 1", "simulated 2", "simulated 3", "real 1"]
+on_machines_too = pytest.mark.parametrize("group_of", [*GROUNDS, "machines 1"], indirect=True)
 
 
 @pytest.fixture(params=GROUNDS)
@@ -38,7 +42,10 @@ def group_of(request: pytest.FixtureRequest, tmp_path: Path) -> GroupOf:
     ground, seed = request.param.split()
     if ground == "simulated":
         return partial(Simulated, seed=int(seed))
-    return partial(Real, tmp_path, seed=int(seed))
+    if ground == "machines":
+        require("namespaces", not unavailable(), unavailable())
+        return partial(Machines, tmp_path, seed=int(seed))
+    return partial(on_loopback, tmp_path, seed=int(seed))
 
 
 def minority(group: Group, seed: int) -> list[str]:
@@ -125,6 +132,7 @@ def test_a_link_cut_in_one_direction_stops_nobody(group_of: GroupOf) -> None:
     assert lost(run)["p3", "p1"] > 0
 
 
+@on_machines_too
 def test_a_minority_cut_off_stands_still_and_catches_up(group_of: GroupOf) -> None:
     with group_of(5) as group:
         few = minority(group, seed=1)
@@ -184,6 +192,7 @@ def test_a_minority_killed_in_mid_broadcast_comes_back_and_goes_on(group_of: Gro
         assert any(row.kind == "broadcast" for row in lives(run, member)[1])
 
 
+@on_machines_too
 def test_a_member_that_returns_learns_what_it_missed_though_nobody_speaks(
     group_of: GroupOf,
 ) -> None:

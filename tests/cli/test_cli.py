@@ -220,13 +220,13 @@ run()
 
 @pytest.mark.parametrize("words", [("group", "p1"), ("node", "p1"), ("chat", "p1")])
 def test_only_who_judges_says_unknown(tidings, words, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidings.cli import node
+    from tidings.cli import group, node
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(node, "read_config", interrupted)
-    monkeypatch.setattr(node, "new_group_file", interrupted)
+    monkeypatch.setattr(group, "new_group_file", interrupted)
     assert tidings(*words) == (130, "", "tidings: interrupted\n")
 
 

@@ -21,6 +21,7 @@ DEADLINE_S = 60
 TWO = ("--member", "p1=127.0.0.1:7001", "--member", "p2=127.0.0.1:7002")
 FILE = """\
 name = "chat"
+tls.plain = true
 
 [members]
 p1 = "127.0.0.1:7001"
@@ -257,7 +258,7 @@ def test_65_when_the_group_file_is_wrong(tidings) -> None:
     Path("group.toml").write_text(FILE.replace("127.0.0.1:7002", "10.0.0.2:7002"))
     answer = tidings("proxy", "group.toml")
     assert answer.status == 65
-    assert "group.toml:5: members.p2: 10.0.0.2:7002 is not on loopback" in answer.err
+    assert "group.toml:6: members.p2: 10.0.0.2:7002 is not on loopback" in answer.err
 
 
 # --- the guide

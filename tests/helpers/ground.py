@@ -1,8 +1,9 @@
 """The words in which the scenarios are written: what can be done to a group, wherever it runs.
 
-There are two grounds. On the simulated one a World is driven by a seed; on the real one members
+There are three grounds. On the simulated one a World is driven by a seed; on the real one members
 are processes of the operating system, with a proxy between their sockets. Where a fault of the
-real network has no like in the simulator, its nearest meaning there is said in its place.
+real network has no like in the simulator, its nearest meaning there is said in its place. On
+machines the processes have network namespaces and certificates, and the fault is a pulled cable.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +27,7 @@ CALM = Weather()
 
 
 class Group(ABC):
-    """Members p1 to pN, on either ground."""
+    """Members p1 to pN, on any ground."""
 
     members: Members
 

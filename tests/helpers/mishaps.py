@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from storm import (
+    LOOK_AGAIN_S,
     PATIENCE_S,
     REPORT_MS,
     SIZE,
@@ -30,17 +31,18 @@ from storm import (
     Outcome,
     Storm,
     Tell,
+    delivered,
 )
 from tidings.core import Exit
 from tidings.disk.frames import BadFrameError, FrameFile, packed
 from tidings.disk.sectors import SECTOR
-from tidings.node.config import MIB
+from tidings.node.authority import certify
+from tidings.node.config import MIB, read_config
 from tidings.node.log.segments import FIRST_LINE, LOG
 from tidings.spec import Value, Verdict
 from tidings.testkit.fleet import Fleet, FleetFault, Member, free_ports
 from tidings.testkit.proxy import Proxy
 
-LOOK_AGAIN_S = 0.05
 AT_ONCE = 1e6
 """More per second than anybody can offer."""
 TEXT_BYTES = 1_000
@@ -56,7 +58,7 @@ MISHAPS = (
 )
 
 
-def group_file(folder: Path, dice: random.Random) -> Path:
+def group_file(folder: Path, dice: random.Random, *, tls: bool) -> Path:
     """Every limit small, some smaller than others."""
 
     def drawn(*values: int) -> int:
@@ -64,6 +66,7 @@ def group_file(folder: Path, dice: random.Random) -> Path:
 
     members = enumerate(free_ports(SIZE), start=1)
     lines = [
+        'tls.folder = "certs"' if tls else "tls.plain = true",
         'name = "mishaps"',
         "links.alive_ms = 200",
         "links.silence_ms = 1000",
@@ -96,6 +99,8 @@ def group_file(folder: Path, dice: random.Random) -> Path:
     ]
     path = folder / "group.toml"
     path.write_text("\n".join(lines))
+    if tls:
+        certify(read_config(path), folder / "authority")
     return path
 
 
@@ -110,7 +115,7 @@ def suffer(
 ) -> Outcome:
     """One group, every fault once, then settle. The trace is in ``folder / "trace"``."""
     tell(f"seed {seed}")
-    path = group_file(folder, random.Random(seed))
+    path = group_file(folder, random.Random(seed), tls=seed % 2 == 1)
     injector = "" if only_mishaps else f"seed={seed} {WEATHER}"
     with Fleet(path, proxied=True, seed=seed, injector=injector, report_ms=REPORT_MS) as fleet:
         storm = Mishaps(fleet, seed, injector, tell, per_s)
@@ -154,25 +159,17 @@ class Mishaps(Storm):
     def _go_on(self, members: Sequence[Member]) -> None:
         """Or their logs are full: they are small, and kept for members that are away or behind."""
         news = self.per_s * len(members) // SIZE // (10 if self.only_mishaps else 1)
-        goals = [(one, _delivered(one) + news) for one in members]
+        goals = [(one, delivered(one) + news) for one in members]
         full = {one.name: one.report.full for one in members}
 
         def is_full(one: Member) -> bool:
             return one.report.full > full[one.name]
 
         self.fleet.wait_for(
-            lambda: all(_delivered(one) >= goal or is_full(one) for one, goal in goals),
+            lambda: all(delivered(one) >= goal or is_full(one) for one, goal in goals),
             f"{', '.join(one.name for one in members)} to go on",
             PATIENCE_S,
         )
-
-    def _until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait for what no report tells."""
-        for _ in range(round(PATIENCE_S / LOOK_AGAIN_S)):
-            if is_so():
-                return
-            self.fleet.comes_true(lambda: False, LOOK_AGAIN_S)
-        raise FleetFault(f"waited {PATIENCE_S:g} s in vain for {what}")
 
     def _settle(self) -> Outcome:
         """First everybody reads what is there: leaving waits for nobody's program."""
@@ -401,12 +398,8 @@ def _whole(path: Path) -> tuple[int, int]:
 # --- what members tell
 
 
-def _delivered(member: Member) -> int:
-    return sum(member.report.delivered.values())
-
-
 def _unread(member: Member) -> int:
-    return _delivered(member) - sum(len(member.handed(one)) for one in member.report.delivered)
+    return delivered(member) - sum(len(member.handed(one)) for one in member.report.delivered)
 
 
 def _has_read_all(member: Member) -> bool:

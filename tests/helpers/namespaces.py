@@ -4,10 +4,12 @@
         network.start("p2", [sys.executable, "-c", "..."], stdout=PIPE)
         network.down("p2")
         network.up("p2")
+        network.reset("p2")
 
 Each member has a namespace with one cable to a switch, which is in a namespace as well: nothing
 is changed on the machine itself, and when the namespaces go everything goes with them. Their
-addresses begin with 127, routed through the cables, since nodes talk on loopback only.
+addresses begin with 127, unless others are asked for, and are routed through the cables: so a plain
+group can be tried as well.
 
 It takes root and iproute2; ``unavailable`` says what is missing.
 """
@@ -50,20 +52,26 @@ def unavailable() -> str:
 
 
 class Network:
-    def __init__(self, *members: str) -> None:
+    def __init__(self, *members: str, net: str = "127.77.0") -> None:
+        """``net`` is where their addresses begin."""
         if len(members) > MOST_MEMBERS:
             raise ValueError(f"{len(members)} members, and {MOST_MEMBERS} is the limit")
         self.members = members
+        self._net = net
         which = f"{PREFIX}-{os.getpid()}-{next(_numbers)}"
         self._names = {name: f"{which}-{name}" for name in ("switch", *members)}
         self._processes: list[subprocess.Popen[Any]] = []
 
     def address(self, member: str) -> str:
-        return f"127.77.0.{self.members.index(member) + 1}"
+        return f"{self._net}.{self.members.index(member) + 1}"
+
+    def within(self, member: str) -> list[str]:
+        """What goes before a command, so that it runs in the namespace of this member."""
+        return ["ip", "netns", "exec", self._names[member]]
 
     def start(self, member: str, command: Sequence[str], **how: Any) -> subprocess.Popen[Any]:
         """A process in the namespace of this member; it is killed when the network goes."""
-        inside = ["ip", "netns", "exec", self._names[member], *command]
+        inside = [*self.within(member), *command]
         process = subprocess.Popen(inside, start_new_session=True, **how)
         self._processes.append(process)
         return process
@@ -74,6 +82,12 @@ class Network:
 
     def up(self, member: str) -> None:
         self._at("switch", "link", "set", "dev", member, "up")
+
+    def reset(self, member: str) -> int:
+        """Reset all TCP connections of this member, for both sides; how many there were."""
+        within = [*self.within(member), "ss", "--no-header", "--tcp", "--kill"]
+        done = subprocess.run(within, capture_output=True, check=True, timeout=DEADLINE_S)
+        return len(done.stdout.splitlines())
 
     def __enter__(self) -> Self:
         _remove_what_the_dead_left()

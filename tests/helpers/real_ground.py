@@ -28,6 +28,7 @@ def group_file(folder: Path, size: int) -> Path:
     path = folder / "group.toml"
     text = [
         'name = "acceptance"',
+        "tls.plain = true",
         "links.alive_ms = 100",
         "links.silence_ms = 1000",
         "links.hello_ms = 1000",
@@ -40,13 +41,18 @@ def group_file(folder: Path, size: int) -> Path:
     return path
 
 
+def on_loopback(folder: Path, size: int, weather: Weather = CALM, *, seed: int = 1) -> "Real":
+    shares = [f"{name}={share}" for name, share in weather._asdict().items() if share]
+    injector = " ".join([f"seed={seed}", *shares]) if shares else ""
+    fleet = Fleet(group_file(folder, size), proxied=True, seed=seed, injector=injector)
+    return Real(fleet, injector)
+
+
 class Real(Group):
-    def __init__(self, folder: Path, size: int, weather: Weather = CALM, *, seed: int = 1) -> None:
-        shares = [f"{name}={share}" for name, share in weather._asdict().items() if share]
-        self._injector = " ".join([f"seed={seed}", *shares]) if shares else ""
-        path = group_file(folder, size)
-        self._fleet = Fleet(path, proxied=True, seed=seed, injector=self._injector)
-        self.members = self._fleet.config.members
+    def __init__(self, fleet: Fleet, injector: str = "") -> None:
+        self._fleet = fleet
+        self._injector = injector
+        self.members = fleet.config.members
         self._rate = 0.0
 
     def __enter__(self) -> Self:

@@ -1,14 +1,19 @@
 """Groups on loopback for tests: their files, their members, the verdicts on their traces."""
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tidings
 from tidings.core import Message
+from tidings.node.authority import Authority
 from tidings.node.config import Config, read_config
 from tidings.node.group import Group
 from tidings.node.wire import Hello
@@ -18,18 +23,20 @@ from tidings.trace import Run, read_runs
 from tidings.trace.segments import settle
 
 Members = dict[str, Group]
+NAME = "chat"
 MEMORY = ("durable = false", "trace.on = false")
 """Settings of a group that leaves nothing on disk."""
 DEADLINE_S = 120
 """Of any test: long enough for a busy machine, so that only what hangs fails by it."""
 
 
-def group_file(folder: Path, size: int = 3, *lines: str) -> Config:
+def group_file(folder: Path, size: int = 3, *lines: str, tls: bool = False) -> Config:
     """A group of p1 to pN; the lines are settings like ``limits.window = 5``."""
     names = [f"p{number}" for number in range(1, size + 1)]
     addresses = zip(names, free_ports(size), strict=True)
     text = [
-        'name = "chat"',
+        f'name = "{NAME}"',
+        f'tls.folder = "{certificates(size)}"' if tls else "tls.plain = true",
         "links.back_off_ms_min = 5",
         "links.back_off_ms_max = 50",
         *lines,
@@ -39,6 +46,17 @@ def group_file(folder: Path, size: int = 3, *lines: str) -> Config:
     path = folder / "group.toml"
     path.write_text("\n".join(text))
     return read_config(path)
+
+
+@cache
+def certificates(size: int) -> Path:
+    """Certificates of such a group, made once for all tests that do not change them."""
+    folder = Path(tempfile.mkdtemp(prefix="tidings-certs-"))
+    atexit.register(shutil.rmtree, folder)
+    authority = Authority.found(folder / "authority", NAME)
+    for number in range(1, size + 1):
+        authority.issue(NAME, f"p{number}", folder / "certs" / f"p{number}")
+    return folder / "certs"
 
 
 def hello_of(config: Config, name: str, to: str) -> Hello:

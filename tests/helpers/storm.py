@@ -17,8 +17,10 @@ from typing import NamedTuple
 
 from real_groups import free_ports
 from tidings.core import quorum
+from tidings.node.authority import certify
+from tidings.node.config import read_config
 from tidings.spec import Guarantee, Value, Verdict
-from tidings.testkit.fleet import Fleet, Member
+from tidings.testkit.fleet import Fleet, FleetFault, Member
 from tidings.testkit.proxy import Proxy
 
 SIZE = 5
@@ -26,6 +28,7 @@ PER_S = 2_000
 """How many broadcasts all together offer in a second, while nobody is dead or stopped."""
 WEATHER = "lost=0.002 duplicated=0.002 reordered=0.01"
 REPORT_MS = 100
+LOOK_AGAIN_S = 0.05
 PATIENCE_S = 60.0
 """How long those whom a fault does not concern may take to go on."""
 
@@ -59,11 +62,12 @@ class Outcome(NamedTuple):
     signs: Counter[str]
 
 
-def group_file(folder: Path, *settings: str) -> Path:
+def group_file(folder: Path, *settings: str, tls: bool) -> Path:
     """Short files and impatient links, so that everything happens often."""
     members = enumerate(free_ports(SIZE), start=1)
     lines = [
         'name = "storm"',
+        'tls.folder = "certs"' if tls else "tls.plain = true",
         "links.alive_ms = 200",
         "links.silence_ms = 1000",
         "links.hello_ms = 1000",
@@ -77,6 +81,8 @@ def group_file(folder: Path, *settings: str) -> Path:
     ]
     path = folder / "group.toml"
     path.write_text("\n".join(lines))
+    if tls:
+        certify(read_config(path), folder / "authority")
     return path
 
 
@@ -92,16 +98,20 @@ def rage(
 
     The trace is in ``folder / "trace"``.
     """
-    tell(f"seed {seed}")
+    tell(f"seed {seed}, {'with TLS' if seed % 2 else 'plain'}")
     injector = f"seed={seed} {WEATHER}"
-    path = group_file(folder, *settings)
+    path = group_file(folder, *settings, tls=seed % 2 == 1)
     with Fleet(path, proxied=True, seed=seed, injector=injector, report_ms=REPORT_MS) as fleet:
         return Storm(fleet, seed, injector, tell, per_s).run(seconds)
 
 
 class Storm:
+    kinds = FAULTS
+    """How many faults there are in the deck."""
+
     def __init__(self, fleet: Fleet, seed: int, injector: str, tell: Tell, per_s: int) -> None:
         self.fleet = fleet
+        self.size = len(fleet.members)
         self.lost: list[Member] = []
         """Members that cannot come back."""
         self.dice = random.Random(seed)
@@ -135,10 +145,10 @@ class Storm:
     @property
     def spare(self) -> int:
         """How many of the healthy can be missing while the others go on."""
-        return len(self.healthy) - quorum(SIZE)
+        return len(self.healthy) - quorum(self.size)
 
     def _has_dealt_all(self) -> bool:
-        return len(self.faults) == FAULTS
+        return len(self.faults) == self.kinds
 
     def _deck(self) -> Iterator[Callable[[], None]]:
         faults = [
@@ -164,12 +174,12 @@ class Storm:
         for member in self.healthy:
             self._count_packets(member)
         links = list(self.fleet.proxy or ())
-        self.signs["connections reset"] = sum(link.resets for link in links)
+        self.signs["connections reset"] += sum(link.resets for link in links)
         self.signs["bytes swallowed"] = sum(link.bytes_swallowed for link in links)
         outcome = Outcome(
             is_calm=is_calm,
             offered=sum(member.offered for member in self.fleet),
-            due=round(self.due_s * self.per_s / SIZE),
+            due=round(self.due_s * self.per_s / self.size),
             assured=sum(len(member.sent) for member in self.fleet),
             handed=sum(len(one.handed(origin)) for one in self.fleet for origin in one.got),
             repeated=sum(len(member.repeated) for member in self.fleet),
@@ -183,7 +193,7 @@ class Storm:
     # --- the load, and time
 
     def _offer(self, member: Member) -> None:
-        member.publish(self.per_s / SIZE)
+        member.publish(self.per_s / self.size)
         self._offering_since[member.name] = time.monotonic()
 
     def _cease(self, member: Member) -> None:
@@ -203,12 +213,21 @@ class Storm:
 
     def _go_on(self, members: Sequence[Member]) -> None:
         """Those whom it does not concern deliver what all of them together say in a second."""
-        goals = [(one, _delivered(one) + self.per_s * len(members) // SIZE) for one in members]
+        news = self.per_s * len(members) // self.size
+        goals = [(one, delivered(one) + news) for one in members]
         self.fleet.wait_for(
-            lambda: all(_delivered(one) >= goal for one, goal in goals),
+            lambda: all(delivered(one) >= goal for one, goal in goals),
             f"{', '.join(one.name for one in members)} to go on",
             PATIENCE_S,
         )
+
+    def _until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait for what no report tells."""
+        for _ in range(round(PATIENCE_S / LOOK_AGAIN_S)):
+            if is_so():
+                return
+            self.fleet.comes_true(lambda: False, LOOK_AGAIN_S)
+        raise FleetFault(f"waited {PATIENCE_S:g} s in vain for {what}")
 
     # --- links
 
@@ -230,7 +249,7 @@ class Storm:
         """After any number of bytes, so most often in the middle of a frame."""
 
         def reset(links: Proxy) -> None:
-            for link in self.dice.sample(list(links), SIZE):
+            for link in self.dice.sample(list(links), self.size):
                 link.reset(after=self.dice.randint(1, 5_000))
 
         self.fleet.on_links(reset)
@@ -286,7 +305,7 @@ class Storm:
             self._pass(0, 3)
 
     def killed_and_stopped(self) -> None:
-        (one, *others), many = self._sides(quorum(SIZE) - 1)
+        (one, *others), many = self._sides(quorum(self.size) - 1)
         with self._dead([one]), self._asleep(others):
             self._go_on(many)
             self._pass(0, 3)
@@ -298,7 +317,7 @@ class Storm:
 
     def _sides(self, count: int | None = None) -> tuple[list[Member], list[Member]]:
         """A minority and the rest."""
-        count = min(count or self.dice.randint(1, quorum(SIZE) - 1), self.spare)
+        count = min(count or self.dice.randint(1, quorum(self.size) - 1), self.spare)
         few = self.dice.sample(self.healthy, count)
         return few, [member for member in self.healthy if member not in few]
 
@@ -332,7 +351,7 @@ class Storm:
             self.signs[f"packets {fate}"] += member.report.injected.get(fate, 0)
 
 
-def _delivered(member: Member) -> int:
+def delivered(member: Member) -> int:
     return sum(member.report.delivered.values())
 
 
@@ -340,17 +359,19 @@ def _names(members: Iterable[Member]) -> list[str]:
     return [member.name for member in members]
 
 
-def assert_nothing_is_lost_or_repeated(outcome: Outcome, verdicts: Sequence[Verdict]) -> None:
+def assert_nothing_is_lost_or_repeated(
+    outcome: Outcome, verdicts: Sequence[Verdict], size: int = SIZE
+) -> None:
     """By the audit of what the members wrote, and by what their users saw."""
     for verdict in verdicts:
         assert verdict.value is Value.HOLDS, f"{verdict.guarantee}: {verdict.violations[:1]}"
     judged = {verdict.guarantee: verdict.judged for verdict in verdicts}
     broadcasts = judged[Guarantee.VALIDITY]
     assert judged[Guarantee.UNIFORM_AGREEMENT] == broadcasts
-    assert judged[Guarantee.NO_DUPLICATION] == SIZE * broadcasts, "everybody delivers everything"
+    assert judged[Guarantee.NO_DUPLICATION] == size * broadcasts, "everybody delivers everything"
     assert outcome.is_calm
     assert broadcasts >= outcome.assured
-    assert outcome.handed == SIZE * broadcasts, "and hands it over"
+    assert outcome.handed == size * broadcasts, "and hands it over"
     assert outcome.repeated == 0
 
 

@@ -175,7 +175,8 @@ class Play:
     def __init__(self, seed: int, folder: Path) -> None:
         self.dice = random.Random(seed)
         self.lines = drawn(self.dice)
-        self.config = group_file(folder, 3, "links.close_ms = 500", *self.lines)
+        tls = seed % 2 == 1
+        self.config = group_file(folder, 3, "links.close_ms = 500", *self.lines, tls=tls)
         self.happened: Counter[str] = Counter()
 
     async def run(self) -> None:

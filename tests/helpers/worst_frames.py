@@ -43,9 +43,10 @@ ID, FIRST = MessageId("p3", 5), MessageId("p2", 1)
 encode = msgspec.msgpack.Encoder().encode
 
 
-def frame(*packets: Packet | bytes) -> bytes:
+def frame(*packets: Packet | bytes, number: int = 1) -> bytes:
+    """``number`` is that of the first packet on its link."""
     encoded = [one if isinstance(one, bytes) else encode(one) for one in packets]
-    return framed(Kind.PACKETS, 1, body_of(encoded))
+    return framed(Kind.PACKETS, number, body_of(encoded))
 
 
 def array(count: int) -> bytes:

@@ -20,6 +20,9 @@ p2 = "[::1]:7002"
 
 [limits]
 window = 100
+
+[tls]
+plain = true
 """
 
 
@@ -58,7 +61,7 @@ def test_what_the_node_decides_reaches_the_process() -> None:
         ("window = 100", "window = 'many'", "10: limits.window: expected int, got str"),
         ("window = 100", "widow = 100", "10: limits.widow: there is no such setting"),
         ("window = 100", "window 100", "10: Expected '=' after a key in a key/value pair"),
-        ("window = 100", "window = [", "10: Invalid value"),
+        ("window = 100", "window = [", "12: Invalid value"),
         ("[limits]", "[limit]", "9: limit: there is no such setting"),
         ("durable = false", "durable = 1", "2: durable: expected bool, got int"),
         ('name = "chat"', "", "1: missing: name"),
@@ -105,6 +108,11 @@ def test_what_the_node_decides_reaches_the_process() -> None:
             "durable = false",
             'protocol = "two-phase"',
             "2: protocol: two-phase keeps nothing on disk; write durable = false, or take frontier",
+        ),
+        (
+            "durable = false",
+            'protocol = "views"',
+            "2: protocol: views is for simulated groups only, so far; take frontier",
         ),
     ],
 )

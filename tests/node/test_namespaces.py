@@ -31,12 +31,14 @@ talk = socket.create_connection((sys.argv[1], 7001), 60)
 for line in sys.stdin:
     word, patience_s = line.split()
     talk.settimeout(float(patience_s))
-    if word != "-":
-        talk.sendall(word.encode())
     try:
+        if word != "-":
+            talk.sendall(word.encode())
         print(talk.recv(100).decode(), flush=True)
     except TimeoutError:
         print("silence", flush=True)
+    except ConnectionResetError:
+        print("reset", flush=True)
 """
 
 
@@ -87,6 +89,16 @@ def test_a_link_that_is_down_carries_nothing_and_loses_nothing(network: Network)
         heard += ask(caller, "-", DEADLINE_S)
     network.down("p1")
     assert ask(caller, "three", 0.3) == "silence"
+
+
+def test_the_connections_of_a_member_are_reset(network: Network) -> None:
+    assert spoken(run(network, "p2", ECHO, "p2")) == "ready"
+    caller = run(network, "p1", CALLER, "p2")
+    assert ask(caller, "hello", DEADLINE_S) == "hello"
+    assert network.reset("p3") == 0
+    assert ask(caller, "still", DEADLINE_S) == "still"
+    assert network.reset("p2") == 1
+    assert ask(caller, "-", DEADLINE_S) == "reset"
 
 
 def test_a_namespace_is_not_reached_from_outside(network: Network) -> None:

@@ -85,7 +85,7 @@ def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
         (("node", "p1", "--group", "no.toml"), 64, "tidings: no.toml: No such file or directory; "),
         (("chat", "p1", "--group", "no.toml"), 64, "tidings: no.toml: No such file or directory; "),
         (("chat", "p9"), 64, "tidings: p9 is not in the group; its members: p1"),
-        (("chat", "p1", "--group", "bad.toml"), 65, "tidings: bad.toml:2: members.p1: 1.2.3.4:5"),
+        (("chat", "p1", "--group", "bad.toml"), 65, "tidings: bad.toml:3: members.p1: 1.2.3.4:5"),
         (("node", "p1", "--level", "loud"), 64, "tidings: --level is one of debug, info, "),
         (("node", "p1", "--logs", "loud"), 64, "tidings: Invalid value for '--logs'"),
     ],
@@ -94,7 +94,7 @@ def test_what_cannot_be_gets_one_line(
     words: tuple[str, ...], status: int, line: str, tmp_path: Path, tidings: Any
 ) -> None:
     group_file(tmp_path, 1)
-    (tmp_path / "bad.toml").write_text('name = "x"\nmembers.p1 = "1.2.3.4:5"\n')
+    (tmp_path / "bad.toml").write_text('name = "x"\ntls.plain = true\nmembers.p1 = "1.2.3.4:5"\n')
     answer = tidings(*words)
     assert answer.status == status
     assert answer.err.splitlines()[0].startswith(line)

@@ -54,6 +54,18 @@ async def say(config: Config, *texts: bytes) -> None:
         await take(groups["p1"], len(texts))
 
 
+@pytest.fixture
+def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are as long as they may be: on a slow disk they grow until the last has its name."""
+    begin = Keeper._begin
+
+    def begin_and_wait(self: Keeper, *work: Any) -> None:
+        begin(self, *work)
+        self.ended.result()
+
+    monkeypatch.setattr(Keeper, "_begin", begin_and_wait)
+
+
 def changed(config: Config, folder: Path, before: str, after: str) -> Config:
     path = folder / "group.toml"
     path.write_text(path.read_text().replace(before, after))
@@ -406,6 +418,7 @@ def _sync_of_segments(monkeypatch: pytest.MonkeyPatch, synced: Callable[[str], N
     monkeypatch.setattr(os, "fsync", answer)
 
 
+@pytest.mark.usefixtures("in_step")
 def test_a_segment_is_on_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -519,6 +532,7 @@ def test_what_the_log_no_longer_has_of_a_damaged_segment_is_missing(tmp_path: Pa
     assert {verdict.value for verdict in judge(traced(config))} == {Value.UNKNOWN}
 
 
+@pytest.mark.usefixtures("in_step")
 def test_a_damaged_segment_before_others_leaves_a_hole_between_them(tmp_path: Path) -> None:
     config = group_file(tmp_path, 1, "trace.segment_bytes = 300")
     go(say(config, *[b"text"] * 30))
@@ -634,11 +648,10 @@ def keep(folder: Path, *lines: str) -> Config:
 
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_the_oldest_segments_are_deleted_and_the_rest_is_judged_from_the_cut_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_behind: bool
+    tmp_path: Path, request: pytest.FixtureRequest, is_behind: bool
 ) -> None:
-    """Segments are as long as they may be, unless the thread that deletes them is behind."""
     if not is_behind:
-        monkeypatch.setattr(Keeper, "_begin", lambda self, work, *about: work(*about))
+        request.getfixturevalue("in_step")
     config = keep(tmp_path, "trace.retention_bytes = 4000")
     for life in range(3):
         go(say(config, *[b"text %d" % number for number in range(100 * life, 100 * life + 100)]))
@@ -656,6 +669,7 @@ def test_the_oldest_segments_are_deleted_and_the_rest_is_judged_from_the_cut_on(
     }
 
 
+@pytest.mark.usefixtures("in_step")
 def test_a_segment_that_gets_its_name_while_it_is_looked_at_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -675,6 +689,7 @@ def test_a_segment_that_gets_its_name_while_it_is_looked_at_is_no_fault(
     assert not warnings(caplog)
 
 
+@pytest.mark.usefixtures("in_step")
 def test_what_is_too_old_is_deleted_at_the_start(tmp_path: Path) -> None:
     config = keep(tmp_path, "trace.retention_age_s = 3600")
     go(say(config, *[b"text"] * 50))
@@ -689,6 +704,7 @@ def test_what_is_too_old_is_deleted_at_the_start(tmp_path: Path) -> None:
     assert_all_hold(traced(config))
 
 
+@pytest.mark.usefixtures("in_step")
 def test_a_cut_sums_up_the_digests_that_the_group_has_chosen(tmp_path: Path) -> None:
     config = keep(tmp_path, "trace.retention_age_s = 3600", 'trace.digest = "blake2b-64"')
     go(say(config, *[b"text %d" % number for number in range(50)]))
@@ -710,6 +726,7 @@ def test_nothing_is_deleted_unless_it_is_asked_for(tmp_path: Path) -> None:
     assert not read_runs(config.trace_folder)[0].manifest.cuts
 
 
+@pytest.mark.usefixtures("in_step")
 def test_the_cut_is_on_disk_before_anything_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -828,6 +845,7 @@ def test_after_a_missing_file_one_waits_until_it_learns_how_far_it_came() -> Non
     assert past.cut == HistoryCut(index=9, delivered={"p2": 9})
 
 
+@pytest.mark.usefixtures("in_step")
 def test_evidence_is_not_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = keep(tmp_path)
     go(say(config, *[b"text"] * 20))

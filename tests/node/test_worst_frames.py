@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +26,11 @@ from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding
 from worst_frames import HOSTILE, LEGAL, absence, frame
 
-MOST_S = 0.15
-"""Of the processor, while other tests have the other core and share its caches; without our limits
-150,000 texts took 0.37 s then, and a million 3.5 s. On an idle machine it is 0.1 s by the clock on
-the wall (soak/test_worst_frames.py)."""
+MOST_TURNS = 7_000_000
+"""A frame takes less processor time than so many turns of a loop: 0.15 s if one takes 0.02 us.
+That is while other tests have the other core and share its caches; without our limits 150,000
+texts took 0.37 s there, and a million 3.5 s. On an idle machine it is 0.1 s by the clock on the
+wall (soak/test_worst_frames.py)."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +42,22 @@ def _no_garbage_of_other_tests() -> Iterator[None]:
     gc.unfreeze()
 
 
-def least_absence(folder: Path, spoken: bytes, *lines: str, is_refused: bool) -> float:
+@pytest.fixture(scope="module")
+def most_s() -> float:
+    """On this machine: the least of a few times, since others may disturb any of them."""
+
+    def of_a_turn() -> float:
+        begin, turns = time.thread_time(), 0
+        while turns < MOST_TURNS // 50:
+            turns += 1
+        return (time.thread_time() - begin) / turns
+
+    return MOST_TURNS * min(of_a_turn() for _ in range(10))
+
+
+def least_absence(
+    folder: Path, spoken: bytes, most_s: float, *lines: str, is_refused: bool
+) -> float:
     """In seconds of the processor; what shares its caches can double them, but not each time."""
     least_s = float("inf")
     for number in range(3):
@@ -49,20 +66,20 @@ def least_absence(folder: Path, spoken: bytes, *lines: str, is_refused: bool) ->
         measured, is_linked = go(absence(config, spoken))
         assert is_linked is not is_refused
         least_s = min(least_s, measured.cpu_s)
-        if least_s < MOST_S:
+        if least_s < most_s:
             break
     return least_s
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_a_legal_frame_is_accepted_in_pieces(name: str, tmp_path: Path) -> None:
-    assert least_absence(tmp_path, LEGAL[name](), is_refused=False) < MOST_S
+def test_a_legal_frame_is_accepted_in_pieces(name: str, tmp_path: Path, most_s: float) -> None:
+    assert least_absence(tmp_path, LEGAL[name](), most_s, is_refused=False) < most_s
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_frame_is_refused_at_once(name: str, tmp_path: Path) -> None:
+def test_a_hostile_frame_is_refused_at_once(name: str, tmp_path: Path, most_s: float) -> None:
     is_soon_full = "limits.queue_bytes = 2100000"
-    assert least_absence(tmp_path, HOSTILE[name](), is_soon_full, is_refused=True) < MOST_S
+    assert least_absence(tmp_path, HOSTILE[name](), most_s, is_soon_full, is_refused=True) < most_s
 
 
 def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
@@ -95,7 +112,7 @@ def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
 def test_of_a_member_that_says_more_than_can_be_accepted_no_more_is_read(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3, *MEMORY, "limits.tick_ms = 1")
     texts = [Data(Batch(MessageId("p2", n + 1), (bytes(1_000),))) for n in range(1_000)]
-    spoken = b"".join([frame(*texts)] * 30)
+    spoken = b"".join([frame(*texts, number=1 + 1_000 * place) for place in range(30)])
     most: list[int] = []
 
     async def scenario() -> None:

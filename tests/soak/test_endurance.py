@@ -31,7 +31,9 @@ def group_file(folder: Path, size: int, *lines: str) -> Path:
     ports = free_ports(size)
     addresses = (f'p{number} = "127.0.0.1:{port}"' for number, port in enumerate(ports, 1))
     path = folder / "group.toml"
-    path.write_text("\n".join(['name = "endurance"', *lines, "[members]", *addresses]))
+    path.write_text(
+        "\n".join(['name = "endurance"', "tls.plain = true", *lines, "[members]", *addresses])
+    )
     return path
 
 

@@ -575,6 +575,7 @@ def test_faults_that_make_no_sense_are_refused() -> None:
 
 FILE = """\
 name = "chat"  # "127.0.0.1:7001" is not to be touched here
+tls.plain = true
 durable = false
 
 [members]
@@ -610,7 +611,7 @@ async def test_each_member_has_its_own_view_of_the_others() -> None:
 
 @in_time
 async def test_a_group_file_on_one_line_is_rewritten_too() -> None:
-    text = 'name = "g"\nmembers = {p1 = "127.0.0.1:700", p2 = "127.0.0.1:7001"}\n'
+    text = 'name = "g"\ntls.plain = true\nmembers = {p1 = "127.0.0.1:700", p2 = "127.0.0.1:7001"}\n'
     async with Proxy(parse_config(text, PATH).addresses) as links:
         seen = links.group_file_for("p1", text, PATH)
         assert parse_config(seen, PATH).addresses == links.addresses_for("p1")
@@ -618,7 +619,8 @@ async def test_a_group_file_on_one_line_is_rewritten_too() -> None:
 
 @in_time
 async def test_a_group_file_that_cannot_be_rewritten_is_informed() -> None:
-    text = 'name = "g"\n[members]\np1 = "127.0.0.1:07001"\np2 = """127.0.0.1:7002"""\n'
+    members = '[members]\np1 = "127.0.0.1:07001"\np2 = """127.0.0.1:7002"""\n'
+    text = 'name = "g"\ntls.plain = true\n' + members
     async with Proxy(parse_config(text, PATH).addresses) as links:
         with pytest.raises(
             DataError, match=r"some/group\.toml: cannot be rewritten; write members"

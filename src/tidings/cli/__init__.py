@@ -29,6 +29,8 @@ from tidings.cli import (
     campaign as campaign,
     ingest as ingest,
     demo as demo,
+    group as group,
+    certs as certs,
     node as node,
     settle as settle,
     conform as conform,
@@ -41,7 +43,7 @@ from tidings.cli import (
 # isort: on
 
 
-for command in app.registered_commands:
+for command in (*app.registered_commands, *certs.app.registered_commands):
     # Each paragraph in one line: Typer breaks lines itself, and ours would be broken twice.
     paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
     command.help = "\n\n".join(" ".join(one.split()) for one in paragraphs)

@@ -74,6 +74,7 @@ AsJson = Annotated[
         "--json", help="Print the result as JSON, nothing else.", callback=_say_nothing_else
     ),
 ]
+GroupFile = Annotated[Path, typer.Option("--group", help="The group file, the same for all.")]
 
 
 def say(text: str) -> None:

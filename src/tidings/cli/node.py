@@ -1,28 +1,22 @@
-"""One member of a group: ``tidings node`` for pipes and services, ``tidings chat`` for people.
-
-``tidings group`` writes the file that all members need.
-"""
+"""One member of a group: ``tidings node`` for pipes and services, ``tidings chat`` for people."""
 
 import logging
-import socket
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, app, say
-from tidings.core import Message, TidingsError, UsageError, is_name
-from tidings.node.config import new_group_file, read_config
+from tidings.cli.common import AsJson, GroupFile, app
+from tidings.core import Message, TidingsError, UsageError
+from tidings.node.config import read_config
 
 if TYPE_CHECKING:
     from tidings.node.group import Group, Status
 
 Member = Annotated[str, typer.Argument(help="Which member of the group this is.")]
 LEVELS = ("debug", "info", "warning", "error")
-GroupFile = Annotated[Path, typer.Option("--group", help="The group file, the same for all.")]
 Founding = Annotated[
     bool,
     typer.Option(
@@ -31,46 +25,6 @@ Founding = Annotated[
 ]
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}
 """What a text may not do to a terminal, and how it is shown instead."""
-
-
-@app.command("group", epilog="Example: tidings group alice bob carol --group friends.toml")
-def new_group(
-    members: Annotated[list[str], typer.Argument(help="The names of all members.")],
-    group: GroupFile = Path("group.toml"),
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="The first port; ports in use are skipped.")
-    ] = 7001,
-) -> None:
-    """Write a first group file, for members on this machine.
-
-    Then, each in its own terminal: tidings chat alice, tidings chat bob, tidings chat carol.
-    docs/node.md lists all settings of the file.
-    """
-    for member in members:
-        if not is_name(member):
-            raise UsageError(f"{member!r} is not a name: letters, digits, _ . -")
-        if members.count(member) > 1:
-            raise UsageError(f"{member} is there twice")
-    addresses = dict(zip(members, _free_addresses(len(members), port), strict=True))
-    try:
-        with group.open("x", encoding="utf-8") as file:
-            file.write(new_group_file(group.stem if is_name(group.stem) else "group", addresses))
-    except FileExistsError:
-        raise UsageError(f"{group} is there already; it stays as it is") from None
-    say(f"{group}: " + ", ".join(f"{member} on {address}" for member, address in addresses.items()))
-
-
-def _free_addresses(count: int, port: int) -> list[str]:
-    """So many ports from this one on that nobody listens on at the moment."""
-    found: list[str] = []
-    while len(found) < count:
-        if port > 65535:
-            raise UsageError(f"there are not {count} free ports from there on")
-        with suppress(OSError):
-            socket.create_server(("127.0.0.1", port)).close()
-            found.append(f"127.0.0.1:{port}")
-        port += 1
-    return found
 
 
 @app.command(epilog="Example: tidings node p1 --group group.toml")
@@ -87,7 +41,8 @@ def node(
     """Run one member: each line of input is broadcast, each delivery is a line of output.
 
     A delivery counts as processed once its line is written. SIGTERM and Ctrl-C leave the group
-    in good order, the second one at once; the end of the input does not. In a pipe:
+    in good order, the second one at once; the end of the input does not. Unless the input is a
+    terminal, SIGHUP reads the certificates again. In a pipe:
     tail -f app.log | tidings node p1 --json > all.jsonl
 
     The group file is written by: tidings group p1 p2 p3
@@ -121,7 +76,7 @@ class _Pipe:
         self.show = _json_line if as_json else _line
 
     def joined(self, group: "Group") -> None:
-        address = str(group.config.addresses[group.name])
+        address = str(group.config.listens_on(group.name))
         self._logger.info("joined", group=group.config.name, address=address)
 
     def obey(self, group: "Group", line: bytes) -> bool:

@@ -89,7 +89,7 @@ def _addresses(file: Path | None, given: list[str]) -> dict[str, Address]:
         members[name] = address
     lines = [f"'{name}' = '{address}'" for name, address in members.items()]
     try:
-        text = "\n".join(["name = 'proxied'", "[members]", *lines])
+        text = "\n".join(["name = 'proxied'", "tls.plain = true", "[members]", *lines])
         return parse_config(text, Path("--member")).addresses
     except DataError as fault:
         _, _, what = str(fault).partition(": ")

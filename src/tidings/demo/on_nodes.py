@@ -18,6 +18,8 @@ from msgspec import UNSET
 
 from tidings.core import Members, MessageId
 from tidings.demo.simulated import BREAKS, Break
+from tidings.node.authority import certify
+from tidings.node.config import read_config
 from tidings.testkit.fleet import Fleet, Member, free_ports
 from tidings.testkit.proxy import Proxy
 from tidings.trace import Run, read_runs
@@ -128,6 +130,7 @@ def _group_file(folder: Path, name: str, play: DemoPlay) -> Path:
                 f'protocol = "{play.protocol}"',
                 f"durable = {str(play.durable).lower()}",
                 'trace.folder = "."',
+                'tls.folder = "certs"',
                 "",
                 "[members]",
                 *(f'{member} = "127.0.0.1:{port}"' for member, port in addresses),
@@ -135,6 +138,7 @@ def _group_file(folder: Path, name: str, play: DemoPlay) -> Path:
             ]
         )
     )
+    certify(read_config(path), folder / "authority")
     return path
 
 

@@ -76,10 +76,13 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With its parents, and on disk: what stands in a folder is lost with the folder's name."""
+    """With its parents, and on disk: what stands in a folder is lost with the folder's name.
+
+    For its owner alone: what a group says is nobody else's business.
+    """
     if not folder.exists():
         make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         sync(folder.parent, strict=True)
 
 

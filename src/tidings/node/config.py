@@ -3,9 +3,12 @@
     name = "chat"
 
     [members]
-    p1 = "127.0.0.1:7001"
-    p2 = "127.0.0.1:7002"
-    p3 = "127.0.0.1:7003"
+    p1 = "10.0.0.1:7001"
+    p2 = "10.0.0.2:7001"
+    p3 = "p3.example.org:7001"
+
+    [tls]
+    folder = "certs"
 
 Everything else has a default, written down in the structs below. Paths in the file are relative to
 the file.
@@ -142,6 +145,12 @@ class Links(TomlTable, frozen=True):
     that misses more counts as crashed."""
     strangers: Positive = 64
     """How many connections may be open that have not yet said who they are."""
+    strangers_per_address: Positive = 16
+    """The same for those from one address, or from one network of IPv6 (/64)."""
+    calls_per_s: Positive = 100
+    """How many of one address are answered in a second; each costs a handshake."""
+    hello_bytes: Annotated[int, Meta(ge=16 * KIB, le=2**53)] = 64 * KIB
+    """How long a handshake may be, and then the frame in which somebody says who it is."""
     complaints: Positive = 256
     """How many reasons for having no link are remembered, so that none is logged twice."""
     complaints_per_minute: Positive = 10
@@ -170,6 +179,17 @@ class Tracing(TomlTable, frozen=True):
     """How much of that in one life; the rest of it is not recorded."""
 
 
+class Tls(TomlTable, frozen=True):
+    """How members prove who they are."""
+
+    folder: str = "certs"
+    """Where the certificates are: each member's in a folder of its name."""
+    plain: bool = False
+    """Instead: anybody who reaches a port may speak as any member. On loopback only."""
+    warn_days: Count = 30
+    """From how many days before the end of its certificate on a member warns of it."""
+
+
 class _Settings(TomlTable, frozen=True):
     """What is the same in the file and once it has passed every check."""
 
@@ -187,6 +207,10 @@ class GroupFile(_Settings, frozen=True, kw_only=True):
     members: dict[str, str]
     data: str = "data"
     """Where the logs are: each member's in a folder of its name."""
+    tls: Tls | None = None
+    """It must be there: nobody has a plain group without having said so."""
+    listen: dict[str, str] = {}
+    """Where a member listens, if that is not where the others reach it."""
     metrics: dict[str, str] = {}
     """Where each member answers Prometheus; who is not listed does not."""
 
@@ -204,7 +228,13 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     members: Members
     addresses: dict[str, Address]
+    """Where each member is reached."""
+    listen: dict[str, Address]
+    """Where members listen that are reached at another address."""
     metrics: dict[str, Address]
+    tls: Tls
+    certificates: Path | None
+    """Where the members' certificates are; None in a plain group."""
     data: Path
     trace_folder: Path
 
@@ -217,6 +247,9 @@ class Config(_Settings, frozen=True, kw_only=True):
         if self.trace.digest != DIGEST:  # members from before there was a choice send none
             settings["trace.digest"] = self.trace.digest
         return settings
+
+    def listens_on(self, name: str) -> Address:
+        return self.listen.get(name, self.addresses[name])
 
     def check_member(self, name: str) -> None:
         if name not in self.members:
@@ -253,20 +286,37 @@ class Config(_Settings, frozen=True, kw_only=True):
         return usual | self.options | ours
 
 
-def new_group_file(name: str, addresses: Mapping[str, str]) -> str:
+def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = False) -> str:
     """The text of a first group file, with what one is likely to change as comments."""
     keys = {one: one if re.fullmatch("[A-Za-z0-9_-]+", one) else f'"{one}"' for one in addresses}
     members = "\n".join(f'{keys[one]} = "{address}"' for one, address in addresses.items())
-    return FIRST_FILE.format(name=name, members=members)
+    return FIRST_FILE.format(
+        name=name,
+        members=members,
+        first=next(iter(keys.values())),
+        tls=PLAIN if plain else CERTIFIED,
+    )
 
 
+CERTIFIED = """\
+[tls]
+folder = "certs"         # each member's certificate and key, in a folder of its name
+"""
+PLAIN = """\
+[tls]
+plain = true             # anybody on this machine may speak as any member
+"""
 FIRST_FILE = """\
 name = "{name}"
 # durable = false        # nothing on disk: a crashed member cannot return
 # data = "data"          # where the logs are, relative to this file
 
-[members]                # on this machine only, until members can prove who they are
+[members]                # where each is reached; by a name or an address
 {members}
+
+{tls}
+# [listen]               # where one listens, if that is another address
+# {first} = "0.0.0.0:7001"
 
 # [retention]            # keep so much of what every member has, for group.history()
 # messages = 1000000
@@ -275,6 +325,13 @@ name = "{name}"
 # on = false
 # retention_bytes = 1000000000
 """
+
+
+PLAIN_IS_HERE = "plain TCP (tls.plain) stays on this machine; members elsewhere need certificates"
+NO_TLS = (
+    "nothing says how members prove who they are; for a plain group on this machine add the line "
+    'tls.plain = true at the top, or else tls.folder = "certs" (see tidings certs --help)'
+)
 
 
 def read_config(path: Path, member: str = "") -> Config:
@@ -309,21 +366,25 @@ class _ConfigReader:
         self._check_limits(file.limits, file.links)
         self._check_trace(file.trace)
         folder = self.toml.path.parent
+        tls = self._tls(file)
         addresses = self._addresses("members", file.members)
+        self._refuse_twice("members", addresses)
+        listen = self._addresses("listen", file.listen)
         metrics = self._addresses("metrics", file.metrics)
-        listeners = {address: member for member, address in addresses.items()}
-        for member, address in metrics.items():
-            self._refuse_if(
-                address in listeners,
-                ["metrics", member],
-                f"{address} is where {listeners.get(address)} listens to the others",
-            )
+        if tls.plain:
+            self._refuse_remote("members", addresses, PLAIN_IS_HERE)
+            self._refuse_remote("listen", listen, PLAIN_IS_HERE)
+        self._refuse_remote("metrics", metrics, "metrics are for this machine only")
+        self._check_metrics(addresses, addresses | listen, metrics)
         shared = {field: getattr(file, field) for field in _Settings.__struct_fields__}
         return Config(
             **shared,
             members=members,
             addresses=addresses,
+            listen=listen,
             metrics=metrics,
+            tls=tls,
+            certificates=None if tls.plain else folder / tls.folder,
             data=folder / file.data,
             trace_folder=folder / file.trace.folder,
         )
@@ -339,30 +400,71 @@ class _ConfigReader:
         )
         for member in file.members:
             self._refuse_if(not is_name(member), ["members", member], no_name)
-        for member in file.metrics:
-            self._refuse_if(
-                member not in file.members, ["metrics", member], "not a member of the group"
-            )
+        for table in ("listen", "metrics"):
+            for member in getattr(file, table):
+                self._refuse_if(
+                    member not in file.members, [table, member], "not a member of the group"
+                )
         return ordered(file.members)
 
+    def _tls(self, file: GroupFile) -> Tls:
+        if file.tls is None:
+            raise self.toml.error(["tls"], NO_TLS)
+        self._refuse_if(
+            file.tls.plain and file.tls.folder != Tls().folder,
+            ["tls", "plain"],
+            "a plain group has no tls.folder",
+        )
+        return file.tls
+
     def _addresses(self, table: str, given: Mapping[str, str]) -> dict[str, Address]:
-        used: dict[Address, str] = {}
+        found: dict[str, Address] = {}
         for member, text in given.items():
-            keys = [table, member]
             address = _address(text)
             if address is None:
+                keys = [table, member]
                 raise self.toml.error(keys, f"{text!r} is not an address like 127.0.0.1:7001")
+            found[member] = address
+        return found
+
+    def _refuse_twice(self, table: str, addresses: Mapping[str, Address]) -> None:
+        used: dict[Address, str] = {}
+        for member, address in addresses.items():
             self._refuse_if(
-                not _is_loopback(address.host),
-                keys,
-                f"{text} is not on loopback; a node talks to its own machine only, until "
-                "members can prove who they are",
-            )
-            self._refuse_if(
-                address in used, keys, f"{text} is the address of {used.get(address)} already"
+                address in used,
+                [table, member],
+                f"{address} is the address of {used.get(address)} already",
             )
             used[address] = member
-        return {member: address for address, member in used.items()}
+
+    def _refuse_remote(self, table: str, addresses: Mapping[str, Address], reason: str) -> None:
+        for member, address in addresses.items():
+            self._refuse_if(
+                not is_loopback(address.host),
+                [table, member],
+                f"{address} is not on loopback; {reason}",
+            )
+
+    def _check_metrics(
+        self,
+        addresses: Mapping[str, Address],
+        listen: Mapping[str, Address],
+        metrics: Mapping[str, Address],
+    ) -> None:
+        """Members that are reached at the same host share its ports."""
+        for member, address in metrics.items():
+            for other in addresses:
+                is_near = addresses[other].host == addresses[member].host
+                self._refuse_if(
+                    is_near and listen[other] == address,
+                    ["metrics", member],
+                    f"{address} is where {other} listens to the others",
+                )
+                self._refuse_if(
+                    is_near and other < member and metrics.get(other) == address,
+                    ["metrics", member],
+                    f"{address} is the address of {other} already",
+                )
 
     def _check_protocol(self, file: GroupFile, members: Members) -> None:
         for option, instead in SET_ELSEWHERE.items():
@@ -371,6 +473,11 @@ class _ConfigReader:
         for option, value in file.options.items():
             self._made(file, members, {option: value}, ["options", option])
         process = self._made(file, members, file.options, ["options"])
+        self._refuse_if(
+            process.changes,
+            ["protocol"],
+            f"{file.protocol} is for simulated groups only, so far; take frontier",
+        )
         self._refuse_if(
             file.durable and not process.recovers,
             ["durable"] if "durable" in self.toml.text else ["protocol"],
@@ -438,7 +545,7 @@ def _address(text: str) -> Address | None:
     return Address(match["six"] or match["host"], int(match["port"]))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost"

@@ -41,6 +41,8 @@ class Tick(msgspec.Struct):
     """By addressees: packets, encoded, and their places in ``items``."""
     frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
     """To whom under which number, what, and how many packets that is."""
+    leaving: dict[str, int] = {}
+    """How many bytes of packets are for each peer."""
     after: list[Callable[[], None]] = []
     """What comes last: the answers, and what the application is handed."""
     checkpoint: Checkpoint | None = None
@@ -151,7 +153,7 @@ class Disk:
                 self._in_thread(self.log.throw_away, lambda: None)
         except Exception as error:
             self._failed(error)
-        self.flush()  # what has come meanwhile has waited long enough
+        self.write()
 
     def _failed(self, error: BaseException) -> None:
         self._is_over = True

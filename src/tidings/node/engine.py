@@ -14,8 +14,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from time import thread_time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from operator import attrgetter
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -46,7 +47,6 @@ from tidings.core import (
     Replay,
     Send,
     SetTimer,
-    Span,
     Stable,
     TidingsError,
     Timeout,
@@ -81,6 +81,8 @@ class TooLong(ProcessFailed):
     """The process said something that no member would accept."""
 
 
+SOON_S = 0.005
+"""How long what the program has processed waits for a tick that comes anyway."""
 UNSEEN = frozenset({Persist, Held, Stable, Refuse, SetTimer, CancelTimer})
 """Effects that need not wait until something is on disk."""
 
@@ -120,6 +122,8 @@ class Engine:
         """What has come from each member and was not taken yet, the next in turn first."""
         self._tick_s = config.limits.tick_ms / 1e3
         self._is_scheduled = False
+        self._alarm: asyncio.TimerHandle | None = None
+        """For a tick that need not be at once."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._to_self = 0
         self._accepting: Iterator[bytes] = iter(())
@@ -164,6 +168,15 @@ class Engine:
             self._is_scheduled = True
             self._loop.call_soon(self._tick)
 
+    def wake_soon(self) -> None:
+        """For what may well wait until the next tick, if there is one before long."""
+        if self._alarm is None and not self._is_scheduled:
+            self._alarm = self._loop.call_later(SOON_S, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._alarm = None
+        self.wake()
+
     def link_up(self, peer: str, incarnation: int) -> None:
         self._post_of(peer, LinkUp(peer, incarnation))
 
@@ -193,7 +206,7 @@ class Engine:
         inbox, self._inbox = self._inbox, []
         if inbox or self._lanes:
             self.refusal = ""  # it stands until something happens
-        until_s = thread_time() + self._tick_s
+        time = _TickTime(self._tick_s)
         tick = Tick()
         try:
             for event in inbox:
@@ -204,8 +217,9 @@ class Engine:
                     self._step((Timeout(event.name),), tick)
             processed = self.application.newly_processed()
             if self._lanes or processed or self._has_texts:
-                self._step(self._together(processed, until_s, tick), tick)
-            self._take_texts(until_s, tick)
+                self._step(self._together(processed, time, tick), tick)
+            if self.texts:
+                self._take_texts(time, tick)
             self._seal(tick)
         except Exception as error:
             self.fail(error)
@@ -214,16 +228,16 @@ class Engine:
         self._moved.set()
 
     def _together(
-        self, processed: Mapping[str, int] | None, until_s: float, tick: Tick
+        self, processed: Mapping[str, int] | None, time: "_TickTime", tick: Tick
     ) -> Iterator[Event]:
         """What the process may draw its conclusions from at once; a Broadcast comes last."""
-        yield from self._take_turns(until_s, tick)
+        yield from self._take_turns(time, tick)
         if processed:
             yield Processed(processed)
         if self._has_texts:
             yield self._next_broadcast(tick)
 
-    def _take_turns(self, until_s: float, tick: Tick) -> Iterator[Event]:
+    def _take_turns(self, time: "_TickTime", tick: Tick) -> Iterator[Event]:
         """A frame of one member, a frame of the next; time that is up ends a turn, too."""
         lanes = self._lanes
         while lanes:
@@ -231,19 +245,21 @@ class Engine:
             lane = lanes.pop(peer)
             event = lane[0]
             if isinstance(event, LinkUp | LinkDown):
+                if isinstance(event, LinkUp):
+                    self._incarnations[peer] = event.incarnation
                 yield event
                 lane.popleft()
-            elif (yield from self._take_packets(peer, event, until_s, tick)):
+            elif (yield from self._take_packets(peer, event, time, tick)):
                 lane.popleft()
             # Its next turn is after all others'; what came from it meanwhile is after the rest.
             lane += lanes.pop(peer, ())
             if lane:
                 lanes[peer] = lane
-            if thread_time() >= until_s:
+            if time.is_up():
                 return
 
     def _take_packets(
-        self, peer: str, packets: Iterator[Came], until_s: float, tick: Tick
+        self, peer: str, packets: Iterator[Came], time: "_TickTime", tick: Tick
     ) -> Generator[Event, None, bool]:
         """Whether all of them were taken before the time was up; at least one is."""
         for number, packet, size in packets:
@@ -252,7 +268,7 @@ class Engine:
                 tick.items.append(Packets("receive", ((peer, number),), packet.kind, size, *about))
             tick.bytes += size
             yield Receive(peer, packet)
-            if thread_time() >= until_s:
+            if time.is_up():
                 return False
         return True
 
@@ -261,11 +277,11 @@ class Engine:
         """Whether the application has broadcast something that the process may take."""
         return bool(self.texts) and not self.refusal
 
-    def _take_texts(self, until_s: float, tick: Tick) -> None:
+    def _take_texts(self, time: "_TickTime", tick: Tick) -> None:
         """Hand over what else the application broadcasts, as much as fits into a tick."""
         room = self.config.limits.tick_bytes
         # Short texts take longer than their bytes tell.
-        while self._has_texts and tick.bytes < room and thread_time() < until_s:
+        while self._has_texts and tick.bytes < room and not time.is_up():
             self._step((self._next_broadcast(tick),), tick)
         if self._has_texts:
             self.wake()
@@ -280,6 +296,7 @@ class Engine:
             size -= len(batch.pop()) + PACKET_OVERHEAD
         del self.texts[: len(batch)]
         tick.bytes += size
+        self._accepting = iter(batch)
         return Broadcast(tuple(batch))
 
     def _step(self, events: Iterable[Event], tick: Tick) -> None:
@@ -303,10 +320,6 @@ class Engine:
     def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             self._event = event
-            if isinstance(event, LinkUp):
-                self._incarnations[event.peer] = event.incarnation
-            elif isinstance(event, Broadcast):
-                self._accepting = iter(event.texts)
             yield event
 
     # --- effects
@@ -371,20 +384,15 @@ class Engine:
 
         What is not sent is lost as on any link that breaks, and made good in the same way.
         """
-        most = self.config.limits.queue_bytes - size
-        full = [peer for peer in to if self._under_way[peer] > most]
-        if full:
-            for peer in full:
-                self.transport.overflow(peer, self._under_way[peer] + size)
-            to = tuple(peer for peer in to if peer not in full)
+        under_way, most = self._under_way, self.config.limits.queue_bytes - size
         for peer in to:
-            self._under_way[peer] += size
-        tick.after.append(partial(self._have_left, size, to))
+            if under_way[peer] > most:
+                self.transport.overflow(peer, under_way[peer] + size)
+                to = tuple([one for one in to if one != peer])
+            else:
+                under_way[peer] += size
+                tick.leaving[peer] = tick.leaving.get(peer, 0) + size
         return to
-
-    def _have_left(self, size: int, to: tuple[str, ...]) -> None:
-        for peer in to:
-            self._under_way[peer] -= size
 
     def _send_to_self(self, packet: Packet, size: int, tick: Tick) -> None:
         self._to_self += 1
@@ -393,40 +401,32 @@ class Engine:
             tick.items.append(Packets("send", to, packet.kind, size, *(packet.about or ())))
         self.received(self.me, iter((Came(self._to_self, packet, size),)))
 
-    def _note(
-        self,
-        tick: Tick,
-        kind: Literal["broadcast", "held", "deliver"],
-        those: Sequence[Span],
-        texts: Iterator[bytes],
-        view: int | None = None,
-    ) -> None:
-        """What happened to these messages, for the trace."""
-        if self.tracer is not None:
-            for span in those:
-                found = self.tracer.digests(islice(texts, len(span)))
-                tick.items.append(Messages(kind, span.origin, span.first, len(span), found, view))
-
     def _deliver(self, effect: Deliver, tick: Tick) -> None:
         found = text_spans_of(effect.messages)
-        for one in found:
-            span = Span(one.origin, one.first, one.last)
-            self._note(tick, "deliver", (span,), iter(one.texts))
+        for origin, first, texts in map(_parts_of, found):
+            if self.tracer is not None:
+                digests = self.tracer.digests(texts)
+                tick.items.append(Messages("deliver", origin, first, len(texts), digests))
             if self.disk is not None:
-                tick.delivered[span.origin] = span.last
+                tick.delivered[origin] = first + len(texts) - 1
         tick.after.append(partial(self.application.delivered, found))
 
     def _held(self, effect: Held, tick: Tick) -> None:
-        those = spans_of(effect.ids)
-        self._note(tick, "held", those, iter(()))
-        for span in those:
-            merge(tick.held, {span.origin: (span.first, span.last)})
-            tick.messages += len(span)
+        for span in spans_of(effect.ids):
+            if self.tracer is not None:
+                tick.items.append(Messages("held", span.origin, span.first, len(span)))
+            if self.disk is not None:
+                merge(tick.held, {span.origin: (span.first, span.last)})
+                tick.messages += len(span)
 
     def _accept(self, effect: Accept, tick: Tick) -> None:
         assert isinstance(self._event, Broadcast), f"{self.me} accepts what nobody broadcast"
         those = spans_of(effect.ids)
-        self._note(tick, "broadcast", those, self._accepting, VIEW)
+        if self.tracer is not None:
+            for span in those:
+                digests = self.tracer.digests(islice(self._accepting, len(span)))
+                about = span.origin, span.first, len(span), digests, VIEW
+                tick.items.append(Messages("broadcast", *about))
         if those:
             tick.after.append(partial(self.application.accepted, those))
 
@@ -486,29 +486,34 @@ class Engine:
     ) -> None:
         """Into as few frames as the limits allow, most often one; and number what is in them."""
         limits = self.config.limits
-        begin = 0
-        while begin < len(packets):
-            end, room = begin, limits.frame_bytes - FRAME_OVERHEAD
-            for _, encoded, _ in packets[begin : begin + limits.frame_packets]:
-                room -= len(encoded) + PACKET_OVERHEAD
-                if room < 0:
-                    break
-                end += 1
-            if end == begin:
-                packet, encoded, _ = packets[begin]
+        room, frame = limits.frame_bytes - FRAME_OVERHEAD, list[tuple[Packet, bytes, int]]()
+        left = room
+        for one in packets:
+            size = len(one[1]) + PACKET_OVERHEAD
+            if size > room:
                 raise TooLong(
-                    f"a {packet.kind} of {len(encoded):,} bytes does not fit into a frame; "
+                    f"a {one[0].kind} of {len(one[1]):,} bytes does not fit into a frame; "
                     f"{limits.frame_bytes:,} is the limit (limits.frame_bytes, the same for all "
                     "members)"
                 )
-            frame, begin, count = packets[begin:end], end, end - begin
-            firsts = [(peer, self.transport.number(peer, count)) for peer in to]
-            tick.frames.append((firsts, body_of([encoded for _, encoded, _ in frame]), count))
-            if self.tracer is not None:
-                for offset, (packet, encoded, place) in enumerate(frame):
-                    peers = tuple((peer, first + offset) for peer, first in firsts)
-                    about = packet.about or ()
-                    tick.items[place] = Packets("send", peers, packet.kind, len(encoded), *about)
+            if size > left or len(frame) == limits.frame_packets:
+                self._close_frame(to, frame, tick)
+                left, frame = room, []
+            left -= size
+            frame.append(one)
+        self._close_frame(to, frame, tick)
+
+    def _close_frame(
+        self, to: tuple[str, ...], frame: list[tuple[Packet, bytes, int]], tick: Tick
+    ) -> None:
+        number, count = self.transport.number, len(frame)
+        firsts = [(peer, number(peer, count)) for peer in to]
+        tick.frames.append((firsts, body_of([encoded for _, encoded, _ in frame]), count))
+        if self.tracer is not None:
+            for offset, (packet, encoded, place) in enumerate(frame):
+                peers = tuple([(peer, first + offset) for peer, first in firsts])
+                about = packet.about or ()
+                tick.items[place] = Packets("send", peers, packet.kind, len(encoded), *about)
 
     def _finish(self, ticks: Sequence[Tick]) -> bool:
         """What the ticks rely on is on disk: trace, send, hand over. Whether that was done."""
@@ -521,8 +526,14 @@ class Engine:
         for tick in ticks:
             for to, body, count in tick.frames:
                 self.transport.send(to, body, count)
+            for peer, size in tick.leaving.items():
+                self._under_way[peer] -= size
         for tick in ticks:
             self._perform_after(tick)
+        if self.disk is not None and self.disk.is_idle:
+            # What came meanwhile, and nothing waits for it, is written with whatever comes next.
+            for tick in self.disk.waiting:
+                self._perform_after(tick)
         self.balance()
         self._moved.set()
         return True
@@ -572,7 +583,7 @@ class Engine:
     def stop(self) -> None:
         """Take no more notice of anything."""
         self._is_stopped = True
-        for handle in self._timers.values():
+        for handle in (*self._timers.values(), *([self._alarm] if self._alarm else [])):
             handle.cancel()
         for task in self._readings:
             task.cancel()
@@ -597,6 +608,26 @@ class Engine:
                 self.tracer.check_names()
             except EnvironmentMissing as error:
                 self.fail(error)
+
+
+_parts_of = attrgetter("origin", "first", "texts")
+
+
+class _TickTime:
+    """How long a tick may take, in processor time.
+
+    To ask for that is a system call. The wall clock is none, and never behind: as long as it says
+    that there is time, there is.
+    """
+
+    __slots__ = ("_until_cpu_s", "_until_s")
+
+    def __init__(self, seconds: float) -> None:
+        self._until_s = monotonic() + seconds
+        self._until_cpu_s = thread_time() + seconds
+
+    def is_up(self) -> bool:
+        return monotonic() >= self._until_s and thread_time() >= self._until_cpu_s
 
 
 class _Alarm(NamedTuple):

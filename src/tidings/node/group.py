@@ -17,7 +17,7 @@ import random
 import secrets
 from asyncio import TaskGroup, timeout
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -129,13 +129,14 @@ class Group:
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
         self._logger = get_logger(member=name)
         self._own = Ledger(name, config.limits.window, config.limits.window_bytes)
-        self._own.waiting = self._somebody_waits
+        self._own.on_waiting = self._wait
         recall = self._recall if config.durable else None
         self._unread = Unread(config.members, config.limits, recall)
-        self._news = asyncio.Event()
-        """Set when there may be something to read, or nothing ever again."""
+        self._news: asyncio.Future[None] | None = None
+        """What the reader waits for: something to read, or to hear that there is nothing more."""
         self._reader: asyncio.Task[object] | None = None
-        self._is_reader_waiting = False
+        self._waiting_reader: asyncio.Task[object] | None = None
+        """The reader, while it waits for something else than the next message."""
         self._is_awaited = False
         """Whether somebody waits in ``async for``: there is one reader at a time."""
         self._newly_processed: dict[str, int] = {}
@@ -152,6 +153,7 @@ class Group:
     async def __aenter__(self) -> Self:
         if self._engine is not None:
             raise UsageError(f"{self.name} has joined already")
+        self._loop = asyncio.get_running_loop()
         self._tasks = TaskGroup()
         await self._tasks.__aenter__()
         try:
@@ -361,18 +363,15 @@ class Group:
             raise self._full_log(engine.disk.log)
         return engine
 
-    @contextmanager
-    def _somebody_waits(self) -> Iterator[None]:
+    def _wait(self, is_waiting: bool) -> None:
         """The reader cannot read while it waits: what it waits for must come all the same."""
-        is_reader = asyncio.current_task() is self._reader
-        if is_reader and self._engine is not None:
-            self._is_reader_waiting = True
-            self._engine.balance()
-        try:
-            yield
-        finally:
-            if is_reader:
-                self._is_reader_waiting = False
+        task = asyncio.current_task()
+        if not is_waiting and task is self._waiting_reader:
+            self._waiting_reader = None
+        elif is_waiting and task is self._reader:
+            self._waiting_reader = task
+            if self._engine is not None:
+                self._engine.balance()
 
     def _bad_text(self, text: object) -> UsageError:
         if not isinstance(text, bytes):
@@ -407,12 +406,9 @@ class Group:
         """What ``async for`` goes through; another reader may go on in between."""
         unread = self._unread
         while await self._something_in_hand():
-            hand = unread.hand
-            kind, origin, first, texts = hand.kind, hand.origin, hand.first, hand.texts
             unread.at_once = 1
-            while unread.hand is hand and (place := unread.next) < len(texts):
-                unread.next = place + 1
-                yield kind(origin, first + place, texts[place])
+            for message in unread.messages:
+                yield message
 
     async def __anext__(self) -> Message:
         """The next message; asking for it says that the one before is processed.
@@ -447,7 +443,7 @@ class Group:
 
     def _turn(self) -> bool:
         unread = self._unread
-        if unread.next < len(unread.hand.texts):
+        if unread.has_more_in_hand:
             return True
         done = unread.turn()
         if done is not None and self._acknowledge_next:
@@ -463,8 +459,10 @@ class Group:
     async def _wait_for_news(self) -> bool:
         """Until something is ready; False if that cannot be any more."""
         if self._engine is not None:
-            if self._newly_processed:
-                self._engine.wake()
+            if self._newly_processed and self._engine.refusal:
+                self._engine.wake()  # it may be what the process waits for
+            elif self._newly_processed:
+                self._engine.wake_soon()
             self._engine.balance()
         self._is_awaited = True
         try:
@@ -476,8 +474,8 @@ class Group:
                 if self._unread.has_later:
                     await self._unread.read_back(self._processed)
                 else:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._news = self._loop.create_future()
+                    await self._news
         finally:
             self._is_awaited = False
         return True
@@ -610,6 +608,14 @@ class Group:
             raise Closed(f"{self.name} has not joined; write: async with")
         return self._engine
 
+    def reload(self) -> bool:
+        """Read the certificates again, after a renewal or a revocation: whether anything is new.
+
+        If they are no good, that is raised, and those that were read before stay.
+        """
+        self._joined()
+        return self._transport.reload()
+
     def status(self) -> Status:
         engine = self._joined()
         peers = self._transport.peers
@@ -636,7 +642,7 @@ class Group:
     def is_full(self) -> bool:
         """Whether there is no place any more for what is delivered: in memory, or on disk."""
         engine = self._engine
-        if self._is_reader_waiting or engine is None:
+        if self._waiting_reader is not None or engine is None:
             return False
         if engine.disk is None:
             return self._unread.is_too_much
@@ -652,15 +658,20 @@ class Group:
                 self._own.deliver(one)
         if self._listen:
             self._unread.add(spans)
-            self._news.set()
+            self._tell_the_reader()
         else:
             for one in spans:
                 self._newly_processed[one.origin] = one.last
 
+    def _tell_the_reader(self) -> None:
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
     def replayed(self, replay: Replay) -> None:
         if self._listen:
             self._unread.replay(replay.after, replay.upto)
-            self._news.set()
+            self._tell_the_reader()
         else:
             for origin, last in replay.upto.items():
                 self._note_processed(origin, last)
@@ -683,7 +694,7 @@ class Group:
         if self._error is None or isinstance(self._error, Closed):
             self._error = error
         self._own.fail(self._error)  # what stopped the member, not that the program left later
-        self._news.set()
+        self._tell_the_reader()
 
 
 def join(

@@ -71,6 +71,7 @@ class Keeper:
             clock="wall",
             cuts={self._member: self.cut} if self.cut is not None else {},
         )
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock, whole_file(self.path) as draft:
             draft.write_bytes(msgspec.json.encode(part) + b"\n")
 

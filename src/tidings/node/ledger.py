@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from operator import itemgetter
 
 from tidings.core import MessageId, Span, TextSpan, UsageError
@@ -76,7 +76,9 @@ class Receipt:
 
     async def delivered(self) -> MessageId:
         """Return when half of the members hold it, and it is delivered here: it cannot be lost."""
-        await self._ledger.reach(self._ledger.delivered, self._number)
+        ledger = self._ledger
+        if self._number > ledger.delivered.reached:
+            await ledger.reach(ledger.delivered, self._number)
         return self._named()
 
     async def stable(self) -> MessageId:
@@ -106,8 +108,8 @@ class Ledger:
         """The number of the last message that the process has taken, in all lives."""
         self.delivered = Milestones()
         self.stable = Milestones()
-        self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered by whoever waits for something of this, as long as it does."""
+        self.on_waiting: Callable[[bool], None] = lambda is_waiting: None
+        """Called by whoever waits for something of this, before and after."""
         self.on_delivery: Callable[[float], None] | None = None
         """Told how many seconds the first of a batch took, from ``broadcast`` on."""
         self._offset = 0
@@ -123,7 +125,8 @@ class Ledger:
 
     @property
     def is_full(self) -> bool:
-        return self.under_way >= self.window or self.bytes >= self.window_bytes
+        under_way = self.count - self.delivered.reached
+        return under_way >= self.window or self.bytes >= self.window_bytes
 
     def add(self, size: int, count: int = 1) -> Receipt:
         """So many more are under way, with texts of so many bytes."""
@@ -137,21 +140,26 @@ class Ledger:
 
     async def reach(self, milestones: Milestones, number: int) -> None:
         if number > milestones.reached:
-            with self.waiting():
+            self.on_waiting(True)
+            try:
                 await milestones.reach(number)
+            finally:
+                self.on_waiting(False)
 
     async def wait_for_room(self) -> None:
         """Return when there may be room; who is cancelled lets the next one go first."""
         future = asyncio.get_running_loop().create_future()
         self._room.append(future)
+        self.on_waiting(True)
         try:
-            with self.waiting():
-                await future
+            await future
         except BaseException:
             with suppress(ValueError):
                 self._room.remove(future)
             self._make_room()
             raise
+        finally:
+            self.on_waiting(False)
 
     def _make_room(self) -> None:
         room = self.window - self.under_way if self.bytes < self.window_bytes else 0

@@ -67,6 +67,9 @@ class Metrics(Collector):
         yield _by(gauge, "stable", "Last message that all members hold.", "origin", status.stable)
         linked = {name: float(name in status.linked) for name in peers}
         yield _by(gauge, "link_up", "Whether there is a link.", "peer", linked)
+        transport = group._transport
+        yield _by(counter, "refused", "Connections refused.", "reason", dict(transport.refused))
+        yield _by(gauge, "certificate_end_seconds", "When it ends.", "member", transport.ends_s())
         for way in ("sent", "received"):
             counts = {name: getattr(peer, f"bytes_{way}") for name, peer in peers.items()}
             yield _by(counter, f"bytes_{way}", f"Bytes {way}.", "peer", counts)

@@ -43,15 +43,19 @@ FOREIGN = "that is not meant for this group"
 
 def fault_of(packet: msgspec.Struct, bounds: Bounds) -> str:
     """Why this packet cannot be meant for this group; empty if it can."""
-    for field, check in _checks(type(packet)):
-        if fault := check(getattr(packet, field), bounds):
+    for field, default, check in _checks(type(packet)):
+        value = getattr(packet, field)
+        if value is not default and (fault := check(value, bounds)):
             return fault
     return ""
 
 
 @cache
-def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check], ...]:
-    """The fields of a struct that have to fit the group, and how to see whether they do."""
+def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, Check], ...]:
+    """The fields of a struct that have to fit the group, and how to see whether they do.
+
+    What a field is when nothing was said fits any group.
+    """
     hints = get_type_hints(kind, include_extras=True)
     first_default = len(kind.__struct_fields__) - len(kind.__struct_defaults__)
     checks = {
@@ -60,7 +64,12 @@ def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check], ...]:
     }
     checks |= {field: _is_member for field in NAMES if hints.get(field) is str}
     checks |= {field: _is_digest for field in DIGESTS if hints.get(field) is bytes}
-    return tuple((field, check) for field, check in checks.items() if check is not None)
+    usual = dict(zip(kind.__struct_fields__[first_default:], kind.__struct_defaults__, strict=True))
+    return tuple(
+        (field, usual.get(field, msgspec.NODEFAULT), check)
+        for field, check in checks.items()
+        if check is not None
+    )
 
 
 def _check(hint: Any, may_lack: bool = False) -> Check | None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, BinaryIO, Protocol
 
@@ -154,6 +155,11 @@ def _unsaid(group: Group) -> str:
 
 async def _take_part(group: Group, face: Face, output: Output, stay: bool) -> None:
     leaving = asyncio.create_task(_signals().wait())
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if group.config.certificates is not None and not has_terminal:
+        # Of somebody's terminal it says that this is gone, and ends us as it ends everybody.
+        hang_up = partial(_reload, group, face)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
     writing = asyncio.create_task(output.run(group.processed))
     try:
         async with group:
@@ -219,6 +225,14 @@ def _signals() -> asyncio.Event:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGINT, leave_or_cancel)
     return leave
+
+
+def _reload(group: Group, face: Face) -> None:
+    """Read the certificates again; if they are no good, those that we have stay."""
+    try:
+        group.reload()
+    except TidingsError as fault:
+        face.tell(f"certificates not reloaded: {fault}")
 
 
 async def _read(group: Group, face: Face, output: Output) -> None:

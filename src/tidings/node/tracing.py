@@ -308,7 +308,7 @@ class Tracer:
             end, life = first.index, first.incarnation  # it may come from the log
         gap = lost.gap(end, life) if end > lost.first else b""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._keeper.path.exists():
                 self._keeper.write_manifest()
             self._begin_segment(lost.first)

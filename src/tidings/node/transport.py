@@ -21,18 +21,23 @@ comes from it while we listen. While we do not read, or do not run at all, nobod
 import asyncio
 import os
 import random
+import time
 from asyncio import TaskGroup, timeout
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from tidings.core import EnvironmentMissing
 from tidings.node.config import Address, Config
-from tidings.node.connection import Connection, Peer
+from tidings.node.connection import Connection, Knock, Peer
+from tidings.node.credentials import Credentials
 from tidings.node.logs import get_logger
+from tidings.node.secure import Secure
+from tidings.node.strangers import Strangers
 from tidings.node.wire import (
     CAST_OUT,
     GREETING,
@@ -48,7 +53,6 @@ from tidings.node.wire import (
     framed,
     head_of_packets,
     hello_frame,
-    knock_frame,
 )
 
 QUIET_S = 2.0
@@ -57,6 +61,8 @@ RELEASE_S = 0.05
 """How often an injector lets go of what it holds back."""
 FRAME_COST = 1024
 """What a frame that waits takes beside its bytes, about: many small ones count, too."""
+BUFFER_BYTES = 256 * 1024
+"""How much is read from a connection at once."""
 LIFE_SHIFT = 40
 """A packet's number begins with the life of its sender, so that no life repeats another's."""
 
@@ -118,10 +124,12 @@ class Transport:
         self._codec = codec
         self._holder = holder
         self._injector = injector
+        self.credentials = Credentials(config, self.me, self.log)
+        self.refused: Counter[str] = Counter()
+        """How often we have refused somebody, by the reason."""
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
-        """Who has yet to say who it is, the oldest first, and when we lose patience."""
+        self._strangers = Strangers(config.links)
         self._complaints: dict[tuple[str, str], None] = {}
         self._complained: Counter[str] = Counter()
         """How often about whom in this minute."""
@@ -129,6 +137,8 @@ class Transport:
         self._wants_more = True
         """Whether the application and the disk can follow."""
         self.is_closing = False
+        self.buffer = memoryview(bytearray(BUFFER_BYTES))
+        """For what a connection has just read; all take turns."""
 
     # --- starting and ending
 
@@ -138,21 +148,28 @@ class Transport:
         When the address is ours, and before anybody hears of us, ``begin`` is called. Cancelled or
         failed, it leaves nothing behind that ``fall_silent`` does not end.
         """
-        address = self.config.addresses[self.me]
+        address = self.config.listens_on(self.me)
         with self._listening_on(address):
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self, None), address.host, address.port, start_serving=False
+                lambda: self._secured(Connection(self, None)),
+                address.host,
+                address.port,
+                start_serving=False,
             )
         begin()
         with self._listening_on(address):
             await self._server.start_serving()
         members = self.config.members
         place = members.index(self.me)
+        self._create_task = tasks.create_task
+        self._knocking = [self.peers[name] for name in members[:place]]
         jobs = [
-            *(self._knock(self.peers[name]) for name in members[:place]),
+            *map(self._knock, self._knocking),
             *(self._call(self.peers[name]) for name in members[place + 1 :]),
             self._keep_alive(),
         ]
+        if self.credentials.identity is not None:
+            jobs.append(self._watch_certificates())
         if self._injector is not None:
             jobs.append(self._release(self._injector))
         self._tasks += map(tasks.create_task, jobs)
@@ -182,8 +199,8 @@ class Transport:
             task.cancel()
         if self._server is not None:
             self._server.close()
-        for stranger in list(self._strangers):
-            self._send_away(stranger)
+        for stranger in self._strangers.dismissed():
+            stranger.transport.abort()
 
     async def close(self) -> None:
         """Say good-bye, and wait until everything that was said has left, or for so long."""
@@ -218,9 +235,9 @@ class Transport:
             peer.has_knocked.clear()
             try:
                 async with timeout(links.hello_ms / 1e3):
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(self, peer), *peer.address
-                    )
+                    called = Connection(self, peer)
+                    await self._connect(called, peer)
+                    connection = called
                     await connection.greeted.wait()
             except TimeoutError:
                 self._miss(peer, "cannot be reached: no answer")
@@ -243,19 +260,34 @@ class Transport:
                     await peer.has_knocked.wait()
             back_off_ms = 2 * back_off_ms
 
+    async def _connect(self, protocol: Connection | Knock, peer: Peer) -> None:
+        """Call a member: where its name leads is found out again each time."""
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: self._secured(protocol), *peer.address)
+
+    def _secured(self, protocol: Connection | Knock) -> asyncio.BaseProtocol:
+        identity = self.credentials.identity
+        if identity is None:
+            return protocol
+        if isinstance(protocol, Connection):
+            protocol.identity = identity
+        most_bytes = self.config.links.hello_bytes
+        return Secure(protocol, identity, self.me, most_bytes, self.buffer)
+
     async def _knock(self, peer: Peer) -> None:
         """It may have given us up for minutes, over a group file that we no longer have."""
         with suppress(OSError, TimeoutError):
             async with timeout(self.config.links.hello_ms / 1e3):
-                _, writer = await asyncio.open_connection(*peer.address)
+                knock = Knock(self.me, peer.name, is_plain=self.credentials.identity is None)
                 try:
-                    writer.write(GREETING + knock_frame(self.me))
+                    await self._connect(knock, peer)
+                    await knock.over
                 finally:
-                    writer.close()
-                await writer.wait_closed()
+                    knock.abort()
 
     def knocked(self, connection: Connection, name: str) -> None:
         """Whoever says so, it costs us a call."""
+        connection.check_name(name)
         connection.transport.close()
         if name in self.peers:
             self.peers[name].has_knocked.set()
@@ -272,21 +304,10 @@ class Transport:
         if self.is_closing:
             connection.transport.abort()
             return
-        if len(self._strangers) >= self.config.links.strangers:
-            # A member says who it is at once: who has been silent longest is the least likely one.
-            self._send_away(next(iter(self._strangers)))
-        self._strangers[connection] = connection.loop.call_later(
-            self.config.links.hello_ms / 1e3, self.refuse, connection, "it does not say who it is"
-        )
-
-    def _send_away(self, stranger: Connection) -> None:
-        self._no_stranger(stranger)
-        stranger.transport.abort()
-
-    def _no_stranger(self, connection: Connection) -> None:
-        patience = self._strangers.pop(connection, None)
-        if patience is not None:
-            patience.cancel()
+        late = partial(self.refuse, connection, "it does not say who it is", "late")
+        for one in self._strangers.met(connection, late):
+            self.refused["crowd"] += 1
+            one.transport.abort()
 
     def hello_to(self, peer: Peer) -> Hello:
         return msgspec.structs.replace(
@@ -295,11 +316,12 @@ class Transport:
 
     def greet(self, connection: Connection, theirs: Hello) -> None:
         """The other side has said who it is: the link is up, unless something is wrong."""
+        connection.check_name(theirs.name)
         called = connection.peer
         if called is not None and theirs.name != called.name:
-            raise WireFault(f"it is {theirs.name}, and not {called.name}")
+            raise WireFault(f"it is {theirs.name}, and not {called.name}", "name")
         if quarrel := self._hello.quarrel(theirs):
-            raise WireFault(quarrel)
+            raise WireFault(quarrel, "settings")
         peer = self.peers[theirs.name]
         connection.peer = peer
         connection.session = theirs.session
@@ -314,7 +336,7 @@ class Transport:
             return
         if not connection.is_ours:
             connection.write(GREETING + hello_frame(self.hello_to(peer)))
-            self._no_stranger(connection)
+            self._strangers.forget(connection)
         self._put_up(connection, peer, theirs)
 
     def _put_up(self, connection: Connection, peer: Peer, theirs: Hello) -> None:
@@ -363,8 +385,9 @@ class Transport:
         self.log.info("link down", peer=peer.name, reason=reason)
         self._holder.link_down(peer.name)
 
-    def refuse(self, connection: Connection, reason: str) -> None:
+    def refuse(self, connection: Connection, reason: str, counted_as: str = "frame") -> None:
         """One line here, one line there, and the connection is over."""
+        self.refused[counted_as] += 1
         connection.is_refused = connection.is_over = True
         self._complain(connection.peer.name if connection.peer else connection.where, reason)
         if not connection.transport.is_closing():
@@ -372,7 +395,7 @@ class Transport:
         self.lost(connection, None)
 
     def lost(self, connection: Connection, fault: Exception | None) -> None:
-        self._no_stranger(connection)
+        self._strangers.forget(connection)
         peer = connection.peer
         if peer is not None and peer.link is connection:
             peer.link = None
@@ -449,6 +472,10 @@ class Transport:
             return
         packets = self._codec.cut(frame)
         last = frame.number + len(packets) - 1
+        if not self.resends and frame.number <= connection.last_number:
+            words = f"packet {frame.number} after {connection.last_number}: its numbers go back"
+            raise WireFault(words, "numbers")
+        connection.last_number = last
         if self.resends:
             if last <= peer.received:
                 return  # sent again, though it had come
@@ -475,7 +502,7 @@ class Transport:
                 else:
                     yield from self._injector.pass_on((peer.name, self.me), (came,))
         except WireFault as fault:
-            self.refuse(connection, str(fault))
+            self.refuse(connection, str(fault), fault.reason)
         connection.waiting -= len(frame.body) + FRAME_COST
         self._read_on(connection)
 
@@ -519,9 +546,47 @@ class Transport:
 
     # --- staying alive, and not drowning
 
+    def reload(self) -> bool:
+        """Read our certificates again; whether there is anything new.
+
+        If so, every link is made again: only a handshake says who is still believed. Nothing is
+        lost by that, as by any other cut.
+        """
+        if not self.credentials.reload():
+            return False
+        self._link_again()
+        return True
+
+    def ends_s(self) -> dict[str, float]:
+        """When certificates end, in seconds since 1970: ours, and those of linked members."""
+        identity = self.credentials.identity
+        own = {self.me: identity.own.ends_s} if identity is not None else {}
+        links = [(peer.name, link.proof) for peer, link in self._links()]
+        return own | {name: proof.ends_s for name, proof in links if proof is not None}
+
+    def _link_again(self) -> None:
+        for peer, _ in self._links():
+            self._take_down(peer, "certificates were reloaded")
+        for stranger in self._strangers.dismissed():
+            stranger.transport.abort()
+        for peer in self.peers.values():
+            peer.has_knocked.set()  # who was given up may be believed now
+        self._tasks += [self._create_task(self._knock(peer)) for peer in self._knocking]
+
+    async def _watch_certificates(self) -> None:
+        """Those that end, and those that somebody asks us to read again."""
+        while True:
+            self.credentials.warn()
+            await asyncio.sleep(self.config.links.alive_ms / 1e3)
+            if self.credentials.reload_if_asked():
+                self._link_again()
+            for peer, link in self._links():
+                if link.proof is not None and link.proof.ends_s <= time.time():
+                    self.refused["expired"] += 1
+                    self._take_down(peer, "its certificate has ended")
+
     async def _keep_alive(self) -> None:
         links = self.config.links
-        loop = asyncio.get_running_loop()
         round_ms = links.alive_ms / 2
         while True:
             await asyncio.sleep(round_ms / 1e3)
@@ -531,8 +596,9 @@ class Transport:
                 link.silence_ms = 0.0 if is_paused else link.silence_ms + round_ms
                 if link.silence_ms > links.silence_ms:
                     self._take_down(peer, f"silent for {link.silence_ms:,.0f} ms")
-                elif link.unconfirmed or (loop.time() - link.last_sent_s) * 1e3 >= round_ms:
+                elif link.unconfirmed or not link.has_sent:
                     self._confirm(link, peer)
+                link.has_sent = False
 
     def read(self, on: bool) -> None:
         """Whether to go on reading: off while the application, or the disk, cannot keep up."""
@@ -543,13 +609,16 @@ class Transport:
 
     def _read_on(self, connection: Connection) -> None:
         """Read from this one, unless nobody wants more, or enough of it waits."""
+        is_enough = not self._wants_more or connection.waiting > self.config.limits.frame_bytes
+        if is_enough == connection.is_paused:
+            return
         if self.is_closing or connection.transport.is_closing():
             return
-        has_room = connection.waiting <= self.config.limits.frame_bytes
-        if has_room and self._wants_more:
-            connection.transport.resume_reading()
-        else:
+        connection.is_paused = is_enough
+        if is_enough:
             connection.transport.pause_reading()
+        else:
+            connection.transport.resume_reading()
 
 
 def _cast_out_words(name: str, why: Why) -> str:

@@ -8,8 +8,9 @@ leave it: it must stop listening.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from itertools import accumulate, groupby
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, count, groupby, repeat
+from operator import length_hint
 
 from tidings.core import (
     Found,
@@ -42,12 +43,17 @@ class ReplayedSpan(TextSpan, frozen=True, array_like=True):
 class Unread:
     def __init__(self, members: Members, limits: Limits, recall: Recall | None) -> None:
         self.hand = NOTHING
-        self.next = 0
-        """Whose messages are being handed over, and the place there of the next one."""
+        """Whose messages are being handed over."""
+        self._texts = iter(NOTHING.texts)
+        self.messages: Iterator[Message] = iter(())
+        """What is left of these: texts, and the messages that are made of them as they are taken.
+        Nothing is counted here, message by message: the iterator knows where it is."""
         self.at_once = 1
         """How many were handed over at the last request: those may not be processed yet."""
         self.ready: deque[TextSpan] = deque()
         """What comes next, in memory."""
+        self._sizes: deque[int] = deque((0,))
+        """How long the texts are of what is in hand, and of each that is ready."""
         self._count = 0
         self._bytes = 0
         """How many messages are in hand and ready, and how long their texts are."""
@@ -80,6 +86,11 @@ class Unread:
 
     def _count_later(self) -> None:
         self._later = sum(self._delivered.values()) - sum(self._handed.values())
+
+    @property
+    def next(self) -> int:
+        """The place in hand of the next one."""
+        return len(self.hand.texts) - length_hint(self._texts)
 
     def __len__(self) -> int:
         return self._count - self.next + self._later
@@ -124,6 +135,7 @@ class Unread:
 
     def _make_ready(self, span: TextSpan, size: int) -> None:
         self.ready.append(span)
+        self._sizes.append(size)
         self._count += len(span.texts)
         self._bytes += size
 
@@ -132,27 +144,35 @@ class Unread:
     @property
     def is_ready(self) -> bool:
         """Whether something can be handed over at once."""
-        return self.next < len(self.hand.texts) or bool(self.ready)
+        return self.has_more_in_hand or bool(self.ready)
+
+    @property
+    def has_more_in_hand(self) -> bool:
+        return length_hint(self._texts) > 0
 
     def turn(self) -> MessageId | None:
         """All in hand was handed over, and somebody asks for more; the last that was in hand."""
         done = self.hand
         self._count -= len(done.texts)
-        self._bytes -= sum(map(len, done.texts))
-        self.hand, self.next = self.ready.popleft() if self.ready else NOTHING, 0
+        self._bytes -= self._sizes.popleft()
+        if not self.ready:
+            self._sizes.append(0)
+        self.hand = hand = self.ready.popleft() if self.ready else NOTHING
+        self._texts = iter(hand.texts)
+        self.messages = map(hand.kind, repeat(hand.origin), count(hand.first), self._texts)
         return MessageId(done.origin, done.last) if done.texts else None
 
     def pop(self) -> Message:
         """The next one in hand."""
-        hand, place = self.hand, self.next
-        self.next, self.at_once = place + 1, 1
-        return hand.kind(hand.origin, hand.first + place, hand.texts[place])
+        self.at_once = 1
+        return next(self.messages)
 
     def pop_all(self) -> TextSpan:
         """All that is left in hand."""
         hand, place = self.hand, self.next
-        self.next, self.at_once = len(hand.texts), len(hand.texts) - place
-        return type(hand)(hand.origin, hand.first + place, hand.texts[place:]) if place else hand
+        texts = tuple(self._texts)
+        self.at_once = len(texts)
+        return type(hand)(hand.origin, hand.first + place, texts) if place else hand
 
     def done_in_hand(self) -> MessageId | None:
         """The last one in hand after which another one was asked for."""

@@ -30,15 +30,16 @@ import msgspec
 from msgspec import Meta
 
 from tidings.core import MOST_MEMBERS, Members, Packet, Process
-from tidings.node.config import Limits
+from tidings.node.config import Limits, Links
 from tidings.node.outline import outlined
 from tidings.node.plausible import LINE_CHARS, MOST, Bounds, fault_of
 
 T = TypeVar("T")
 FORMAT = 2
 GREETING = b"tidings" + bytes([FORMAT])
-HELLO_BYTES = 64 * 1024
-"""The longest frame of somebody who has not yet said who it is."""
+HELLO_BYTES = Links().hello_bytes
+TLS_RECORDS = (b"\x15", b"\x16")
+"""How somebody begins who shakes hands, or refuses to."""
 
 LARGE_BYTES = 64 * 1024
 """Of a packet longer than this, decoding must not start the collector again and again."""
@@ -161,8 +162,10 @@ def one_line(words: str) -> str:
 class WireFault(Exception):  # noqa: N818 - what the other side did, not an error of ours
     """The other side does not speak as it must; the text says how, in one line."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, reason: str = "frame") -> None:
         super().__init__(one_line(words))
+        self.reason = reason
+        """What the metrics count it as."""
 
 
 class Frame(NamedTuple):
@@ -195,21 +198,27 @@ def head_of_packets(number: int, body: bytes) -> bytes:
 class FrameReader:
     """Cuts what arrives into frames; raises WireFault as soon as it cannot become one."""
 
-    def __init__(self) -> None:
-        self.limit = HELLO_BYTES
+    def __init__(self, limit: int = HELLO_BYTES) -> None:
+        """``limit`` is the longest frame that is accepted, until somebody changes it."""
+        self.limit = limit
         self._rest = bytearray()
         self._needed = len(GREETING)
         self._greeted = False
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now, one by one: a hello changes the limit for the next."""
+    def feed(self, came: bytes | memoryview) -> Iterator[Frame]:
+        """The frames that are complete now, one by one: a hello changes the limit for the next.
+
+        What came is copied first, once: its buffer is somebody else's.
+        """
+        data: bytes | bytearray
         if self._rest:
-            self._rest += data
+            self._rest += came
             if len(self._rest) < self._needed:
                 return
-            data = bytes(self._rest)
-            self._rest.clear()
-        start = 0 if self._greeted else self._greeting(data)
+            data, self._rest = self._rest, bytearray()
+        else:
+            data = bytes(came)
+        start = 0 if self._greeted else self._greeting(bytes(data[: len(GREETING)]))
         view = memoryview(data)
         while self._greeted:
             self._needed = _HEAD.size
@@ -223,11 +232,13 @@ class FrameReader:
             end = start + self._needed
             yield Frame(kind, number, view[start + _HEAD.size : end])
             start = end
-        self._rest += view[start:]
+        if start < len(data):
+            self._rest += view[start:]
 
-    def _greeting(self, data: bytes) -> int:
+    def _greeting(self, begin: bytes) -> int:
         """Recognise the first eight bytes; how many of them are dealt with."""
-        begin = data[: len(GREETING)]
+        if begin[:1] in TLS_RECORDS:
+            raise WireFault("it speaks TLS, and the group file says tls.plain = true", "tls")
         if not GREETING[:-1].startswith(begin[:-1]):
             raise WireFault("it does not speak our language")
         if len(begin) < len(GREETING):

@@ -92,9 +92,12 @@ def percentile_s(latencies: Latencies, share: float) -> float:
 class Member:
     """One member over all its lives, and everything it has reported."""
 
-    def __init__(self, name: str, group_file: Path, changed: Condition) -> None:
+    def __init__(
+        self, name: str, group_file: Path, changed: Condition, within: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self.group_file = group_file
+        self._within = within
         self.lives = 0
         self.fate: Fate = "left"
         """What became of it, as the manifest will say it."""
@@ -162,7 +165,7 @@ class Member:
         self._is_known_to_have_failed = False
         with self.group_file.with_name(f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*wrapper, *program, *options],
+                [*self._within, *wrapper, *program, *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -336,18 +339,22 @@ class Fleet:
         seed: int = 0,
         injector: str = "",
         report_ms: float = 20,
+        within: Callable[[str], Sequence[str]] = lambda name: (),
     ) -> None:
         """``path`` is that of the group file.
 
         With ``proxied``, the members talk through the link proxy, whose jitter the seed decides:
-        see ``on_links``. The injector and ``report_ms`` are those of every first life.
+        see ``on_links``. The injector and ``report_ms`` are those of every first life. ``within``
+        says what goes before the command of a member in every life, such as ``ip netns exec``.
         """
         self.path = path
         self.config: Config = read_config(path)
         self.seed = seed
         self.proxy = Proxy(self.config.addresses, seed=seed) if proxied else None
         self._changed = Condition()
-        self.members = {name: Member(name, path, self._changed) for name in self.config.members}
+        self.members = {
+            name: Member(name, path, self._changed, within(name)) for name in self.config.members
+        }
         self._injector = injector
         self._report_ms = report_ms
         self._do: Do | None = None

@@ -1,0 +1,103 @@
+"""``tidings group``: the file that all members need, and a certificate for each of them."""
+
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidings.cli.common import GroupFile, app, say
+from tidings.core import DataError, UsageError, is_name
+from tidings.node.config import new_group_file, parse_config
+
+AUTHORITY = "authority"
+"""The folder of the key that signs, beside the group file."""
+Days = Annotated[int, typer.Option(min=1, max=36500, help="How long a certificate is valid.")]
+
+
+@app.command(
+    "group",
+    epilog="Example: tidings group p1=10.0.0.1:7001 p2=p2.example.org:7001 --group two.toml",
+)
+def new_group(
+    members: Annotated[
+        list[str],
+        typer.Argument(help="All members: p1=HOST:PORT, or only p1 for one on this machine."),
+    ],
+    group: GroupFile = Path("group.toml"),
+    port: Annotated[
+        int,
+        typer.Option(min=1, max=65535, help="The first port here; ports in use are skipped."),
+    ] = 7001,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Without certificates: for members on this machine only."),
+    ] = False,
+    days: Days = 365,
+    authority_days: Annotated[
+        int, typer.Option(min=1, max=36500, help="How long the authority is valid.")
+    ] = 3650,
+) -> None:
+    """Write a group file, and a certificate for each member.
+
+    To try it, each in its own terminal: tidings group alice bob carol, then tidings chat alice,
+    tidings chat bob, tidings chat carol.
+
+    On several machines: copy group.toml and certs/p1 to the machine of p1, and so on. The folder
+    authority has the key that signs certificates; it is copied to nobody. docs/node.md lists all
+    settings of the file.
+    """
+    addresses = _addresses(members, port)
+    name = group.stem if is_name(group.stem) else "group"
+    text = new_group_file(name, addresses, plain=plain)
+    try:
+        config = parse_config(text, group)
+    except DataError as fault:
+        raise UsageError(str(fault).partition(": ")[2]) from None
+    authority = group.with_name(AUTHORITY)
+    certificates = config.certificates
+    for path in (group, *((authority, certificates) if certificates is not None else ())):
+        if path.exists():
+            raise UsageError(f"{path} is there already; it stays as it is")
+    if certificates is not None:
+        # Imported late: the library that signs takes a moment.
+        from tidings.node.authority import certify
+
+        certify(config, authority, days, authority_days)
+    with group.open("x", encoding="utf-8") as file:
+        file.write(text)
+    say(f"{group}: " + ", ".join(f"{member} on {address}" for member, address in addresses.items()))
+    if certificates is not None:
+        say(f"{certificates}: a folder for each member; it needs its own, and {group.name}")
+        say(f"{authority}: the key that signs certificates; keep it, and copy it to nobody")
+
+
+def _addresses(members: list[str], port: int) -> Mapping[str, str]:
+    """Where each is reached: as it was said, or on free ports of this machine."""
+    given: dict[str, str] = {}
+    for words in members:
+        member, _, address = words.partition("=")
+        if not is_name(member):
+            raise UsageError(f"{member!r} is not a name: letters, digits, _ . -")
+        if member in given:
+            raise UsageError(f"{member} is there twice")
+        if "=" in words and (not address or set(address) & set("\"'\\\n\r")):
+            raise UsageError(f"{words!r}: write an address like p1=10.0.0.1:7001")
+        given[member] = address
+    here = iter(_free_addresses(list(given.values()).count(""), port))
+    return {member: address or next(here) for member, address in given.items()}
+
+
+def _free_addresses(count: int, port: int) -> list[str]:
+    """So many ports from this one on that nobody listens on at the moment."""
+    found: list[str] = []
+    while len(found) < count:
+        if port > 65535:
+            raise UsageError(f"there are not {count} free ports from there on")
+        with suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            found.append(f"127.0.0.1:{port}")
+        port += 1
+    return found
