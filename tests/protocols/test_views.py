@@ -269,6 +269,7 @@ def member() -> Views:
         (Change(), "there is nothing to change"),
         (Change(remove="p9"), "p9 is not a member"),
         (Change(add="p4", address="x" * 301), "an address has 300 characters at most"),
+        (Change(add="p4+0"), "'p4+0' is not a name"),
         (Change(add="p2"), "p2 was a member in view 0; it needs another name"),
         (Change(add="p3", remove="p3"), "p3 was a member in view 0; it needs another name"),
     ],
@@ -323,6 +324,18 @@ def test_a_change_that_adds_nobody_waits_for_no_state() -> None:
     assert changed(world, "p1", Change("p3")) == [Approve(Change("p3"))]
     assert changed(world, "p1", Change(remove="p3")) == [Approve(Change(remove="p3"))]
     assert changed(world, "p1", Change("p4")) == [Approve(Change("p4"))]
+
+
+def test_a_replacement_has_a_name_that_nobody_had(member: Views) -> None:
+    assert member.replacement_of("p2") == "p2+1"
+    world = World("names", ("p1", "p2"), Views)
+    for add, remove in (("p2+1", "p2"), ("p2+2", "p2+1"), ("p3", "p2+2")):
+        assert changed(world, "p1", Change(add, remove)) == [Approve(Change(add, remove))]
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    (first,) = (one for one in [world.processes["p1"]] if isinstance(one, Views))
+    assert [view.members[1] for view in first.chain] == ["p2", "p2+1", "p2+2", "p3"]
+    assert first.replacement_of("p2+1") == "p2+3"
+    assert first.replacement_of("p1") == "p1+1"
 
 
 def test_the_address_of_a_newcomer_is_kept_with_its_view() -> None:

@@ -35,7 +35,9 @@ from tidings.core import (
     Start,
     Timeout,
     UsageError,
+    is_name,
     ordered,
+    replacement,
     take_first,
 )
 from tidings.protocols.frontier import Frontier
@@ -404,6 +406,8 @@ class Views(Process):
 
     def _why_no_newcomer(self, add: str) -> str:
         """A name is used once, so that no number of its messages is ever used twice."""
+        if add and not is_name(add):
+            return f"{add!r} is not a name"
         for view in self.chain if add else ():
             if add in view.members:
                 return f"{add} was a member in view {view.number}; it needs another name"
@@ -843,6 +847,10 @@ class Views(Process):
         return Recovered.of(records).records()
 
     # --- for holders
+
+    def replacement_of(self, member: str) -> str:
+        """Under which name somebody may replace this member."""
+        return replacement(member, (one for view in self.chain for one in view.members))
 
     def awaited(self) -> Members:
         return () if self.is_wedged else self.current.awaited()
