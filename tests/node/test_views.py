@@ -152,3 +152,80 @@ def test_a_name_is_used_once(tmp_path: Path) -> None:
                 await groups["p1"].add("p3", f"127.0.0.1:{free_ports(1)[0]}")
 
     go(scenario())
+
+
+def test_somebody_new_under_a_used_name_is_turned_away_in_one_line_on_both_sides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            async with newcomer(config, "p4") as (_, address):
+                await linked(groups)
+                await groups["p1"].add("p4", address)
+            await groups["p1"].remove("p4")
+            with pytest.raises(tidings.Halted, match="p4 was a member of this group before: its"):
+                async with newcomer(config, "p4") as (again, _):
+                    await anext(again)
+
+    go(scenario())
+    said = [line for line in caplog.messages if "p4 was a member before" in line]
+    assert 1 <= len(said) <= 2, said  # by whoever it called
+    assert len(set(said)) == len(said), said
+
+
+def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = group_file(tmp_path, 1, *MEMORY, VIEWS, "links.newcomers = 2")
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = await stack.enter_async_context(joined(config))
+            for name in ("a", "b", "c"):
+                await stack.enter_async_context(newcomer(config, name))
+            await until(lambda: any("2 newcomers are linked; 2 is the" in one for one in said()))
+            assert len(groups["p1"]._transport.peers) == 2
+
+    def said() -> list[str]:
+        return caplog.messages
+
+    go(scenario())
+
+
+def test_messages_flow_while_the_group_changes(tmp_path: Path) -> None:
+    """Broadcasts wait for a change, and are never refused; everybody delivers the same."""
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "limits.window = 50")
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = await stack.enter_async_context(joined(config, listen=False))
+            await linked(groups)
+            is_over = asyncio.Event()
+            talking = [asyncio.create_task(speak(group, is_over)) for group in groups.values()]
+            for number in range(4, 8):
+                entered = newcomer(config, f"p{number}", listen=False)
+                group, address = await stack.enter_async_context(entered)
+                view = await groups["p1"].add(f"p{number}", address)
+                groups[f"p{number}"] = group
+                talking.append(asyncio.create_task(speak(group, is_over)))
+                assert view.number == number - 3
+            await linked(groups)
+            is_over.set()
+            counts = await asyncio.gather(*talking)
+            upto = dict(zip(groups, counts, strict=True))
+            await everywhere_delivered(groups, upto)
+            assert min(counts) > 0
+
+    go(scenario())
+
+
+async def speak(group: Group, is_over: asyncio.Event) -> int:
+    """Broadcast until it is over, and until all of it is stable; how many that are."""
+    count = 0
+    while not is_over.is_set():
+        receipt = await group.broadcast(b"x" * 100)
+        count += 1
+        if count % 10 == 0:
+            await asyncio.sleep(0)
+    await receipt.stable()
+    return count
