@@ -66,7 +66,7 @@ from tidings.node.membership import Membership
 from tidings.node.recording import Recorder
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
-from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
+from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, SnapshotWords, body_of
 from tidings.trace.segments import Mark, Messages, Packets
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ class Engine:
 
     def link_down(self, peer: str) -> None:
         self._post_of(peer, LinkDown(peer))
+        self.application.link_down(peer)
 
     def received(self, peer: str, packets: Iterator[Came]) -> None:
         self._post_of(peer, packets)
@@ -212,6 +213,9 @@ class Engine:
         """It is no peer any more; what it said and nobody took yet is still taken."""
         self._under_way.pop(peer, None)
         self._incarnations.pop(peer, None)
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        self.application.heard(peer, words)
 
     def _ring(self, name: str) -> None:
         self.post(_Alarm(name, self._timers[name]))
@@ -491,6 +495,8 @@ class Engine:
         if self.tracer is not None and membership.changes:
             self.tracer.know(membership.chain)
         self.transport.follow()
+        if not membership.has_state:
+            self.application.needs_state()
 
     def _install(self, effect: Install, tick: Tick) -> None:
         """Whoever is new is called at once: what follows may be for it."""
