@@ -115,7 +115,9 @@ def test_the_next_newcomer_waits_until_the_last_one_has_its_state(tmp_path: Path
             programs.groups["p4"]._snapshot = tidings.Snapshot(programs.tallies["p4"].make, slowly)
             await programs.groups["p1"].add("p4", fourth)
             await linked({name: programs.groups[name] for name in ("p1", "p2", "p3", "p4")})
-            with pytest.raises(tidings.ChangeDenied, match="p4, which was added last, is not known"):
+            with pytest.raises(
+                tidings.ChangeDenied, match="p4, which was added last, is not known"
+            ):
                 await programs.groups["p1"].add("p5", fifth)
             release.set()
             await until(lambda: programs.tallies["p4"].taken == 1)

@@ -398,15 +398,19 @@ class Engine:
             to = tuple(peer for peer in to if peer != self.me)
         if self.membership.changes and not self.transport.peers.keys() >= set(to):
             # Of a newcomer only those know where it is that were asked to add it.
-            to = tuple(peer for peer in to if peer in self.transport.peers)
+            asked, to = to, tuple(peer for peer in to if peer in self.transport.peers)
+            self._note_unsent(asked, to, encoded)
         if not self.transport.resends:
             asked, to = to, self._with_room_for(len(encoded), to, tick)
-            if self.recorder is not None and asked != to:
-                self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
+            self._note_unsent(asked, to, encoded)
         if to:
             tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
             if self.tracer is not None:
                 tick.items.append(None)
+
+    def _note_unsent(self, asked: tuple[str, ...], to: tuple[str, ...], encoded: bytes) -> None:
+        if self.recorder is not None and asked != to:
+            self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
 
     def _with_room_for(self, size: int, to: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
         """Who asks for more than may wait for it loses its link, before it costs us memory.
@@ -505,14 +509,14 @@ class Engine:
         self.transport.follow()
         view = self.membership.chain[effect.number]
         is_first = view.added == self.me
+        cut = {origin: last for origin, last in effect.delivered.items() if last}
         if self.tracer is not None:
             self.tracer.know(self.membership.chain)
-            cut = {origin: last for origin, last in effect.delivered.items() if last}
             kind: Literal["join", "view"] = "join" if is_first else "view"
             tick.items.append(Mark(kind, effect.number, cut, 0, effect.number))
         if is_first and self.disk is not None:
-            tick.delivered |= effect.delivered
-        tick.after.append(partial(self.application.installed, effect, is_first))
+            tick.delivered |= cut
+        tick.after.append(partial(self.application.installed, effect.number, cut, is_first))
         newcomer = self.transport.peers.get(view.added)
         if newcomer is not None and newcomer.link is not None:
             # It was linked before it was a member, and nobody has noted yet who it is.

@@ -30,7 +30,6 @@ from tidings.core import (
     Change,
     Deny,
     Found,
-    Install,
     Members,
     Message,
     MessageId,
@@ -653,11 +652,11 @@ class Group:
     def denied(self, effect: Deny) -> None:
         self._changes.denied(effect)
 
-    def installed(self, effect: Install, is_first: bool) -> None:
-        view = self._joined().membership.view(effect.number)
+    def installed(self, number: int, cut: Mapping[str, int], is_first: bool) -> None:
+        view = self._joined().membership.view(number)
         self._logger.info("view installed", number=view.number, members=" ".join(view.members))
         if is_first:
-            self._reading.begin_at({one: last for one, last in effect.delivered.items() if last})
+            self._reading.begin_at(cut)
             self.needs_state()
         self._changes.installed(view)
 
