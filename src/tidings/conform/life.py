@@ -192,10 +192,9 @@ class LifeReplay:
         events = tuple([self._event(event) for event in step.events])
         self._before.append(StepTaken(events, []))
         for event in events:
-            # A peer may come to be a member while its link is up: that is no other connection.
-            if isinstance(event, LinkUp) and not self._handed.is_linked(event.peer):
-                self._connect(event.peer)
             self._handed.check(event, delivered)
+            if isinstance(event, LinkUp):
+                self._connect(event.peer)
         try:
             effects = self._process.steps(events)
         except Diverged:

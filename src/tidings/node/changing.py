@@ -7,6 +7,7 @@ answers does the process ask the others. One change is under way at a time; the 
 import asyncio
 from asyncio import timeout
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 from tidings.core import Approve, Change, Deny, Event, UsageError, is_name
@@ -33,6 +34,8 @@ class Changes:
         self._transport = transport
         self._post = post
         self._turn = asyncio.Lock()
+        self._news = asyncio.Event()
+        """Set when a view is installed."""
         self._change = Change()
         self._outcome: asyncio.Future[GroupView] | None = None
         """What whoever asked for the change waits for."""
@@ -47,12 +50,21 @@ class Changes:
         address = self._checked(change) if change.add else None
         async with self._turn:
             try:
+                await self._settle()
                 if address is not None and self._may_come(change.add):
                     await self._call(change.add, address, progress)
                 return await self._ask(change, progress)
             finally:
                 if change.add:
                     self._transport.uninvite(change.add)
+
+    async def _settle(self) -> None:
+        """A change that is under way is most often over soon; if not, the process will say so."""
+        with suppress(TimeoutError):
+            async with timeout(self._config.links.hello_ms / 1e3):
+                while self._membership.is_wedged and not self._membership.has_left:
+                    self._news.clear()
+                    await self._news.wait()
 
     def _may_come(self, name: str) -> bool:
         """If not, the process will say why."""
@@ -107,6 +119,7 @@ class Changes:
 
     def installed(self, view: GroupView) -> None:
         """Whoever had wished for it first: it is as it should be."""
+        self._news.set()
         add, remove = self._change.add, self._change.remove
         is_so = (not add or add in view.members) and remove not in view.members
         if self._is_awaited and is_so and self._outcome is not None:

@@ -278,7 +278,10 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
-        return factory(self.protocol, self.process_options())(name, self.members, choose)
+        process = factory(self.protocol, self.process_options())(name, self.members, choose)
+        if not process.changes:
+            self.check_member(name)
+        return process
 
     def process_options(self) -> dict[str, Any]:
         """The options of the file, and those that follow from other settings."""

@@ -517,19 +517,12 @@ class Engine:
         if is_first and self.disk is not None:
             tick.delivered |= cut
         tick.after.append(partial(self.application.installed, effect.number, cut, is_first))
-        newcomer = self.transport.peers.get(view.added)
-        if newcomer is not None and newcomer.link is not None:
-            # It was linked before it was a member, and nobody has noted yet who it is.
-            self.link_up(view.added, newcomer.incarnation or 0)
 
     def _rebind(self, effect: Rebind, tick: Tick) -> None:
-        """Its records are of the new view, and found there when somebody asks for them."""
-        for span in spans_of(effect.ids):
-            if self.tracer is not None:
+        if self.tracer is not None:
+            for span in spans_of(effect.ids):
                 about = span.origin, span.first, len(span), b"", self._view
                 tick.items.append(Messages("rebind", *about))
-            if self.disk is not None:
-                merge(tick.held, {span.origin: (span.first, span.last)})
 
     def _leave(self, effect: Leave, tick: Tick) -> None:
         self.transport.follow()

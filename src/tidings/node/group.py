@@ -105,7 +105,7 @@ class Status(msgspec.Struct, frozen=True):
     wedged_s: float = 0.0
     """For how long the group has been about to change: broadcasts wait meanwhile."""
     missing: Members = ()
-    """Members whose links are down."""
+    """Meanwhile: whom this member waits for."""
 
 
 def _silently(reached: str) -> None:
@@ -527,7 +527,7 @@ class Group:
         while True:
             count, reached = own.count, own.delivered.reached
             await asyncio.sleep(PATIENCE_S)
-            is_stuck = count > reached == own.delivered.reached
+            is_stuck = count > reached == own.delivered.reached and self._error is None
             before, self._stuck = self._stuck, self.why() if is_stuck else ""
             if self._stuck and self._stuck != before:
                 self._logger.warning("broadcasts are stuck", reason=self._stuck)
@@ -616,7 +616,7 @@ class Group:
             awaited=engine.process.awaited(),
             view=membership.view().number,
             wedged_s=self._wedged_for_s(engine),
-            missing=tuple(one for one in members if one not in (self.name, *linked)),
+            missing=membership.missing(),
         )
 
     def _wedged_for_s(self, engine: Engine) -> float:
@@ -758,7 +758,9 @@ def join(
 
 
 def _check_newcomer(name: str, config: Config) -> None:
-    if not config.process(name, _choose).changes or not is_name(name):
+    """It can be added only to a group that can change."""
+    config.process(name, _choose)
+    if not is_name(name):
         config.check_member(name)
 
 

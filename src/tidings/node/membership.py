@@ -81,12 +81,13 @@ class Membership:
     @property
     def removed_in(self) -> int:
         """Which view is the first without this member, that was one."""
-        return 1 + max(view.number for view in self.chain if self.me in view.members)
+        assert self._views is not None, "nobody can be removed here"
+        return self._views.standing.removed_in
 
     @property
     def has_state(self) -> bool:
         """Whether the program has what all messages before this member came have led to."""
-        return self._views is None or self._views.has_state
+        return self._views is None or self._views.processing.has_state
 
     def delivered_before(self, name: str) -> dict[str, int] | None:
         """What was delivered before this newcomer came; None if it is none."""
@@ -95,6 +96,10 @@ class Membership:
             return None
         cuts = (view.cut for view in self.chain[: first + 1])
         return {origin: last for cut in cuts for origin, last in cut if last}
+
+    def missing(self) -> Members:
+        """Whom this member waits for on its way to the next view."""
+        return self._views.missing() if self._views is not None else ()
 
     def members_of(self, number: int) -> Members | None:
         chain = self.chain

@@ -88,6 +88,7 @@ class Giving:
         self._reading = reading
         self._transport = transport
         self._tasks = tasks
+        self._logger = get_logger(member=reading.name)
         self._given: dict[str, _Gift] = {}
         """To whom, and how far; the last one of each newcomer, until its link is down."""
 
@@ -131,9 +132,8 @@ class Giving:
             await gift.is_allowed(count + 1)
             self._say(peer, SnapshotEnd(gift.serial, count, whole.digest(), dict(vector)))
         except Exception as fault:
-            get_logger(member=self._reading.name).warning(
-                "no snapshot made", peer=peer, reason=f"{type(fault).__name__}: {fault}"
-            )
+            reason = f"{type(fault).__name__}: {fault}"
+            self._logger.warning("no snapshot made", peer=peer, reason=reason)
             self._say(peer, SnapshotDenied(gift.serial, "its program could not make a snapshot"))
         gift.is_over = True
 

@@ -57,7 +57,7 @@ from tidings.node.wire import (
     hello_frame,
     snapshot_frame,
 )
-from tidings.protocols.views.protocol import NOWHERE
+from tidings.protocols.views.standing import NOWHERE
 
 NEW_NAME = "its name cannot be used again; somebody new needs another, such as p2+1 after p2"
 RELEASE_S = 0.05

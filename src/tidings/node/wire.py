@@ -32,7 +32,7 @@ from msgspec import Meta
 from tidings.core import MOST_MEMBERS, Members, Packet, Process
 from tidings.node.config import Limits, Links
 from tidings.node.outline import outlined
-from tidings.node.plausible import LINE_CHARS, MOST, Bounds, MembersOf, fault_of
+from tidings.node.plausible import FOREIGN, LINE_CHARS, MOST, Bounds, MembersOf, fault_of
 from tidings.protocols.views.packets import InView, Promise, Ready
 
 T = TypeVar("T")
@@ -353,30 +353,32 @@ class Codec:
             packet = self._decode(encoded) if size <= LARGE_BYTES else self._decode_large(encoded)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
             raise WireFault(f"a packet that makes no sense: {fault}") from None
-        if words := fault_of(packet, self._bounds_for(packet)):
+        # What is said in a view is judged without its cover: there is a lot of it.
+        said = packet.packet if type(packet) is InView else packet
+        if words := fault_of(said, self._bounds_for(packet)):
             raise WireFault(f"a {packet.kind} {words}")
-        if not packet.may_come_from(sender):
+        if not said.may_come_from(sender):
             of = f" of {packet.about.origin}" if packet.about is not None else ""
             raise WireFault(f"a {packet.kind}{of}, and it is {sender}")
         return Came(number, packet, size)
 
     def _bounds_for(self, packet: Packet) -> Bounds:
         """Names and vectors are those of the view that a packet is about."""
-        if self._bounds.members is not None:
+        if type(packet) is InView:
+            number = packet.number
+        elif self._bounds.members is None and isinstance(packet, Ready | Promise):
+            number = packet.number - 1
+        else:
             return self._bounds
-        match packet:
-            case InView(number):
-                pass
-            case Ready(following) | Promise(following):
-                number = following - 1
-            case _:
-                return self._bounds
-        bounds = self._bounds_in.get(number)
-        if bounds is None:
-            members = self._views(number)
-            bounds = self._bounds._replace(members=members)
-            if members is not None:
-                self._bounds_in[number] = bounds
+        return self._bounds_in.get(number) or self._bounds_of(number, packet)
+
+    def _bounds_of(self, number: int, packet: Packet) -> Bounds:
+        if not -1 <= number <= MOST or (number < 0 and isinstance(packet, InView)):
+            raise WireFault(f"a {packet.kind} {FOREIGN}")
+        members = self._views(number)
+        bounds = self._bounds._replace(members=members)
+        if members is not None:
+            self._bounds_in[number] = bounds
         return bounds
 
     def _check_outline(self, encoded: memoryview) -> None:

@@ -35,7 +35,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
             "member": f"this is the log of {self.member}, and not of {file.member}",
             "group": f'the log has name = "{self.group}", the group file "{file.group}"; {back}',
             "members": f"the log has members {', '.join(self.members)}, the group file "
-            f"{', '.join(file.members)}; [members] has those with whom the group began: {back}",
+            f"{', '.join(file.members)}; there stand those with whom the group began: {back}",
             "protocol": f'the log has protocol = "{self.protocol}", the group file '
             f'"{file.protocol}"; {back}',
             "digest": f'the log has trace.digest = "{self.digest}", the group file '
