@@ -22,6 +22,7 @@ from tidings.core import (
     Persist,
     Receive,
     Refuse,
+    Replay,
     Send,
     Start,
     UsageError,
@@ -344,6 +345,22 @@ def test_without_that_rule_two_may_wait_for_each_others_state() -> None:
     assert isinstance(fourth, Views)
     assert not third.processing.has_state
     assert not fourth.processing.has_state
+
+
+def test_what_a_snapshot_is_ahead_of_is_processed_when_it_is_delivered() -> None:
+    world = World("ahead", ("p1", "p2"), partial(Views, until_processed=True), slow_newcomers=True)
+    changed(world, "p1", Change("p3"))
+    for text in (b"in the snapshot", b"after it"):
+        world.apply(choices.UserBroadcast("p1", text))
+    world.apply(choices.UserProcessed("p3", (MessageId("p1", 1), MessageId("p2", 0))))
+    for choice in until_quiet(world):
+        world.apply(choice)
+    replayed: list[Replay] = []
+    world.watch = lambda _, one: replayed.append(one) if isinstance(one, Replay) else None
+    world.apply(choices.Crash("p3"))
+    world.apply(choices.Recover("p3"))
+    nothing = {"p2": 0, "p3": 0}
+    assert replayed == [Replay({"p1": 1} | nothing, {"p1": 2} | nothing)]
 
 
 def test_a_change_that_adds_nobody_waits_for_no_state() -> None:

@@ -168,6 +168,8 @@ class Views(Process):
             if self.present.is_open and (inner := self._in_the_view(event)) is not None:
                 run = _Run(inner, coming, self._in_the_view)
                 self.present.steps(run, self.choose, out)
+                if self.processing.snapshot:
+                    self.processing.catch_up(self.choose, out)
                 alone = run.next
             if alone is not None:
                 out += self._step_alone(alone)

@@ -52,6 +52,7 @@ def come_back(member: "Views", start: Start, recovered: Recovered, out: Effects)
             member.present.step(again, member.choose, out)
         else:
             _have(member, view, start, records)
+    member.processing.catch_up(member.choose, out)
     out[:] = [effect for effect in out if not isinstance(effect, Replay)]
     _replay(member, out)
 
