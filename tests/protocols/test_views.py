@@ -3,6 +3,7 @@
 The conversations of tests/scenarios/views-*.txt show the rules one by one.
 """
 
+from functools import partial
 from inspect import signature
 from itertools import islice
 from pathlib import Path
@@ -17,17 +18,29 @@ from tidings.core import (
     Deny,
     Effect,
     MessageId,
+    Packet,
     Persist,
     Receive,
     Refuse,
+    Replay,
     Send,
     Start,
     UsageError,
 )
 from tidings.explore import Scope, explore
 from tidings.guests.diagnosis import ProcessFault
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding
 from tidings.protocols.views import Views
-from tidings.protocols.views.packets import Behind, Decided, Ready, View
+from tidings.protocols.views.packets import (
+    Ballot,
+    Behind,
+    Decided,
+    InView,
+    Prepare,
+    Promise,
+    Ready,
+    View,
+)
 from tidings.simulator import World, choices
 from tidings.simulator.play import until_quiet
 from tidings.simulator.script import Script
@@ -42,7 +55,8 @@ VOID = 907
 def test_random_runs_hold_everything() -> None:
     happened = hold_everything([*range(300), VOID])
     rare = ("rival proposals", "dead proposers", "sleepers through two views", "rebound messages")
-    for what in (*rare, "void messages", "no change", "newcomers", "left", "denied"):
+    limits = ("packets that had no room", "recall", "replay", "checkpoints")
+    for what in (*rare, *limits, "void messages", "no change", "newcomers", "left", "denied"):
         assert happened[what] > 0, f"no {what} in these runs"
 
 
@@ -101,8 +115,9 @@ def test_exploring_finds_the_flaw(kind: type[Views]) -> None:
 SEEDS: dict[type[Views], int] = {
     views_flaws.NotWedging: 10,
     views_flaws.ForgettingPromises: 68,
-    views_flaws.DroppingEarly: 105,
-    views_flaws.ReusingNames: 263,
+    views_flaws.DroppingEarly: 101,
+    views_flaws.ReusingNames: 125,
+    views_flaws.LosingWhatIsAhead: 198,
 }
 
 
@@ -244,7 +259,8 @@ def test_a_change_that_cannot_be_done_must_not_stop_the_group(size: int) -> None
 
 
 def test_every_flaw_is_found() -> None:
-    assert {*EXPLORED, *SEEDS, *SCENES, views_flaws.NotCanvassing} == {*FLAWS}
+    others = [views_flaws.NotCanvassing, views_flaws.AddingManyWithoutState]
+    assert {*EXPLORED, *SEEDS, *SCENES, *others, views_flaws.LookingOnce} == {*FLAWS}
 
 
 def test_the_guide_names_every_option() -> None:
@@ -319,6 +335,34 @@ def test_one_newcomer_at_a_time_has_no_state(is_restarted: bool) -> None:
     assert changed(world, "p2", fourth) == [Approve(fourth)]
 
 
+def test_without_that_rule_two_may_wait_for_each_others_state() -> None:
+    kind = views_flaws.AddingManyWithoutState
+    world = World("states", ("p1", "p2"), kind, slow_newcomers=True)
+    for add in ("p3", "p4"):
+        assert changed(world, "p1", Change(add)) == [Approve(Change(add))]
+    (third, fourth) = (one for one in world.processes.values() if one.me in ("p3", "p4"))
+    assert isinstance(third, Views)
+    assert isinstance(fourth, Views)
+    assert not third.processing.has_state
+    assert not fourth.processing.has_state
+
+
+def test_what_a_snapshot_is_ahead_of_is_processed_when_it_is_delivered() -> None:
+    world = World("ahead", ("p1", "p2"), partial(Views, until_processed=True), slow_newcomers=True)
+    changed(world, "p1", Change("p3"))
+    for text in (b"in the snapshot", b"after it"):
+        world.apply(choices.UserBroadcast("p1", text))
+    world.apply(choices.UserProcessed("p3", (MessageId("p1", 1), MessageId("p2", 0))))
+    for choice in until_quiet(world):
+        world.apply(choice)
+    replayed: list[Replay] = []
+    world.watch = lambda _, one: replayed.append(one) if isinstance(one, Replay) else None
+    world.apply(choices.Crash("p3"))
+    world.apply(choices.Recover("p3"))
+    nothing = {"p2": 0, "p3": 0}
+    assert replayed == [Replay({"p1": 1} | nothing, {"p1": 2} | nothing)]
+
+
 def test_a_change_that_adds_nobody_waits_for_no_state() -> None:
     world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
     assert changed(world, "p1", Change("p3")) == [Approve(Change("p3"))]
@@ -352,6 +396,77 @@ def test_the_address_of_a_newcomer_is_kept_with_its_view() -> None:
     assert again.chain == alone.chain
 
 
+def of_p2(number: int, packet: Packet) -> Receive:
+    return Receive("p2", InView(number, packet))  # type: ignore[arg-type]
+
+
+def data(first: int, *texts: bytes) -> Data:
+    return Data(Batch(MessageId("p2", first), texts))
+
+
+def test_from_packets_that_come_together_a_member_concludes_once(member: Views) -> None:
+    together = [of_p2(0, data(seq, b"hello")) for seq in (1, 2, 3)]
+    (sent,) = [one for one in member.steps(together) if isinstance(one, Send)]
+    assert sent.packet == InView(0, Holding(Counts(some=(MessageId("p2", 3),))))
+
+
+@pytest.mark.parametrize("kind", [Views, views_flaws.LookingOnce])
+def test_what_comes_together_with_a_promise_counts_before_it_or_not_at_all(
+    kind: type[Views],
+) -> None:
+    member = kind("p1", ("p1", "p2", "p3"))
+    member.step(Start())
+    prepare = Receive("p3", Prepare(1, Ballot(1, "p3")))
+    before, after = of_p2(0, data(1, b"before")), of_p2(0, data(2, b"after"))
+    sent = [one.packet for one in member.steps([before, prepare, after]) if isinstance(one, Send)]
+    acknowledged, promised, *more = sent
+    assert acknowledged == InView(0, Holding(Counts(some=(MessageId("p2", 1),))))
+    assert promised == Promise(1, Ballot(1, "p3"), (0, 1, 0))
+    assert member.current.log.held["p2"] == 2
+    assert bool(more) is (kind is views_flaws.LookingOnce)
+
+
+def test_a_message_waits_for_the_view_and_for_those_that_are_missing(member: Views) -> None:
+    member.step(of_p2(0, data(1, b"hello")))
+    assert member.missing() == ()
+    member.step(Change(remove="p3"))
+    assert member.missing() == ("p2", "p3")
+    member.step(Receive("p2", Ready(1, 0, held=(0, 0, 0))))
+    member.step(of_p2(0, data(2, b"later")))
+    assert member.missing() == ("p2", "p3")
+    assert member.why(MessageId("p2", 1)) == "p1 has delivered p2#1"
+    why = "p2#2 waits at p1 for view 1; it has yet to hear from p2, p3"
+    assert member.why(MessageId("p2", 2)) == why
+    described = member.describe()
+    assert described["view"] == "view 0 of p1 p2 p3"
+    assert described["missing"] == ["p2", "p3"]
+    assert described["waiting"] == [why]
+
+
+def test_why_speaks_of_members_that_are_gone() -> None:
+    world = World("gone", ("p1", "p2"), Views)
+    world.apply(choices.UserBroadcast("p2", b"hello"))
+    changed(world, "p1", Change("p3", "p2"))
+    words = [world.processes[one].why(MessageId("p2", 1)) for one in ("p1", "p3")]
+    assert words == ["p1 has delivered p2#1", "p2#1 was delivered before p3 came"]
+    void = "p2#2 is void: p2 was removed in view 1 before it"
+    assert world.processes["p1"].why(MessageId("p2", 2)) == void
+    assert world.processes["p1"].why(MessageId("p9", 1)) == "p9 is not a member"
+
+
+def test_views_that_are_over_count_for_the_limit_of_the_log() -> None:
+    world = World("full", ("p1", "p2"), partial(Views, log_limit=2))
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    world.apply(choices.Crash("p2"))
+    member = world.processes["p1"]
+    assert isinstance(member, Views)
+    cut = (MessageId("p1", 2), MessageId("p2", 0))
+    member.step(Receive("p2", Decided((View(1, ("p1", "p2"), cut),), 0, 1)))
+    (refused,) = member.step(Broadcast((b"more",)))
+    assert refused == Refuse("the log of p1 is full: it keeps 2 messages for p2")
+
+
 def test_a_newcomer_waits_for_its_view() -> None:
     newcomer = Views("p4", ("p1", "p4"))
     newcomer.step(Start(joining=True))
@@ -362,6 +477,6 @@ def test_a_newcomer_waits_for_its_view() -> None:
 
 def test_a_member_that_missed_a_view_asks_for_it(member: Views) -> None:
     late = View(2, ("p1", "p2"), (), "")
-    (asking,) = member.step(Receive("p2", Decided((late,), 2)))
+    (asking,) = member.step(Receive("p2", Decided((late,), 2, 2)))
     assert asking.packet == Behind(0)
     assert member.number == 0

@@ -67,6 +67,7 @@ from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
 from tidings.core.secrets import without_secrets
+from tidings.core.ticks import Ticks
 
 __all__ = [
     "MOST_MEMBERS",
@@ -116,6 +117,7 @@ __all__ = [
     "Stable",
     "Start",
     "TextSpan",
+    "Ticks",
     "TidingsError",
     "Timeout",
     "UsageError",

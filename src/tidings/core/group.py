@@ -32,8 +32,8 @@ def replacement(name: str, used: Iterable[str]) -> str:
     """The name of whoever replaces this member; no name that was ever used is used again."""
     found = _NAME.fullmatch(name)
     assert found is not None, f"{name!r} is no name"
-    taken = filter(None, map(_NAME.fullmatch, (name, *used)))
-    return f"{found[1]}+{1 + max(int(one[2] or 0) for one in taken if one[1] == found[1])}"
+    alike = filter(None, map(_NAME.fullmatch, (name, *used)))
+    return f"{found[1]}+{1 + max(int(one[2] or 0) for one in alike if one[1] == found[1])}"
 
 
 def quorum(size: int) -> int:

@@ -153,6 +153,10 @@ class Process(ABC):
         twin.choose = choose
         return twin
 
+    def __deepcopy__(self, memo: Memo) -> Self:
+        """In the state of another process it is copied as it copies itself."""
+        return self.fork(take_first)
+
     def renew(self) -> None:
         """Go on with a copy of the state, such as a fork has.
 

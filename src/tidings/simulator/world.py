@@ -5,7 +5,7 @@ A World makes no decisions. It says what may happen next (``choices``) and makes
 somebody who picks. What happens is returned as rows of the trace.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -143,6 +143,8 @@ class World:
         self._indexes: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
         self._identities: dict[str, int] = {}
+        self._entered: dict[str, Mapping[str, int]] = {}
+        """Newcomers that have just come to be in a view, and what was delivered before it."""
         self._doomed: dict[str, int] = {}
         self._doomed_to_write: dict[str, int] = {}
         self._draws: list[int] = []
@@ -330,6 +332,7 @@ class World:
             if self.in_flight.pop(packet, None) is None:
                 raise UsageError(f"no packet number {packet.number} is in flight {packet.link}")
         self.crashed.add(process)
+        self._entered.pop(process, None)
         self._doomed.pop(process, None)
         self._doomed_to_write.pop(process, None)
         for packet in [packet for packet in self.in_flight if packet.link.receiver == process]:
@@ -458,6 +461,8 @@ class World:
             self._perform(process, event, effect)
             if process in self.crashed:
                 return
+        if process in self._entered:
+            self._step(process, Processed(self._entered.pop(process)))
 
     def _answer(self, process: str, event: Event) -> list[Effect]:
         effects = answer(self.processes[process], event)
@@ -494,7 +499,7 @@ class World:
                 self._view_of[process] = self._view_number(view, number)
                 self._note(process, kind, view=self._view_of[process])
                 if kind == "join" and not self.slow_newcomers:
-                    self._step(process, Processed(delivered))
+                    self._entered[process] = delivered
             case Leave():
                 self.left.add(process)
             case Recall(peer, first, last):

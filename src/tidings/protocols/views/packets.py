@@ -4,6 +4,7 @@ Every packet names a view. One that belongs to a view that is not installed here
 is; one of a view that is over is answered with what came after it.
 """
 
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
@@ -173,9 +174,12 @@ class Decided(Packet, frozen=True, tag="decided"):
     views: Annotated[tuple[View, ...], Meta(max_length=10 * MOST_MEMBERS)]
     through: int
     """Up to this view the sender has delivered all cuts: it can send what is in them."""
+    last: int
+    """The last view that the sender knows, if there was no room for all of them."""
 
     def __str__(self) -> str:
-        return f"decided {listed(*self.views)}, through {self.through}"
+        more = f", and more up to {self.last}" if self.last > self.views[-1].number else ""
+        return f"decided {listed(*self.views)}{more}, through {self.through}"
 
 
 class Behind(Packet, frozen=True, tag="behind"):
@@ -185,3 +189,21 @@ class Behind(Packet, frozen=True, tag="behind"):
 
     def __str__(self) -> str:
         return f"behind view {self.number}"
+
+
+class Missed(Packet, frozen=True, tag="missed"):
+    """The sender had no room for what the receiver said in this view before it was installed there.
+
+    So the two begin as if the link between them had been down.
+    """
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"missed some of view {self.number}"
+
+
+def as_many_as_fit(views: tuple[View, ...], names: int) -> tuple[View, ...]:
+    """The first of them, with so many names of members and origins in all, but at least one."""
+    sizes = accumulate(len(view.members) + len(view.cut) for view in views)
+    return views[: max(1, sum(size <= names for size in sizes))]

@@ -1,0 +1,53 @@
+"""Packets of views that are not installed here yet. They wait, as long as there is room for them.
+
+What there is no room for is lost, as on a link that breaks, and made good in the same way: as soon
+as the view is installed, both sides tell each other what they hold. Only what is said about views
+of which the one before is not installed here is dropped for good: whoever says it tries again.
+"""
+
+from tidings.core import Packet, Part, Receive
+from tidings.protocols.frontier.log import size_of
+from tidings.protocols.frontier.packets import Data, Push
+from tidings.protocols.views.packets import InView
+
+PACKET_BYTES = 200
+"""What a packet without texts takes in memory, about."""
+
+
+class Ahead(Part):
+    most: int
+    most_bytes: int
+    """How many may wait, and about how long they may be together."""
+    ahead: tuple[Receive, ...] = ()
+    ahead_bytes: int = 0
+    overlooked: dict[str, int] = {}
+    """Members of which something was dropped, and the last view of which it was."""
+
+    def add(self, sender: str, packet: Packet) -> None:
+        size = _size(packet)
+        if len(self.ahead) < self.most and self.ahead_bytes + size <= self.most_bytes:
+            self.ahead += (Receive(sender, packet),)
+            self.ahead_bytes += size
+        elif isinstance(packet, InView):
+            self.overlooked[sender] = max(packet.number, self.overlooked.get(sender, 0))
+
+    def take(self) -> tuple[Receive, ...]:
+        """All of them, to look whether their time has come."""
+        early, self.ahead, self.ahead_bytes = self.ahead, (), 0
+        return early
+
+    def to_exchange(self, number: int) -> list[str]:
+        """With whom to exchange everything, now that this view is installed."""
+        those = [one for one in sorted(self.overlooked) if one in self.members]
+        rest = self.overlooked.items()
+        self.overlooked = {one: last for one, last in rest if last > number}
+        return those
+
+
+def _size(packet: Packet) -> int:
+    match packet:
+        case InView(_, Data(batch)):
+            return PACKET_BYTES + size_of(batch)
+        case InView(_, Push(batches)):
+            return PACKET_BYTES + sum(map(size_of, batches))
+    return PACKET_BYTES
