@@ -1,19 +1,30 @@
 """Groups that change, on disk: whoever is killed and starts again knows which view it was in."""
 
-import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tidings
-from real_groups import Members, everywhere_delivered, free_ports, go, group_file, joined, linked, take, until
-from test_views import VIEWS, newcomer, speak
+from real_groups import (
+    everywhere_delivered,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    until,
+)
+from test_views import VIEWS, newcomer
 from tidings.node.config import Config
-from tidings.node.group import Group
 
 UNTRACED = "trace.on = false"
+
+
+async def read_to_the_end(config: Config, name: str) -> None:
+    async with tidings.join(name, config) as group:
+        async for _ in group:
+            pass
 
 
 def test_a_newcomer_starts_again_and_need_not_say_where_it_is(tmp_path: Path) -> None:
@@ -73,7 +84,9 @@ def test_who_was_away_while_the_group_changed_gets_through_all_views(tmp_path: P
             async with joined(config, "p3") as third:
                 p3 = third["p3"]
                 await until(lambda: p3.view.members == ("p2", "p3", "p4", "p5"))
-                await linked({name: group for name, group in (groups | third).items() if name != "p1"})
+                await linked(
+                    {name: group for name, group in (groups | third).items() if name != "p1"}
+                )
                 receipt = await p3.broadcast(b"back")
                 assert str(await receipt.stable()) == "p3#2"
                 texts = [one.text for one in await take(p3, 3)]
@@ -94,9 +107,7 @@ def test_who_was_removed_while_away_hears_it_and_stops_in_one_line(tmp_path: Pat
             await groups["p1"].remove("p3")
             for _ in range(2):  # it hears it once, and knows it the second time
                 with pytest.raises(tidings.TidingsError, match="p3 was removed in view 1"):
-                    async with joined(config, "p3") as third:
-                        async for _ in third["p3"]:
-                            pass
+                    await read_to_the_end(config, "p3")
             await (await groups["p2"].broadcast(b"fine")).stable()
 
     go(scenario())
@@ -114,9 +125,7 @@ def test_a_lost_disk_under_a_removed_name_is_refused(tmp_path: Path) -> None:
             for path in sorted((config.data / "p3").iterdir()):
                 path.unlink()
             with pytest.raises(tidings.TidingsError, match="p3 lost its disk"):
-                async with joined(config, "p3") as third:
-                    async for _ in third["p3"]:
-                        pass
+                await read_to_the_end(config, "p3")
 
     go(scenario())
 

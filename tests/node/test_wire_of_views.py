@@ -101,7 +101,10 @@ def test_what_a_member_says_is_accepted(packet: Packet) -> None:
         (Decided((View(0, ("p2", "p1")),), 0, 0), "a decided that is not meant for this group"),
         (Decided((View(0, ("p1", "p1")),), 0, 0), "a decided that is not meant for this group"),
         (Decided((View(0, ("p1", "a b")),), 0, 0), "a decided that is not meant for this group"),
-        (Decided((View(1, THREE, CUT[:1] * 2),), 0, 0), "a decided that is not meant for this group"),
+        (
+            Decided((View(1, THREE, CUT[:1] * 2),), 0, 0),
+            "a decided that is not meant for this group",
+        ),
         (Decided((View(1, THREE, CUT[:2]),), 0, 0), "a decided that is not meant for this group"),
         (Decided((View(1, FOUR, CUT),), 0, 0), "a decided that is not meant for this group"),
         (Decided((View(0, THREE), View(2, THREE, CUT)), 0, 0), "a decided that is not meant for"),
