@@ -806,6 +806,12 @@ class Views(Process):
             return f"{message} waits at {self.me} for view {self.number + 1} to be installed"
         return self.current.why(message)
 
+    def behind(self) -> Mapping[str, int]:
+        return self.current.behind()
+
+    def held_back(self) -> Mapping[str, int]:
+        return self.current.held_back()
+
     def state(self) -> dict[str, Any]:
         state = super().state()
         state["current"] = self.current.state()
