@@ -102,7 +102,7 @@ class NotCanvassing(Flawed):
 
     def _ask(self, change: Change, out: Effects) -> None:
         self.wish, self.is_approved = change, True
-        self.proposer.canvass(self.acceptor.promised)
+        self.proposer.canvass(self.acceptor.promised, self.has_state)
         self._prepare(out)
 
 

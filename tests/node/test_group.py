@@ -26,7 +26,8 @@ from real_groups import (
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError, each_message
 from tidings.node.config import Address, Config
 from tidings.node.engine import Halted
-from tidings.node.group import Closed, Group, LogFull, Replayed
+from tidings.node.errors import Closed, LogFull
+from tidings.node.group import Group, Replayed
 
 SETTINGS = {
     "durable": "durable = true",

@@ -10,12 +10,25 @@ from pathlib import Path
 import pytest
 
 import views_flaws
-from tidings.core import Broadcast, Change, Deny, Receive, Refuse, Start, UsageError
+from tidings.core import (
+    Approve,
+    Broadcast,
+    Change,
+    Deny,
+    Effect,
+    MessageId,
+    Persist,
+    Receive,
+    Refuse,
+    Send,
+    Start,
+    UsageError,
+)
 from tidings.explore import Scope, explore
 from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols.views import Views
-from tidings.protocols.views.packets import Behind, Decided, View
-from tidings.simulator import choices
+from tidings.protocols.views.packets import Behind, Decided, Ready, View
+from tidings.simulator import World, choices
 from tidings.simulator.play import until_quiet
 from tidings.simulator.script import Script
 from tidings.spec import Extra, Guarantee, Value, judge, views
@@ -255,6 +268,8 @@ def member() -> Views:
     [
         (Change(), "there is nothing to change"),
         (Change(remove="p9"), "p9 is not a member"),
+        (Change(add="p4", address="x" * 301), "an address has 300 characters at most"),
+        (Change(add="p4+0"), "'p4+0' is not a name"),
         (Change(add="p2"), "p2 was a member in view 0; it needs another name"),
         (Change(add="p3", remove="p3"), "p3 was a member in view 0; it needs another name"),
     ],
@@ -275,6 +290,66 @@ def test_the_last_member_cannot_be_removed() -> None:
     (denied,) = alone.step(Change(remove="p1"))
     assert isinstance(denied, Deny)
     assert denied.reason == "a group has 1 to 1,000 members"
+
+
+def changed(world: World, process: str, change: Change) -> list[Effect]:
+    """Ask for it, let everything happen that then happens by itself, and say what came of it."""
+    seen: list[Effect] = []
+    world.watch = lambda _, one: seen.append(one) if isinstance(one, Approve | Deny) else None
+    world.apply(choices.ChangeRequest(process, change.add, change.remove))
+    for choice in islice(until_quiet(world), 1_000):
+        world.apply(choice)
+    return seen
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_one_newcomer_at_a_time_has_no_state(is_restarted: bool) -> None:
+    world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
+    world.apply(choices.UserBroadcast("p1", b"before"))
+    third, fourth = Change("p3"), Change("p4")
+    assert changed(world, "p1", third) == [Approve(third)]
+    reason = "p3, which was added last, is not known to have its state yet"
+    assert changed(world, "p2", fourth) == [Deny(fourth, reason)]
+    world.apply(choices.UserProcessed("p3", (MessageId("p2", 0),)))
+    assert changed(world, "p3", fourth) == [Deny(fourth, reason)]
+    world.apply(choices.UserProcessed("p3", (MessageId("p1", 1), MessageId("p2", 0))))
+    if is_restarted:
+        world.apply(choices.Crash("p3"))
+        world.apply(choices.Recover("p3"))
+    assert changed(world, "p2", fourth) == [Approve(fourth)]
+
+
+def test_a_change_that_adds_nobody_waits_for_no_state() -> None:
+    world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
+    assert changed(world, "p1", Change("p3")) == [Approve(Change("p3"))]
+    assert changed(world, "p1", Change(remove="p3")) == [Approve(Change(remove="p3"))]
+    assert changed(world, "p1", Change("p4")) == [Approve(Change("p4"))]
+
+
+def test_a_replacement_has_a_name_that_nobody_had(member: Views) -> None:
+    assert member.replacement_of("p2") == "p2+1"
+    world = World("names", ("p1", "p2"), Views)
+    for add, remove in (("p2+1", "p2"), ("p2+2", "p2+1"), ("p3", "p2+2")):
+        assert changed(world, "p1", Change(add, remove)) == [Approve(Change(add, remove))]
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    (first,) = (one for one in [world.processes["p1"]] if isinstance(one, Views))
+    assert [view.members[1] for view in first.chain] == ["p2", "p2+1", "p2+2", "p3"]
+    assert first.replacement_of("p2+1") == "p2+3"
+    assert first.replacement_of("p1") == "p1+1"
+
+
+def test_the_address_of_a_newcomer_is_kept_with_its_view() -> None:
+    alone = Views("p1", ("p1",))
+    founded = alone.step(Start())
+    alone.step(Change("p2", address="example:7001"))
+    added = alone.step(Receive("p2", Ready(1, 0)))
+    (sent,) = [one.packet for one in added if isinstance(one, Send)]
+    assert isinstance(sent, Decided)
+    assert sent.views[-1].address == "example:7001"
+    written = [one for step in (founded, added) for one in step if isinstance(one, Persist)]
+    again = Views("p1", ("p1",))
+    again.step(Start(recovered=tuple(record for one in written for record in one.records)))
+    assert again.chain == alone.chain
 
 
 def test_a_newcomer_waits_for_its_view() -> None:

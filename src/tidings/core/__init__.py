@@ -12,6 +12,7 @@ from tidings.core.effects import (
     Install,
     Leave,
     Persist,
+    Rebind,
     Recall,
     Refuse,
     Reject,
@@ -40,7 +41,15 @@ from tidings.core.events import (
     Start,
     Timeout,
 )
-from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
+from tidings.core.group import (
+    MOST_MEMBERS,
+    Members,
+    is_name,
+    majority,
+    ordered,
+    quorum,
+    replacement,
+)
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import (
     Message,
@@ -93,6 +102,7 @@ __all__ = [
     "Persist",
     "Process",
     "Processed",
+    "Rebind",
     "Recall",
     "Recalled",
     "Receive",
@@ -116,6 +126,7 @@ __all__ = [
     "majority",
     "ordered",
     "quorum",
+    "replacement",
     "spans_of",
     "take_first",
     "text_spans_of",

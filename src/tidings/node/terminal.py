@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, Protocol
 from tidings.core import Exit, Interrupted, Message, TidingsError, UsageError
 from tidings.node import running
 from tidings.node.config import NO_LIMIT, Config
-from tidings.node.group import Closed, Group, LogFull, Status, join
+from tidings.node.errors import Closed, LogFull
+from tidings.node.group import Group, Status, join
 
 LOOK_S = 0.2
 """How often a face learns how the member is doing."""

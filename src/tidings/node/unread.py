@@ -78,6 +78,12 @@ class Unread:
         self._delivered |= delivered
         self._handed |= delivered
 
+    def pass_over(self, upto: Mapping[str, int]) -> None:
+        """So much counts as delivered and handed over, and is neither here nor on disk."""
+        self._delivered |= upto
+        self._handed |= upto
+        self._rereading = self._reread()
+
     def replay(self, after: Mapping[str, int], upto: Mapping[str, int]) -> None:
         assert upto == self._delivered, f"{upto} is replayed, and {self._delivered} was delivered"
         self._handed |= after
@@ -109,6 +115,7 @@ class Unread:
     def add(self, spans: Iterable[TextSpan]) -> None:
         """These come next."""
         for one in spans:
+            self._handed.setdefault(one.origin, one.first - 1)  # its origin may be new
             self._delivered[one.origin] = one.last
             size = sum(map(len, one.texts))
             room = self._room_for(one, size)

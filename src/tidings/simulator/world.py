@@ -32,6 +32,7 @@ from tidings.core import (
     Persist,
     Process,
     Processed,
+    Rebind,
     Recall,
     Recalled,
     Receive,
@@ -107,7 +108,9 @@ class World:
         on_timer: OnTimer = ignore_timer,
         watch: Watch = watch_nothing,
         weigh: Weigh = as_msgpack,
+        slow_newcomers: bool = False,
     ) -> None:
+        """``slow_newcomers`` say themselves, by UserProcessed, when they have their state."""
         self.run = run
         self.factory = factory
         self.links = links
@@ -115,6 +118,7 @@ class World:
         self.on_timer = on_timer
         self.watch = watch
         self.weigh = weigh
+        self.slow_newcomers = slow_newcomers
         self.now_ns = 0
         self.packets_sent = 0
         self.schedule: Schedule = []
@@ -485,10 +489,12 @@ class World:
                 self.timers.pop((process, name), None)
             case Persist(records):
                 self._persist(process, records)
-            case Install(view, number):
+            case Install(view, number, delivered):
                 kind: Kind = "view" if process in self._view_of else "join"
                 self._view_of[process] = self._view_number(view, number)
                 self._note(process, kind, view=self._view_of[process])
+                if kind == "join" and not self.slow_newcomers:
+                    self._step(process, Processed(delivered))
             case Leave():
                 self.left.add(process)
             case Recall(peer, first, last):
@@ -498,7 +504,7 @@ class World:
                 if process in self.left:
                     self.gone.add(process)
                 self._crash(process, ())
-            case Refuse() | Reject() | Replay() | Stable() | Approve() | Deny():
+            case Refuse() | Reject() | Replay() | Stable() | Approve() | Deny() | Rebind():
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")

@@ -23,7 +23,8 @@ import msgspec
 
 from tidings.core import Message, TidingsError
 from tidings.node import running
-from tidings.node.group import Group, LogFull, Replayed, join
+from tidings.node.errors import LogFull
+from tidings.node.group import Group, Replayed, join
 from tidings.node.ledger import Receipt
 from tidings.node.logs import configure
 from tidings.node.wire import Came

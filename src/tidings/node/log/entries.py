@@ -20,6 +20,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     traced: bool
     digest: str = DIGEST
     """Of the texts in its trace blocks."""
+    address: str = ""
+    """Where this member is reached, if the group file does not say it."""
 
     def mismatch(self, file: "About") -> str:
         """What the group file says otherwise than this log, and what to do; empty if nothing."""
@@ -28,7 +30,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
             "member": f"this is the log of {self.member}, and not of {file.member}",
             "group": f'the log has name = "{self.group}", the group file "{file.group}"; {back}',
             "members": f"the log has members {', '.join(self.members)}, the group file "
-            f"{', '.join(file.members)}; the members of a group cannot change yet: {back}",
+            f"{', '.join(file.members)}; [members] has those with whom the group began: {back}",
             "protocol": f'the log has protocol = "{self.protocol}", the group file '
             f'"{file.protocol}"; {back}',
             "digest": f'the log has trace.digest = "{self.digest}", the group file '

@@ -135,6 +135,8 @@ class Recovered(msgspec.Struct, frozen=True):
     """Which place in the history of the member comes next, unless the records go further."""
     delivered: dict[str, int]
     """Of each origin the last message that was delivered."""
+    address: str = ""
+    """Where the member was reached, if the group file does not say it."""
 
 
 def record_type(kind: type[Process]) -> Any:

@@ -12,7 +12,7 @@ it to one of them, so at most one finds a majority and proposes anything.
 from collections.abc import Mapping
 
 from tidings.core import Part, majority
-from tidings.protocols.views.packets import NO_BALLOT, Ballot, Promise, Propose, View, Vote
+from tidings.protocols.views.packets import NO_BALLOT, Ballot, Promise, Propose, Ready, View, Vote
 
 
 class Acceptor(Part):
@@ -39,6 +39,8 @@ class Proposer(Part):
     canvassing: bool = False
     ready: dict[str, int] = {}
     """Who would take part, and the last round each has promised."""
+    furnished: set[str] = set()
+    """Those of them whose applications have their state."""
     ballot: Ballot = NO_BALLOT
     """The ballot under way, once enough are ready."""
     promises: dict[str, Promise] = {}
@@ -52,14 +54,19 @@ class Proposer(Part):
         """How many of the old members decide."""
         return majority(len(self.members))
 
-    def canvass(self, promised: Ballot) -> None:
+    def canvass(self, promised: Ballot, has_state: bool) -> None:
         """Begin anew, with nobody but this process."""
         self.give_up()
         self.canvassing = True
-        self.ready = {self.me: promised.round}
+        self.hear(self.me, Ready(0, promised.round, promised.round, has_state=has_state))
+
+    def hear(self, sender: str, ready: Ready) -> None:
+        self.ready[sender] = ready.round
+        if ready.has_state:
+            self.furnished.add(sender)
 
     def give_up(self) -> None:
-        self.canvassing, self.ready, self.ballot = False, {}, NO_BALLOT
+        self.canvassing, self.ready, self.furnished, self.ballot = False, {}, set(), NO_BALLOT
         self.promises, self.proposed, self.is_sent, self.accepted = {}, None, False, set()
 
     def are_enough_ready(self) -> bool:

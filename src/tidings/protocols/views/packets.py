@@ -23,19 +23,24 @@ from tidings.protocols.frontier.packets import (
     Twins,
 )
 
+MOST_CHARS = 300
+"""How long an address may be."""
+Address = Annotated[str, Meta(max_length=MOST_CHARS)]
+
 
 class View(msgspec.Struct, frozen=True, array_like=True):
     """The members from here on, and where the view before ends.
 
     ``cut`` says of each origin of the view before how many of its messages are delivered in it.
-    A newcomer starts there. (A snapshot of what the application made of them will name its own
-    vector, at or above the cut: that is to stand beside ``added``.)
+    A newcomer starts there.
     """
 
     number: int
     members: Members
     cut: SortedIds = ()
     added: str = ""
+    address: Address = ""
+    """Where the newcomer can be reached, in words of the holders."""
 
     def __str__(self) -> str:
         cut = listed(*(f"{origin}<={count}" for origin, count in self.cut if count))
@@ -106,10 +111,17 @@ class Ready(Packet, frozen=True, tag="ready"):
     round: int = 0
     """The last one that the sender has promised."""
     held: Vector = ()
+    has_state: bool = True
+    """Whether its application has the state to which all messages before its first view led."""
 
     def __str__(self) -> str:
-        held = f", held {self.held}" if any(self.held) else ""
-        return f"ready for view {self.number}, round {self.asked}, promised {self.round}{held}"
+        return listed(
+            f"ready for view {self.number}",
+            f"round {self.asked}",
+            f"promised {self.round}",
+            any(self.held) and f"held {self.held}",
+            not self.has_state and "without its state",
+        )
 
 
 class Prepare(Packet, frozen=True, tag="prepare"):

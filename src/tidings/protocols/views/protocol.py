@@ -25,6 +25,8 @@ from tidings.core import (
     Packet,
     Persist,
     Process,
+    Processed,
+    Rebind,
     Receive,
     Refuse,
     Send,
@@ -33,7 +35,9 @@ from tidings.core import (
     Start,
     Timeout,
     UsageError,
+    is_name,
     ordered,
+    replacement,
     take_first,
 )
 from tidings.protocols.frontier import Frontier
@@ -44,6 +48,7 @@ from tidings.protocols.views import invariants
 from tidings.protocols.views.beginning import begin, reread
 from tidings.protocols.views.consensus import Acceptor, Gathering, Proposer
 from tidings.protocols.views.packets import (
+    MOST_CHARS,
     Accepted,
     Ballot,
     Behind,
@@ -59,6 +64,7 @@ from tidings.protocols.views.packets import (
 )
 from tidings.protocols.views.records import (
     Dropped,
+    HasState,
     Installed,
     Newcomer,
     Preceded,
@@ -137,6 +143,8 @@ class Views(Process):
         self.offer: Propose | None = None
         """A proposal that can be accepted once everything up to its cut is held."""
         self.has_left = False
+        self.has_state = True
+        """Whether the application has the state to which all before its first view has led."""
         self.ahead: tuple[Receive, ...] = ()
         """Packets of views that are not installed here yet."""
         self.is_waiting = False
@@ -191,6 +199,8 @@ class Views(Process):
                 self._time_out(name, out)
             case Change():
                 self._ask(event, out)
+            case Processed(upto):
+                self._process(upto, out)
             case LinkUp(peer):
                 self._link_up(peer, event, out)
             case LinkDown(peer):
@@ -226,11 +236,14 @@ class Views(Process):
             self._canvass(out)
         elif self.proposer.canvassing:
             ready = [one for one in self.proposer.ready if one in self.members]
-            self._deny(
-                f"{len(ready)} of {len(self.members)} members are ready, and "
-                f"{self.proposer.needed} must be",
-                out,
-            )
+            if len(ready) >= self.proposer.needed:
+                self._deny(self._who_is_missing(), out)
+            else:
+                self._deny(
+                    f"{len(ready)} of {len(self.members)} members are ready, and "
+                    f"{self.proposer.needed} must be",
+                    out,
+                )
 
     def _keep_timer(self, out: Effects) -> None:
         is_wedged = self.is_wedged and not self.has_left
@@ -346,6 +359,18 @@ class Views(Process):
         self._accept(out)
         self._advance(out)
 
+    # --- what the application has processed
+
+    def _process(self, upto: Mapping[str, int], out: Effects) -> None:
+        if not self.has_state and self._is_start_covered(upto):
+            self.has_state = True
+            out.append(Persist((HasState(),)))
+
+    def _is_start_covered(self, upto: Mapping[str, int]) -> bool:
+        """Whether it has processed all that came before the first view of this process."""
+        first = next(view for view in self.chain if view.added == self.me)
+        return all(upto.get(origin, 0) >= count for origin, count in first.cut)
+
     # --- asking who is there
 
     def _ask(self, change: Change, out: Effects) -> None:
@@ -372,6 +397,8 @@ class Views(Process):
             return f"{remove} is not a member"
         if reason := self._why_no_newcomer(add):
             return reason
+        if len(change.address) > MOST_CHARS:
+            return f"an address has {MOST_CHARS} characters at most"
         size = len(self.members) + bool(add) - bool(remove)
         if not 1 <= size <= MOST_MEMBERS:
             return f"a group has 1 to {MOST_MEMBERS:,} members"
@@ -379,6 +406,8 @@ class Views(Process):
 
     def _why_no_newcomer(self, add: str) -> str:
         """A name is used once, so that no number of its messages is ever used twice."""
+        if add and not is_name(add):
+            return f"{add!r} is not a name"
         for view in self.chain if add else ():
             if add in view.members:
                 return f"{add} was a member in view {view.number}; it needs another name"
@@ -386,9 +415,9 @@ class Views(Process):
 
     def _canvass(self, out: Effects) -> None:
         """Before anybody promises anything: are enough there to get it done?"""
-        self.proposer.canvass(self.acceptor.promised)
+        self.proposer.canvass(self.acceptor.promised, self.has_state)
         added = self.wish.add if self.wish is not None else ""
-        asked = (*self.others, *([added] if added and not self.is_approved else []))
+        asked = (*self.others, *([added] if added else []))
         if asked:
             out.append(Send(asked, Canvass(self.number + 1, self.acceptor.promised.round, added)))
         self._see_whether_ready(out)
@@ -396,7 +425,7 @@ class Views(Process):
     def _hear_ready(self, sender: str, ready: Ready, out: Effects) -> None:
         if sender in self.members and not self._is_near(ready.held):
             return
-        self.proposer.ready[sender] = ready.round
+        self.proposer.hear(sender, ready)
         self._see_whether_ready(out)
 
     def _is_near(self, held: Sequence[int]) -> bool:
@@ -410,12 +439,24 @@ class Views(Process):
         if not self.proposer.are_enough_ready():
             return
         if self.wish is not None and not self.is_approved:
-            if not self.wish.add or self.wish.add in self.proposer.ready:
+            if not self._who_is_missing():
                 self.is_approved = True
                 out.append(Approve(self.wish))
             elif not self.is_wedged:
-                return  # nobody has lost anything by waiting for the newcomer
+                return  # nobody has lost anything by waiting for a newcomer
         self._prepare(out)
+
+    def _who_is_missing(self) -> str:
+        """Beside a majority: the newcomer, and the one before it with its state."""
+        add = self.wish.add if self.wish is not None else ""
+        if not add:
+            return ""
+        if add not in self.proposer.ready:
+            return f"{add} does not answer"
+        last = next((view.added for view in reversed(self.chain) if view.added), "")
+        if last in self.members and last not in self.proposer.furnished:
+            return f"{last}, which was added last, is not known to have its state yet"
+        return ""
 
     def _deny(self, reason: str, out: Effects) -> None:
         self.proposer.give_up()
@@ -455,7 +496,7 @@ class Views(Process):
             return View(self.number + 1, self.members, cut)
         rest = tuple(member for member in self.members if member != wish.remove)
         members = ordered((*rest, wish.add)) if wish.add else rest
-        return View(self.number + 1, members, cut, wish.add)
+        return View(self.number + 1, members, cut, wish.add, wish.address if wish.add else "")
 
     def _propose(self, out: Effects) -> None:
         """Once everything up to the cut is here, so that all others can get it from here."""
@@ -489,7 +530,8 @@ class Views(Process):
                 case Canvass(number, asked):
                     self._yield_to(sender)
                     held = self.current.log.vector(self.current.log.held)
-                    ready = Ready(number, asked, self.acceptor.promised.round, held)
+                    promised, has_state = self.acceptor.promised.round, self.has_state
+                    ready = Ready(number, asked, promised, held, has_state)
                     out.append(Send((sender,), ready))
                 case Prepare():
                     if self._promise_ballot(packet, out):
@@ -640,6 +682,7 @@ class Views(Process):
         """A newcomer begins at the cut of the first view that it is in."""
         view = next((view for view in self.chain if view.added == self.me), None)
         if view is not None:
+            self.has_state = False
             out.append(Persist((Preceded(self.chain[: view.number]),)))
             self._begin(view, self._starting_point(view), out)
             self._announce(view, view.members, out)
@@ -659,6 +702,7 @@ class Views(Process):
             # The same messages, under the same names. What caused them was delivered in the old
             # view, so it is in the cut, which everybody has delivered before any of this.
             carried = self.current.step(Broadcast(tuple(rest)))
+            out.append(Rebind((Span(self.me, mine + 1, mine + len(rest)),)))
             out += in_view(
                 view.number, [one for one in carried if not isinstance(one, Accept | Held)]
             )
@@ -674,7 +718,8 @@ class Views(Process):
         written = [*self.current.step(start), Persist(begin(self.current, cut, old.peers))]
         out.append(Persist((Installed(view),)))
         out += in_view(view.number, written)
-        out.append(Install(view.members, view.number))
+        before = {origin: last for one in self.chain[: view.number + 1] for origin, last in one.cut}
+        out.append(Install(view.members, view.number, before))
         self._begin_next()
 
     def _announce(self, view: View, everybody: Members, out: Effects) -> None:
@@ -695,6 +740,7 @@ class Views(Process):
         """Somebody else's wish may have come first; then it is this one's turn."""
         if self.wish is None or self.following is not None or self.proposer.canvassing:
             return
+        self.is_approved = False  # in another group, other members have to be there
         add, remove = self.wish.add, self.wish.remove
         if (not add or add in self.members) and remove not in self.members:
             self.wish, self.is_approved = None, False
@@ -705,16 +751,20 @@ class Views(Process):
 
     # --- leaving, and what is kept for others
 
+    @property
+    def _removed_in(self) -> int:
+        return 1 + max(view.number for view in self.chain if self.me in view.members)
+
     def _farewell(self) -> str:
-        last = max(view.number for view in self.chain if self.me in view.members)
-        return f"{self.me} was removed in view {last + 1}; it may join anew under another name"
+        number = self._removed_in
+        return f"{self.me} was removed in view {number}; it may join anew under another name"
 
     def _leave(self, out: Effects, *, complete: bool) -> None:
         """No member any more. What others may need is there until they have got it."""
         self.has_left = True
         self._deny(self._farewell(), out)
         later = tuple(view for view in self.chain if view.number > self.number)
-        out += [Persist((Removed(later, complete),)), Leave(self._farewell())]
+        out += [Persist((Removed(later, complete),)), Leave(self._farewell(), self._removed_in)]
         if complete:
             self.formers[self.number] = self.current
             self.number = self.through[self.me] = later[0].number
@@ -760,6 +810,7 @@ class Views(Process):
     def _come_back(self, start: Start, recovered: Recovered, out: Effects) -> None:
         self.chain = (*recovered.before, *recovered.installed)
         self.number = self.through[self.me] = self.chain[-1].number
+        self.has_state = not recovered.before or recovered.has_state
         is_wedged = bool(recovered.promised or recovered.voted or recovered.removed)
         for number, log in recovered.logs.items():
             frontier = self._frontier(recovered.members_of(number))
@@ -796,6 +847,10 @@ class Views(Process):
         return Recovered.of(records).records()
 
     # --- for holders
+
+    def replacement_of(self, member: str) -> str:
+        """Under which name somebody may replace this member."""
+        return replacement(member, (one for view in self.chain for one in view.members))
 
     def awaited(self) -> Members:
         return () if self.is_wedged else self.current.awaited()

@@ -72,6 +72,13 @@ class Removed(msgspec.Struct, frozen=True, array_like=True, tag="removed"):
         return f"removed in view {self.views[0].number}"
 
 
+class HasState(msgspec.Struct, frozen=True, array_like=True, tag="has state"):
+    """The application of a newcomer has the state to which all before its first view has led."""
+
+    def __str__(self) -> str:
+        return "has its state"
+
+
 class Dropped(msgspec.Struct, frozen=True, array_like=True, tag="dropped"):
     """Nobody will ask for anything of this view again."""
 
@@ -81,7 +88,7 @@ class Dropped(msgspec.Struct, frozen=True, array_like=True, tag="dropped"):
         return f"dropped view {self.number}"
 
 
-Record = Newcomer | Preceded | Installed | Written | Promised | Voted | Removed | Dropped
+Record = Newcomer | Preceded | Installed | Written | Promised | Voted | Removed | HasState | Dropped
 
 
 class Recovered(msgspec.Struct):
@@ -94,6 +101,7 @@ class Recovered(msgspec.Struct):
     voted: Voted | None = None
     removed: Removed | None = None
     is_newcomer: bool = False
+    has_state: bool = False
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Recovered":
@@ -116,6 +124,8 @@ class Recovered(msgspec.Struct):
                     found.removed = record
                 case Dropped(number):
                     found.logs.pop(number, None)
+                case HasState():
+                    found.has_state = True
                 case Newcomer():
                     found.is_newcomer = True
         return found
@@ -128,6 +138,8 @@ class Recovered(msgspec.Struct):
         kept: list[Record] = [Newcomer()] if self.is_newcomer and not self.installed else []
         if self.before:
             kept.append(Preceded(self.before))
+        if self.has_state:
+            kept.append(HasState())
         for view in self.installed:
             kept.append(Installed(view))
             if view.number in self.logs:
