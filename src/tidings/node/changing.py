@@ -12,7 +12,7 @@ from typing import Literal
 from tidings.core import Approve, Change, Deny, Event, UsageError, is_name
 from tidings.node.config import PLAIN_IS_HERE, Address, Config, is_loopback, parse_address
 from tidings.node.errors import ChangeDenied
-from tidings.node.membership import GroupView, Membership
+from tidings.node.membership import GroupView, Membership, Role
 from tidings.node.transport import Transport
 
 Progress = Callable[[Literal["calling", "asked", "approved"]], None]
@@ -47,12 +47,16 @@ class Changes:
         address = self._checked(change) if change.add else None
         async with self._turn:
             try:
-                if address is not None:
+                if address is not None and self._may_come(change.add):
                     await self._call(change.add, address, progress)
                 return await self._ask(change, progress)
             finally:
                 if change.add:
                     self._transport.uninvite(change.add)
+
+    def _may_come(self, name: str) -> bool:
+        """If not, the process will say why."""
+        return self._membership.role_of(name) is Role.NEWCOMER
 
     def _checked(self, change: Change) -> Address:
         if not is_name(change.add):
@@ -96,6 +100,8 @@ class Changes:
             self._progress("approved")
 
     def denied(self, effect: Deny) -> None:
+        if effect.change.remove == self._membership.me and self._membership.has_left:
+            return  # that is what it asked for
         if self._is_awaited and effect.change == self._change:
             self.fail(ChangeDenied(effect.reason))
 
@@ -113,12 +119,3 @@ class Changes:
     @property
     def _is_awaited(self) -> bool:
         return self._outcome is not None and not self._outcome.done()
-
-
-def name_after(name: str, used: Callable[[str], bool]) -> str:
-    """The next incarnation of a member: p2+1 after p2, unless that was used, too."""
-    base, _, count = name.partition("+")
-    number = int(count or 0) + 1
-    while used(f"{base}+{number}"):
-        number += 1
-    return f"{base}+{number}"

@@ -35,6 +35,7 @@ from tidings.core import (
     Message,
     MessageId,
     Process,
+    Processed,
     Replay,
     Span,
     Stable,
@@ -44,7 +45,7 @@ from tidings.core import (
     is_name,
 )
 from tidings.node import tracing
-from tidings.node.changing import Changes, Progress, name_after
+from tidings.node.changing import Changes, Progress
 from tidings.node.config import NO_LIMIT, Config, read_config
 from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
@@ -431,6 +432,8 @@ class Group:
 
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
+        if isinstance(message, Message):
+            self._check_origin(message.origin)
         self._reading.processed(message)
 
     async def history(self, first: MessageId | str) -> AsyncIterator[Message]:
@@ -485,12 +488,16 @@ class Group:
         if not isinstance(message, MessageId | str):
             raise UsageError(f"{message!r} is not the name of a message; write it as 'p1#4'")
         name = MessageId.parse(message) if isinstance(message, str) else message
-        if self._joined().membership.role_of(name.origin) is Role.NEWCOMER:
-            members = ", ".join(self._joined().membership.members)
-            raise UsageError(f"{name.origin} is not in the group; its members: {members}")
+        self._check_origin(name.origin)
         if name.seq < 1:
             raise UsageError(f"there is no {name}: the first message of {name.origin} is number 1")
         return name
+
+    def _check_origin(self, name: str) -> None:
+        membership = self._joined().membership
+        if membership.role_of(name) is Role.NEWCOMER:
+            members = ", ".join(membership.members)
+            raise UsageError(f"{name} is not in the group; its members: {members}")
 
     def _why_we_wait(self, engine: Engine) -> str:
         if not self._own.under_way:
@@ -569,11 +576,8 @@ class Group:
         self, name: str, address: str, *, progress: Progress = _silently
     ) -> GroupView:
         """Put a new member in the place of one that is lost: p2+1, at this address, after p2."""
-        newcomer = name_after(name, self._is_used)
+        newcomer = self._joined().membership.replacement_of(name)
         return await self._change(Change(newcomer, name, address), progress)
-
-    def _is_used(self, name: str) -> bool:
-        return self._joined().membership.role_of(name) is not Role.NEWCOMER
 
     async def _change(self, change: Change, progress: Progress) -> GroupView:
         self._joined()
@@ -645,7 +649,8 @@ class Group:
         view = self._joined().membership.view(effect.number)
         self._logger.info("view installed", number=view.number, members=" ".join(view.members))
         if is_first:
-            self._reading.begin_at(effect.delivered)
+            self._reading.begin_at({one: last for one, last in effect.delivered.items() if last})
+            self._joined().post(Processed(effect.delivered))  # it has nothing to catch up on
         self._changes.installed(view)
 
     def removed(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from tidings.core import Members, Process, ordered
+from tidings.core import Members, Process, UsageError, ordered, replacement
 from tidings.node.config import Address, Config, parse_address
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import View
@@ -118,6 +118,12 @@ class Membership:
         if any(name in view.members for view in chain):
             return Role.FORMER
         return Role.NEWCOMER
+
+    def replacement_of(self, name: str) -> str:
+        """Under which name somebody may take the place of this member."""
+        if name not in self.members:
+            raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
+        return replacement(name, (one for view in self.chain for one in view.members))
 
     def view(self, number: int | None = None) -> GroupView:
         """What a program sees: of this number, or what is installed."""

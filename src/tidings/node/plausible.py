@@ -19,6 +19,10 @@ from tidings.core.renaming import Digests, NamedDigests, SortedIds, SortedNames,
 from tidings.protocols.views.packets import View
 
 
+MembersOf = Callable[[int], Members | None]
+"""The members of the view of this number, if it is known."""
+
+
 class Bounds(NamedTuple):
     """What fits into this group."""
 
@@ -28,6 +32,8 @@ class Bounds(NamedTuple):
     text_bytes: int
     texts: int
     """How many texts one packet may hold."""
+    views: MembersOf = lambda number: None
+    """Who was in which view, as far as that is known here."""
 
 
 Check = Callable[[Any, Bounds], str]
@@ -78,7 +84,7 @@ def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, Check], ...]:
 
 def _check(hint: Any, may_lack: bool = False) -> Check | None:
     if hint is View:
-        return _is_view
+        return lambda view, bounds: _are_views((view,), bounds)
     if isinstance(hint, UnionType) and all(map(_is_struct, get_args(hint))):
         return fault_of
     if _is_struct(hint):
@@ -99,6 +105,8 @@ def _is_struct(hint: Any) -> bool:
 def _check_each(hint: Any) -> Check | None:
     if hint is bytes:
         return _are_few_and_short
+    if hint is View:
+        return _are_views
     check = _check(hint)
     fields = getattr(hint, "__struct_fields__", ())
     if check is not None and "origin" in fields:
@@ -117,10 +125,22 @@ def _is_of_member(message: MessageId, bounds: Bounds) -> str:
     return _is_member(message.origin, bounds) or ("" if 1 <= message.seq <= MOST else FOREIGN)
 
 
-def _is_view(view: View, bounds: Bounds) -> str:
-    """Whatever is decided, it is a view; whose members were in the one before, it says itself."""
+def _are_views(views: tuple[View, ...], bounds: Bounds) -> str:
+    """Each follows the one before it, or one that is known; what no view can say is refused."""
+    before: View | None = None
+    for view in views:
+        members = bounds.views(view.number - 1)
+        if before is not None:
+            members = before.members if view.number == before.number + 1 else ()
+        if not (_is_view(view) and (members is None or _follows(view, members))):
+            return FOREIGN
+        before = view
+    return ""
+
+
+def _is_view(view: View) -> bool:
     members, origins = view.members, [origin for origin, _ in view.cut]
-    is_so = (
+    return (
         0 <= view.number <= MOST
         and 1 <= len(members) <= MOST_MEMBERS
         and members == ordered(members)
@@ -128,8 +148,14 @@ def _is_view(view: View, bounds: Bounds) -> str:
         and all(map(is_name, (*members, *origins)))
         and all(0 <= count <= MOST for _, count in view.cut)
         and (not view.added or view.added in members)
+        and (view.number > 0 or not (view.cut or view.added))
     )
-    return "" if is_so else FOREIGN
+
+
+def _follows(view: View, before: Members) -> bool:
+    """It ends what all of those have said, and nobody is new in it but one."""
+    stay = set(view.members) - {view.added}
+    return stay <= set(before) and {origin for origin, _ in view.cut} == set(before)
 
 
 def _is_count(number: int, bounds: Bounds) -> str:

@@ -168,7 +168,6 @@ class Reading:
         """A newcomer need not read what was delivered before it came."""
         self.delivered |= cut
         self.unread.pass_over(cut)
-        self._newly_processed |= cut
 
     def add(self, spans: Sequence[TextSpan]) -> None:
         for one in spans:

@@ -32,7 +32,7 @@ from msgspec import Meta
 from tidings.core import MOST_MEMBERS, Members, Packet, Process
 from tidings.node.config import Limits, Links
 from tidings.node.outline import outlined
-from tidings.node.plausible import LINE_CHARS, MOST, Bounds, fault_of
+from tidings.node.plausible import LINE_CHARS, MOST, Bounds, MembersOf, fault_of
 from tidings.protocols.views.packets import InView, Promise, Ready
 
 T = TypeVar("T")
@@ -273,10 +273,6 @@ class FrameReader:
             raise WireFault(f"a frame of {length:,} bytes, and {self.limit:,} is the limit")
 
 
-MembersOf = Callable[[int], Members | None]
-"""The members of the view of this number, if it is known."""
-
-
 class Codec:
     """What bytes say, in the packets of one protocol and in one group."""
 
@@ -289,7 +285,7 @@ class Codec:
     ) -> None:
         """``members`` is None where they change: then ``views`` knows them."""
         self._limits = limits
-        self._bounds = Bounds(members, limits.text_bytes, limits.batch_messages)
+        self._bounds = Bounds(members, limits.text_bytes, limits.batch_messages, views)
         self._views = views
         self._bounds_in: dict[int, Bounds] = {}
         """Of the views that are known; they stay what they are."""
