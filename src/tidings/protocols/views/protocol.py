@@ -861,6 +861,9 @@ class Views(Process):
             return f"{message} waits at {self.me} for view {self.number + 1} to be installed"
         return self.current.why(message)
 
+    def kept_for(self) -> str:
+        return self.current.kept_for()
+
     def behind(self) -> Mapping[str, int]:
         return self.current.behind()
 
