@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tidings.node.ledger import Receipt as Receipt
     from tidings.node.membership import GroupView as GroupView
     from tidings.node.running import run as run
+    from tidings.node.snapshot import Snapshot as Snapshot
+    from tidings.node.snapshot import SnapshotBroken as SnapshotBroken
     from tidings.node.unread import Replayed as Replayed
 else:
     # On demand: most of Tidings needs no network. Type checkers see the imports above instead, or
@@ -48,6 +50,7 @@ else:
         "tidings.node.ledger": ("Receipt",),
         "tidings.node.membership": ("GroupView",),
         "tidings.node.running": ("run",),
+        "tidings.node.snapshot": ("Snapshot", "SnapshotBroken"),
         "tidings.node.unread": ("Replayed",),
     }
 

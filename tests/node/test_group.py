@@ -323,7 +323,10 @@ def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path
             own = asyncio.create_task(take(p1, 100))
             saying = asyncio.create_task(_say_all(p1))
             await until(lambda: p2.status().unread == 100 or p2.is_full)
-            assert sum(len(message.text) for message in each_message(p2._reading.unread.ready)) <= 11_000
+            assert (
+                sum(len(message.text) for message in each_message(p2._reading.unread.ready))
+                <= 11_000
+            )
             texts = [message.text for message in await take(p2, 100)]
             assert texts == [b"%d" % number * 500 for number in range(100)]
             await asyncio.gather(own, saying)
@@ -417,7 +420,9 @@ def test_who_never_reads_can_broadcast_and_is_handed_everything_later(tmp_path: 
             await everywhere_delivered(groups, dict.fromkeys(groups, 200))
             p1, p2, p3 = groups.values()
             assert p1.status().unread == 600
-            assert all(sum(map(len, group._reading.unread.ready)) <= 20 for group in groups.values())
+            assert all(
+                sum(map(len, group._reading.unread.ready)) <= 20 for group in groups.values()
+            )
             for group in (p1, p2):
                 messages = await take(group, 600)
                 assert {type(message) for message in messages} == {Message}

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 import tidings
-from real_groups import MEMORY, everywhere_delivered, free_ports, go, group_file, joined, linked, take, until
+from real_groups import (
+    MEMORY,
+    everywhere_delivered,
+    free_ports,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    until,
+)
 from tidings.node.config import Config
 from tidings.node.group import Group
 
@@ -60,7 +70,7 @@ def test_a_member_is_removed_and_the_others_go_on(tmp_path: Path) -> None:
             await (await p3.broadcast(b"last words")).delivered()
             view = await groups["p1"].remove("p3")
             assert (view.number, view.members) == (1, ("p1", "p2"))
-            with pytest.raises(tidings.Removed, match="p3 was removed in view 1.* is void"):
+            with pytest.raises(tidings.Removed, match=r"p3 was removed in view 1.* is void"):
                 await (await p3.broadcast(b"too late")).delivered()
             assert [one.text for one in await take(p3, 1)] == [b"last words"]
             with pytest.raises(tidings.Removed, match="p3 was removed in view 1"):

@@ -33,6 +33,9 @@ class Handed:
     def add_persisted(self, digests: bytes) -> None:
         self._persisted |= _cut(digests)
 
+    def is_linked(self, peer: str) -> bool:
+        return peer in self._linked
+
     def expect(self, wanted: Wanted) -> None:
         """What a step asks for can happen from now on."""
         for name, is_running in wanted.timers.items():

@@ -20,6 +20,7 @@ from tidings.conform.meaning import (
     PacketRow,
     PacketToSend,
     Rows,
+    ViewRow,
     Wanted,
     counts_after,
     wanted_by,
@@ -27,6 +28,7 @@ from tidings.conform.meaning import (
 from tidings.conform.packets import Packets, base
 from tidings.core import (
     Broadcast,
+    Change,
     DataError,
     Event,
     LinkDown,
@@ -45,6 +47,7 @@ from tidings.node.wire import packet_types
 from tidings.trace import Manifest
 from tidings.trace.steps import (
     DIGEST_BYTES,
+    ChangeAsked,
     End,
     Life,
     LinkIsDown,
@@ -99,6 +102,7 @@ class LifeReplay:
         self._draws: deque[tuple[str, int]] = deque()
         self._handed = Handed(self._me)
         self._delivered = dict(history.delivered)
+        self._view = history.view
         self._before: deque[StepTaken] = deque(maxlen=STEPS_BEFORE)
         self._tick = 0
         self._end = life.index
@@ -188,9 +192,10 @@ class LifeReplay:
         events = tuple([self._event(event) for event in step.events])
         self._before.append(StepTaken(events, []))
         for event in events:
-            self._handed.check(event, delivered)
-            if isinstance(event, LinkUp):
+            # A peer may come to be a member while its link is up: that is no other connection.
+            if isinstance(event, LinkUp) and not self._handed.is_linked(event.peer):
                 self._connect(event.peer)
+            self._handed.check(event, delivered)
         try:
             effects = self._process.steps(events)
         except Diverged:
@@ -202,7 +207,8 @@ class LifeReplay:
         if self._draws:
             label, position = self._draws[0]
             raise Diverged("it drew what its process does not ask for", did=f"{label}: {position}")
-        wanted = wanted_by(events, effects, self._manifest.digest)
+        wanted = wanted_by(events, effects, self._manifest.digest, self._view)
+        self._view = wanted.view
         self._handed.expect(wanted)
         return wanted
 
@@ -238,6 +244,8 @@ class LifeReplay:
                 return LinkDown(peer)
             case ProcessedUpTo(upto):
                 return Processed(upto)
+            case ChangeAsked(add, remove, address):
+                return Change(add, remove, address)
             case ReadBack(peer, origin, first, last, records):
                 return Recalled(peer, MessageId(origin, first), last, self._decode_records(records))
             case Started(incarnation, is_recovered, founding, joining, lossy):
@@ -268,6 +276,9 @@ class LifeReplay:
                 missing = rows.take_messages(would)
                 if missing is not None:
                     raise _unlike(missing, rows)
+            elif isinstance(would, ViewRow):
+                if not rows.take_view(would):
+                    raise _unlike(would, rows)
             elif isinstance(would, PacketToSend):
                 self._compare_sends(would, step, rows, sent)
             else:

@@ -117,6 +117,13 @@ class Limits(TomlTable, frozen=True):
     recall_bytes: Positive = MIB
     """About how much of the log is read back at a time, and how much of that waits in memory to be
     handed over."""
+    snapshots: Positive = 2
+    """How many newcomers a member makes a snapshot for at the same time."""
+    snapshot_piece_bytes: Annotated[int, Meta(ge=1, le=MIB)] = 256 * KIB
+    """How much of a snapshot is sent at once; a few pieces of it are in memory."""
+    snapshot_wait_ms: Ms = 60_000
+    """How long a newcomer waits for the next piece before it asks somebody else: the other program
+    has to read all that was delivered before the newcomer came."""
 
 
 class Retention(TomlTable, frozen=True):

@@ -23,6 +23,7 @@ from tidings.node.wire import (
     read_bye,
     read_hello,
     read_knock,
+    read_snapshot,
 )
 
 PACKETS = int(Kind.PACKETS)
@@ -233,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
             self.owner.greet(self, read_hello(frame))
         elif frame.kind == Kind.ALIVE:
             self.owner.alive(self, frame.number)
+        elif frame.kind == Kind.SNAPSHOT:
+            self.owner.heard(self, read_snapshot(frame))
         else:
             raise WireFault(f"a frame of kind {frame.kind}")
 

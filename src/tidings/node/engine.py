@@ -66,7 +66,7 @@ from tidings.node.membership import Membership
 from tidings.node.recording import Recorder
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
-from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
+from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, SnapshotWords, body_of
 from tidings.trace.segments import Mark, Messages, Packets
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ class Engine:
 
     def link_down(self, peer: str) -> None:
         self._post_of(peer, LinkDown(peer))
+        self.application.link_down(peer)
 
     def received(self, peer: str, packets: Iterator[Came]) -> None:
         self._post_of(peer, packets)
@@ -212,6 +213,9 @@ class Engine:
         """It is no peer any more; what it said and nobody took yet is still taken."""
         self._under_way.pop(peer, None)
         self._incarnations.pop(peer, None)
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        self.application.heard(peer, words)
 
     def _ring(self, name: str) -> None:
         self.post(_Alarm(name, self._timers[name]))
@@ -394,15 +398,19 @@ class Engine:
             to = tuple(peer for peer in to if peer != self.me)
         if self.membership.changes and not self.transport.peers.keys() >= set(to):
             # Of a newcomer only those know where it is that were asked to add it.
-            to = tuple(peer for peer in to if peer in self.transport.peers)
+            asked, to = to, tuple(peer for peer in to if peer in self.transport.peers)
+            self._note_unsent(asked, to, encoded)
         if not self.transport.resends:
             asked, to = to, self._with_room_for(len(encoded), to, tick)
-            if self.recorder is not None and asked != to:
-                self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
+            self._note_unsent(asked, to, encoded)
         if to:
             tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
             if self.tracer is not None:
                 tick.items.append(None)
+
+    def _note_unsent(self, asked: tuple[str, ...], to: tuple[str, ...], encoded: bytes) -> None:
+        if self.recorder is not None and asked != to:
+            self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
 
     def _with_room_for(self, size: int, to: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
         """Who asks for more than may wait for it loses its link, before it costs us memory.
@@ -491,6 +499,8 @@ class Engine:
         if self.tracer is not None and membership.changes:
             self.tracer.know(membership.chain)
         self.transport.follow()
+        if not membership.has_state:
+            self.application.needs_state()
 
     def _install(self, effect: Install, tick: Tick) -> None:
         """Whoever is new is called at once: what follows may be for it."""
@@ -499,14 +509,14 @@ class Engine:
         self.transport.follow()
         view = self.membership.chain[effect.number]
         is_first = view.added == self.me
+        cut = {origin: last for origin, last in effect.delivered.items() if last}
         if self.tracer is not None:
             self.tracer.know(self.membership.chain)
-            cut = {origin: last for origin, last in effect.delivered.items() if last}
             kind: Literal["join", "view"] = "join" if is_first else "view"
             tick.items.append(Mark(kind, effect.number, cut, 0, effect.number))
         if is_first and self.disk is not None:
-            tick.delivered |= effect.delivered
-        tick.after.append(partial(self.application.installed, effect, is_first))
+            tick.delivered |= cut
+        tick.after.append(partial(self.application.installed, effect.number, cut, is_first))
         newcomer = self.transport.peers.get(view.added)
         if newcomer is not None and newcomer.link is not None:
             # It was linked before it was a member, and nobody has noted yet who it is.

@@ -30,7 +30,6 @@ from tidings.core import (
     Change,
     Deny,
     Found,
-    Install,
     Members,
     Message,
     MessageId,
@@ -56,10 +55,11 @@ from tidings.node.logs import get_logger
 from tidings.node.membership import GroupView, Role
 from tidings.node.reading import Reading
 from tidings.node.recording import Recorder
+from tidings.node.snapshot import Giving, Snapshot, Taking
 from tidings.node.tracing import Standing, Tracer
 from tidings.node.transport import Injecting, Transport
 from tidings.node.unread import Replayed as Replayed
-from tidings.node.wire import Codec, Hello
+from tidings.node.wire import Codec, Hello, SnapshotWish, SnapshotWords
 from tidings.protocols.views.records import Installed
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Group:
         acknowledge: Acknowledge,
         listen: bool,
         founding: bool,
+        snapshot: Snapshot | None,
         injector: Injecting | None,
     ) -> None:
         self.name = name
@@ -130,6 +131,9 @@ class Group:
         self._text_bytes = config.limits.text_bytes
         self._founding = founding
         self._injector = injector
+        self._snapshot = snapshot
+        self._taking: Taking | None = None
+        """How the program comes by its state, while it has none."""
         self._engine: Engine | None = None
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
         self._logger = get_logger(member=name)
@@ -145,7 +149,7 @@ class Group:
         self._stuck = ""
         self._wedged_s: float | None = None
         """Since when the group is about to change and has not yet, as far as anybody looked."""
-        self._watching: asyncio.Task[None] | None = None
+        self._jobs: list[asyncio.Task[None]] = []
 
     # --- joining and leaving
 
@@ -168,7 +172,7 @@ class Group:
         if engine is not None:
             engine.stop()
             self._transport.fall_silent()
-            self._stop_watching()
+            self._stop_jobs()
         try:
             with suppress(BaseExceptionGroup, asyncio.CancelledError):
                 await self._tasks.__aexit__(type(error), error, error.__traceback__)
@@ -194,6 +198,8 @@ class Group:
             engine = Engine(process, self.config, self, self._tasks, log=log)
             engine.transport = self._transport = self._made_transport(engine, incarnation, life)
             self._changes = Changes(self.config, engine.membership, self._transport, engine.post)
+            about = (self.config, self._reading, self._transport)
+            self._giving = Giving(self._snapshot, *about, self._tasks)
         except BaseException:
             if log is not None:
                 log.close()
@@ -234,7 +240,7 @@ class Group:
         if self.config.trace.conform:
             life = log.identity.life if log is not None else 0
             engine.recorder = Recorder(self.config, engine.process, life, index)
-        self._watching = self._tasks.create_task(self._watch())
+        self._jobs.append(self._tasks.create_task(self._watch()))
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None
         engine.post(
@@ -294,11 +300,12 @@ class Group:
         else:
             self._control = control
 
-    def _stop_watching(self) -> None:
+    def _stop_jobs(self) -> None:
         if self._control is not None:
             self._control.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        self._giving.close()
+        for job in self._jobs:
+            job.cancel()
 
     async def _close(self, engine: Engine) -> None:
         """Wait for a disk that hangs, unless this was cancelled: then nobody waits any longer."""
@@ -321,7 +328,7 @@ class Group:
         try:
             await self._leave(engine)
         finally:
-            self._stop_watching()
+            self._stop_jobs()
             async with AsyncExitStack() as rest:
                 rest.callback(self.failed, Closed(f"{self.name} has left the group"))
                 rest.push_async_callback(self._close, engine)
@@ -662,13 +669,45 @@ class Group:
     def denied(self, effect: Deny) -> None:
         self._changes.denied(effect)
 
-    def installed(self, effect: Install, is_first: bool) -> None:
-        view = self._joined().membership.view(effect.number)
+    def installed(self, number: int, cut: Mapping[str, int], is_first: bool) -> None:
+        view = self._joined().membership.view(number)
         self._logger.info("view installed", number=view.number, members=" ".join(view.members))
         if is_first:
-            self._reading.begin_at({one: last for one, last in effect.delivered.items() if last})
-            self._joined().post(Processed(effect.delivered))  # it has nothing to catch up on
+            self._reading.begin_at(cut)
+            self.needs_state()
         self._changes.installed(view)
+
+    def needs_state(self) -> None:
+        """A newcomer: without snapshots, its program begins at the cut, and has all it needs."""
+        engine = self._joined()
+        if self._snapshot is None:
+            engine.post(Processed(engine.membership.delivered_before(self.name) or {}))
+        elif self._taking is None:
+            self._reading.hold_back()
+            self._taking = Taking(self._snapshot, self.config, self._reading, self._transport)
+            self._jobs.append(self._tasks.create_task(self._take_state(engine, self._taking)))
+
+    async def _take_state(self, engine: Engine, taking: Taking) -> None:
+        try:
+            vector = await taking.run()
+            # The next life must not be handed what is in the state, so all of it has to be here.
+            await self._reading.has_delivered(vector)
+            engine.post(Processed(vector))
+            self._reading.go_on_after(vector)
+        except Exception as error:
+            engine.fail(error)
+        self._taking = None
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        if isinstance(words, SnapshotWish):
+            self._giving.wished(peer, words, self._joined().membership.delivered_before(peer))
+        elif self._taking is not None:
+            self._taking.came(peer, words)
+
+    def link_down(self, peer: str) -> None:
+        self._giving.forget(peer)
+        if self._taking is not None:
+            self._taking.link_down(peer)
 
     def removed(self, reason: str) -> None:
         """What of our own is not in the cut is void; what is delivered can still be read."""
@@ -706,6 +745,7 @@ def join(
     listen: bool = True,
     founding: bool = False,
     address: str = "",
+    snapshot: Snapshot | None = None,
     injector: Injecting | None = None,
 ) -> Group:
     """Take part in a group as this member: ``async with tidings.join("p1") as group``.
@@ -716,7 +756,8 @@ def join(
     the group is new, so that nobody can remember an earlier life of this member: it may broadcast
     before it has met everybody. Say so only if it is true. ``address`` is where a newcomer is
     reached that is not in the group file: it waits until a member adds it, and need not say so
-    again after a restart. ``injector`` is for tests: it loses,
+    again after a restart. ``snapshot`` is how newcomers come by what they have missed.
+    ``injector`` is for tests: it loses,
     repeats and reorders what comes over the links.
     """
     if acknowledge not in get_args(Acknowledge):
@@ -728,7 +769,9 @@ def join(
         config = config.with_newcomer(name, address) if address else config
     elif address:
         raise UsageError(f"{name} is in the group file, which says where it is reached")
-    return Group(name, config, acknowledge, listen, founding, injector)
+    if snapshot is not None:
+        snapshot.check()
+    return Group(name, config, acknowledge, listen, founding, snapshot, injector)
 
 
 def _check_newcomer(name: str, config: Config) -> None:

@@ -83,6 +83,19 @@ class Membership:
         """Which view is the first without this member, that was one."""
         return 1 + max(view.number for view in self.chain if self.me in view.members)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the program has what all messages before this member came have led to."""
+        return self._views is None or self._views.has_state
+
+    def delivered_before(self, name: str) -> dict[str, int] | None:
+        """What was delivered before this newcomer came; None if it is none."""
+        first = next((view.number for view in self.chain if view.added == name), None)
+        if first is None:
+            return None
+        cuts = (view.cut for view in self.chain[: first + 1])
+        return {origin: last for cut in cuts for origin, last in cut if last}
+
     def members_of(self, number: int) -> Members | None:
         chain = self.chain
         return chain[number].members if 0 <= number < len(chain) else None

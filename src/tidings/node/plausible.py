@@ -18,7 +18,6 @@ from tidings.core import MOST_MEMBERS, Members, MessageId, is_name, ordered
 from tidings.core.renaming import Digests, NamedDigests, SortedIds, SortedNames, Vector
 from tidings.protocols.views.packets import View
 
-
 MembersOf = Callable[[int], Members | None]
 """The members of the view of this number, if it is known."""
 

@@ -5,8 +5,8 @@ unless the program says so itself; what is processed, the engine takes with its 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tidings.core import Message, Replay, TextSpan, UsageError
 from tidings.node.config import Config
@@ -15,6 +15,11 @@ from tidings.node.unread import Recall, Unread
 
 if TYPE_CHECKING:
     from tidings.node.engine import Engine
+
+
+Make = Callable[[], Any]
+Made = tuple[Any, dict[str, int]]
+"""A state, and what is in it."""
 
 
 class Reading:
@@ -39,6 +44,14 @@ class Reading:
         self._reader: asyncio.Task[object] | None = None
         self._busy_reader: asyncio.Task[object] | None = None
         """The reader, while it waits for something else than the next message."""
+        self._wanted: list[tuple[Mapping[str, int], Make, asyncio.Future[Made]]] = []
+        """Who wants to know the state of the program once it has processed so much."""
+        self._delivery = asyncio.Event()
+        """Set whenever something is delivered."""
+        self._is_held_back = False
+        """Whether the program has to take its state before it reads anything."""
+        self._base: dict[str, int] = {}
+        """What the program had processed before this life."""
         self._newly_processed: dict[str, int] = {}
         self._processed: dict[str, int] = {}
         """What the program has said of itself to be processed, of each origin the last."""
@@ -78,6 +91,10 @@ class Reading:
 
     def _turn(self) -> bool:
         unread = self.unread
+        if self._wanted:
+            self._show_state()
+        if self._is_held_back:
+            return False
         if unread.has_more_in_hand:
             return True
         done = unread.turn()
@@ -101,12 +118,13 @@ class Reading:
             self.engine.balance()
         self.is_awaited = True
         try:
-            while not self.unread.is_ready:
+            self._show_state()
+            while self._is_held_back or not self.unread.is_ready:
                 if isinstance(self.end, Closed):
                     return False
                 if self.end is not None and not self._may_read_on:
                     raise self.end
-                if self.unread.has_later:
+                if self.unread.has_later and not self._is_held_back:
                     await self.unread.read_back(self._processed)
                 else:
                     self._news = asyncio.get_running_loop().create_future()
@@ -137,6 +155,56 @@ class Reading:
             if self.engine is not None:
                 self.engine.wake()
 
+    # --- the state of the program
+
+    async def at(self, cut: Mapping[str, int], make: Make) -> Made:
+        """What ``make`` returns between two messages, once so much is processed; how much is."""
+        future: asyncio.Future[Made] = asyncio.get_running_loop().create_future()
+        self._wanted.append((cut, make, future))
+        if self.is_awaited:
+            self._show_state()
+        return await future
+
+    def _show_state(self) -> None:
+        """The program asks for the next message: its state is what it made of all before."""
+        wanted, self._wanted = self._wanted, []
+        vector = self._position() if wanted else {}
+        for cut, make, future in wanted:
+            if future.done():
+                continue
+            if any(vector.get(origin, 0) < last for origin, last in cut.items()):
+                self._wanted.append((cut, make, future))
+                continue
+            try:
+                future.set_result((make(), vector))
+            except Exception as fault:
+                future.set_exception(fault)
+
+    def _position(self) -> dict[str, int]:
+        if self._acknowledges_next or not self._is_durable:
+            return self.unread.position()
+        upto = dict(self._base)
+        for origin, last in self._processed.items():
+            upto[origin] = max(last, upto.get(origin, 0))
+        return upto
+
+    async def has_delivered(self, vector: Mapping[str, int]) -> None:
+        """Return when all of these are delivered here."""
+        while any(self.delivered.get(origin, 0) < last for origin, last in vector.items()):
+            self._delivery.clear()
+            await self._delivery.wait()
+
+    def hold_back(self) -> None:
+        """Hand over nothing until the program has its state."""
+        self._is_held_back = True
+
+    def go_on_after(self, vector: Mapping[str, int]) -> None:
+        """The program has taken a state in which all of these are."""
+        self._is_held_back = False
+        self.unread.skip(vector)
+        self._base |= vector
+        self.tell()
+
     # --- for the engine
 
     def wait(self, is_waiting: bool) -> None:
@@ -153,7 +221,7 @@ class Reading:
     def is_full(self) -> bool:
         """Whether there is no place any more for what is delivered: in memory, or on disk."""
         engine = self.engine
-        if self._busy_reader is not None or engine is None:
+        if self._busy_reader is not None or self._is_held_back or engine is None:
             return False
         if engine.disk is None:
             return self.unread.is_too_much
@@ -162,16 +230,19 @@ class Reading:
     def come_back(self, delivered: Mapping[str, int]) -> None:
         """So much was delivered in earlier lives."""
         self.delivered = dict(delivered)
+        self._base = dict(delivered)
         self.unread.begin(delivered)
 
     def begin_at(self, cut: Mapping[str, int]) -> None:
         """A newcomer need not read what was delivered before it came."""
         self.delivered |= cut
+        self._base |= cut
         self.unread.pass_over(cut)
 
     def add(self, spans: Sequence[TextSpan]) -> None:
         for one in spans:
             self.delivered[one.origin] = one.last
+        self._delivery.set()
         if self._listens:
             self.unread.add(spans)
             self.tell()
@@ -180,6 +251,7 @@ class Reading:
                 self._newly_processed[one.origin] = one.last
 
     def replay(self, replay: Replay) -> None:
+        self._base |= replay.after
         if self._listens:
             self.unread.replay(replay.after, replay.upto)
             self.tell()

@@ -48,12 +48,14 @@ from tidings.node.wire import (
     Frame,
     Hello,
     Kind,
+    SnapshotWords,
     Why,
     WireFault,
     bye_frame,
     framed,
     head_of_packets,
     hello_frame,
+    snapshot_frame,
 )
 from tidings.protocols.views.protocol import NOWHERE
 
@@ -85,6 +87,9 @@ class Holder(Protocol):
 
     def forget(self, peer: str) -> None:
         """It is no peer any more."""
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        """It speaks of a snapshot."""
 
 
 class Injecting(Protocol):
@@ -545,6 +550,19 @@ class Transport:
             await asyncio.sleep(RELEASE_S)
             for (peer, _), packets in injector.release().items():
                 self._holder.received(peer, iter(packets))
+
+    # --- snapshots
+
+    def say(self, name: str, words: SnapshotWords) -> None:
+        """If there is no link, nobody hears it; whoever waits for it will know that, too."""
+        peer = self.peers.get(name)
+        if peer is not None and peer.link is not None:
+            peer.link.write(snapshot_frame(words))
+
+    def heard(self, connection: Connection, words: SnapshotWords) -> None:
+        peer = connection.peer
+        if peer is not None and peer.link is connection and peer.name not in self._guests:
+            self._holder.heard(peer.name, words)
 
     # --- for protocols that mend no links
 

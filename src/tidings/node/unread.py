@@ -84,6 +84,31 @@ class Unread:
         self._handed |= upto
         self._rereading = self._reread()
 
+    def position(self) -> dict[str, int]:
+        """Of each origin the last message that was handed over."""
+        upto = dict(self._handed)
+        for span in reversed(self.ready):
+            upto[span.origin] = span.first - 1
+        if self.has_more_in_hand:
+            upto[self.hand.origin] = self.hand.first + self.next - 1
+        return upto
+
+    def skip(self, upto: Mapping[str, int]) -> None:
+        """These need not be handed over; all of them are delivered, and nothing is in hand."""
+        assert not self.has_more_in_hand, f"{self.hand} is being handed over"
+        self._handed |= {one: max(last, self._handed.get(one, 0)) for one, last in upto.items()}
+        ready, self.ready = self.ready, deque()
+        self._sizes = deque((self._sizes[0],))
+        self._count, self._bytes = len(self.hand.texts), self._sizes[0]
+        for span in ready:
+            rest = span.texts[max(0, upto.get(span.origin, 0) + 1 - span.first) :]
+            if rest:
+                self._make_ready(
+                    type(span)(span.origin, span.last + 1 - len(rest), rest), sum(map(len, rest))
+                )
+        self._count_later()
+        self._rereading = self._reread()
+
     def replay(self, after: Mapping[str, int], upto: Mapping[str, int]) -> None:
         assert upto == self._delivered, f"{upto} is replayed, and {self._delivered} was delivered"
         self._handed |= after

@@ -65,6 +65,8 @@ class Kind(IntEnum):
     """Why I hang up."""
     KNOCK = 5
     """Instead of a hello: I have just started, please call me."""
+    SNAPSHOT = 6
+    """A newcomer asks for a snapshot, or gets one."""
 
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}(\+[1-9][0-9]{0,8})?\Z")]
@@ -167,6 +169,36 @@ class Bye(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     why: Why = Why.WORDS
     incarnation: Count = 0
     """Whom it is meant for, if it cannot go on."""
+
+
+class SnapshotWish(msgspec.Struct, frozen=True, array_like=True, tag="wish"):
+    """Send pieces up to this number; the serial tells one try from another."""
+
+    serial: Count
+    upto: Count
+
+
+class SnapshotPiece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
+    serial: Count
+    number: Count
+    piece: bytes
+
+
+class SnapshotEnd(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """All pieces were sent; the messages up to this vector are in them."""
+
+    serial: Count
+    pieces: Count
+    digest: Annotated[bytes, Meta(max_length=64)]
+    vector: Annotated[dict[Name, Count], Meta(max_length=10 * MOST_MEMBERS)]
+
+
+class SnapshotDenied(msgspec.Struct, frozen=True, array_like=True, tag="denied"):
+    serial: Count
+    reason: str
+
+
+SnapshotWords = SnapshotWish | SnapshotPiece | SnapshotEnd | SnapshotDenied
 
 
 def one_line(words: str) -> str:
@@ -409,6 +441,17 @@ def read_knock(frame: Frame) -> str:
 def read_bye(frame: Frame) -> Bye:
     bye = _read(frame, Bye, "farewell")
     return msgspec.structs.replace(bye, reason=one_line(bye.reason))
+
+
+def snapshot_frame(words: SnapshotWords) -> bytes:
+    return framed(Kind.SNAPSHOT, 0, _encode(words))
+
+
+def read_snapshot(frame: Frame) -> SnapshotWords:
+    words: SnapshotWords = _read(frame, SnapshotWords, "words about a snapshot")  # type: ignore[arg-type]
+    if isinstance(words, SnapshotDenied):
+        return SnapshotDenied(words.serial, one_line(words.reason))
+    return words
 
 
 def _read(frame: Frame, kind: type[T], called: str) -> T:

@@ -1,8 +1,13 @@
 """What the entries of the log say."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tidings.core import Members
+from tidings.node.log.upgrading import AFTER, BEFORE
+from tidings.protocols.views.packets import View
+from tidings.protocols.views.records import Installed
 from tidings.trace.schema import DIGEST
 
 Ranges = dict[str, tuple[int, int]]
@@ -36,6 +41,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
             "digest": f'the log has trace.digest = "{self.digest}", the group file '
             f'"{file.digest}"; {back}',
         }
+        if (self.protocol, file.protocol) == (BEFORE, AFTER):
+            del words["protocol"]
         differ = (field for field in words if getattr(self, field) != getattr(file, field))
         return next((words[field] for field in differ), "")
 
@@ -77,3 +84,9 @@ def merge(into: Ranges, more: Ranges) -> None:
     for origin, (first, last) in more.items():
         low, high = into.get(origin, (first, last))
         into[origin] = (min(low, first), max(high, last))
+
+
+def first_view(entry: Beginning | CommitEntry) -> Iterator[Installed]:
+    """What a log says first that began before its group could change."""
+    if isinstance(entry, Beginning) and entry.about.protocol == BEFORE:
+        yield Installed(View(0, entry.about.members))
