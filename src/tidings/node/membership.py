@@ -97,10 +97,6 @@ class Membership:
         cuts = (view.cut for view in self.chain[: first + 1])
         return {origin: last for cut in cuts for origin, last in cut if last}
 
-    def missing(self) -> Members:
-        """Whom this member waits for on its way to the next view."""
-        return self._views.missing() if self._views is not None else ()
-
     def members_of(self, number: int) -> Members | None:
         chain = self.chain
         return chain[number].members if 0 <= number < len(chain) else None
