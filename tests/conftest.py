@@ -35,11 +35,14 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several workers one has Spark, and all that needs it; else whole files are dealt out."""
     for item in items:
-        needs_spark = not {"spark", "tidings"}.isdisjoint(getattr(item, "fixturenames", ()))
-        # What fails to connect to a cluster has started Java nevertheless.
-        needs_java = item.path.parent.name == "pipeline"
-        group = "spark" if needs_spark or needs_java else str(item.path)
+        group = "spark" if needs_spark(item) else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def needs_spark(item: pytest.Item) -> bool:
+    # What fails to connect to a cluster has started Java nevertheless.
+    needs_java = item.path.parent.name == "pipeline"
+    return needs_java or "spark" in getattr(item, "fixturenames", ())
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -118,10 +121,14 @@ def tidings(
     request: pytest.FixtureRequest,
     tmp_path: Path,
 ) -> Tidings:
-    """The command line in this process, in an empty folder, with the one Spark session."""
+    """The command line in this process, in an empty folder; a test that asks for Spark shares it.
+
+    It must say so, or each worker would start a Spark of its own.
+    """
     from tidings import cli, pipeline
 
     def borrowed_session(**options: Any) -> Any:
+        assert needs_spark(request.node), "write: @pytest.mark.usefixtures('spark')"
         return nullcontext(request.getfixturevalue("spark"))
 
     monkeypatch.setattr(pipeline, "session", borrowed_session)

@@ -154,6 +154,7 @@ def test_what_was_stopped_goes_on_and_nothing_is_done_twice(
     assert not (tmp_path / "out" / "marks").exists()
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("interrupted", [stopping_after(2, KeyboardInterrupt), cancelled_after(2)])
 def test_ctrl_c_ends_in_one_line_that_says_how_to_go_on(
     tidings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Any
@@ -276,6 +277,7 @@ def test_a_baseline_has_to_be_a_complete_campaign(tidings: Any, campaign: Path) 
 # --- runs that fail
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_protocol_that_raises_makes_rows_and_can_be_had_again(
     tidings: Any, tmp_path: Path
 ) -> None:

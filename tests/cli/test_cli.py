@@ -112,6 +112,7 @@ def test_what_audit_cannot_write_or_read_is_noticed_before_spark_is_started(
     assert "t/manifest.jsonl:1: not a part of a manifest" in answer.err
 
 
+@pytest.mark.usefixtures("spark")
 def test_65_when_the_data_is_bad(tidings, tmp_path: Path) -> None:
     assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
     rows = (tmp_path / "t" / "trace.jsonl").read_bytes()
@@ -123,6 +124,7 @@ def test_65_when_the_data_is_bad(tidings, tmp_path: Path) -> None:
     assert answer.out == "", "no partial verdict"
 
 
+@pytest.mark.usefixtures("spark")
 def test_65_when_only_the_rows_are_corrupt(tidings, tmp_path: Path) -> None:
     assert tidings("simulate", "--seed", "1", "--trace", "t", "--format", "parquet").status == 0
     file = tmp_path / "t" / "trace.parquet"
@@ -287,6 +289,7 @@ def test_every_command_explains_itself_by_an_example(tidings, name: str) -> None
     assert f"Example: tidings {name}" in answer.out
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", StringIO())
     statuses = {}
@@ -305,6 +308,7 @@ def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- results as JSON
 
 
+@pytest.mark.usefixtures("spark")
 def test_results_can_be_had_as_json(tidings) -> None:
     words = ["--seed", "3", "--protocol", "flawed/careless", "--broadcasts", "100"]
     simulated = tidings("simulate", *words, "--trace", "t", "--json")
@@ -320,6 +324,7 @@ def test_results_can_be_had_as_json(tidings) -> None:
 # --- traces
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_a_trace_is_written_and_audited(tidings, form: str) -> None:
     written = tidings("simulate", "--seed", "3", "--crashes", "1", "--trace", "t", "--format", form)
@@ -338,6 +343,7 @@ def test_a_trace_is_never_overwritten(tidings) -> None:
         assert "t is not an empty folder" in answer.err
 
 
+@pytest.mark.usefixtures("spark")
 def test_many_runs_are_audited_together(tidings, tmp_path: Path) -> None:
     from tidings.simulator import Plan, walk
     from tidings.trace import write_runs

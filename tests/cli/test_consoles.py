@@ -9,6 +9,7 @@ from consoles import FOLDER, played
 CONSOLES = sorted(FOLDER.glob("*.txt"))
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("path", CONSOLES, ids=lambda path: path.stem)
 def test_the_commands_print_what_the_console_shows(
     path: Path, tidings, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest

@@ -33,6 +33,7 @@ def shape(command: str, shown: str) -> str:
     return re.sub(r" +", " ", re.sub(r"(?<!\bp)\d[\d,]*", "N", shown))
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_readme_shows_what_the_commands_print(tidings, request) -> None:
     rewritten = README.read_text()
     ran = 0

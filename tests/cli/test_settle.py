@@ -121,6 +121,7 @@ def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
     assert_all_hold(the_run(tmp_path / "trace"))
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_audit_names_the_way_to_say_it(trace: Path, tidings: Any) -> None:
     answer = tidings("audit", "trace")
     assert answer.status == 2

@@ -23,6 +23,7 @@ COMMAND = Path(sys.executable).with_name("tidings")
 # --- on real nodes
 
 
+@pytest.mark.usefixtures("spark")
 def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
     tidings, tmp_path: Path
 ) -> None:
@@ -49,6 +50,7 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
     assert "5 guarantees hold" in page
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("what", ["order", "agreement"])
 def test_flawed_nodes_break_exactly_what_they_are_expected_to(tidings, what: str) -> None:
     """All of them in the simulator below, and on real nodes in the soak."""
@@ -96,6 +98,7 @@ def test_without_java_nothing_is_begun(tidings, monkeypatch: pytest.MonkeyPatch)
 # --- in the simulator
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_simulated_demo_holds_and_audits_every_row(
     tidings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_the_simulated_demo_holds_and_audits_every_row(
     assert shown.out.count("✓ holds") == 5
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("what", BREAKS)
 def test_simulated_flaws_break_exactly_what_they_are_expected_to(tidings, what: str) -> None:
     answer = tidings("demo", "--simulated", "--break", what, "--json")

@@ -39,6 +39,7 @@ from tidings.node.metrics import Metrics
 from tidings.node.terminal import CHUNK_BYTES, lines
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_conversation_of_two_programs(tmp_path: Path, tidings: Any) -> None:
     """A node in a pipe and somebody who chats; then the audit says that all was well."""
     config = group_file(tmp_path, 2)

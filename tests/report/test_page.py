@@ -467,6 +467,7 @@ def test_runs_of_many_protocols_are_gathered_by_protocol() -> None:
     assert [one.name for one in page.latencies[0].spreads] == ["two-phase", "frontier"]
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_command_audits_a_trace_and_writes_its_page(
     tidings: Tidings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,6 +482,7 @@ def test_the_command_audits_a_trace_and_writes_its_page(
     assert shlex.join(["tidings", "report", "runs/told", "--out", "pages/told.html"]) in page.text
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_page_lies_beside_its_trace_unless_it_is_to_be_elsewhere(tidings: Tidings) -> None:
     write_runs(Path("runs/told"), [careless_run()])
     answer = tidings("report", "runs/told", "--json")

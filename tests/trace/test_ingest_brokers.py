@@ -37,6 +37,7 @@ def test_every_setting_was_recorded_in_every_run(recorded: Values) -> None:
     assert [one.value for one in Guarantee] == list(GUARANTEES)
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_commands_give_each_recorded_run_its_five_verdicts(
     tidings, request: pytest.FixtureRequest
 ) -> None:
@@ -67,6 +68,7 @@ def test_the_guide_shows_what_the_recorded_logs_say(
         assert shown[0] == made
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_guide_s_example_comes_out_as_shown(tidings, request: pytest.FixtureRequest) -> None:
     ran = play(GUIDE, tidings, rewrite=request.config.getoption("--rewrite"))
     assert ran == [("ingest", 0), ("audit", 1)]
