@@ -386,6 +386,11 @@ def test_algorithms_are_compared_in_tables_and_in_a_chart(tidings, tmp_path: Pat
     assert all(word in chart for word in ("majority-relay", "two-phase", "processes"))
     for point in ("majority-relay, processes 5: 20", "two-phase, processes 3: 10"):
         assert f"<title>{point}</title>" in chart
+    for what in ("packets", "bytes", "delays", "bytes kept by a process at the end"):
+        assert f">One broadcast: {what}<" in chart
+        assert f">A stream: {what}<" in chart
+    for bound in ("until safe in two delays", "the text to everybody", "there and back"):
+        assert f"<title>lower bound, {bound}</title>" in chart
 
 
 FAILING = """
