@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidings.node.group import join as join
     from tidings.node.ledger import Receipt as Receipt
     from tidings.node.running import run as run
+    from tidings.node.terminal import lines as lines
     from tidings.node.unread import Replayed as Replayed
 else:
     # On demand: most of Tidings needs no network. Type checkers see the imports above instead, or
@@ -43,6 +44,7 @@ else:
         "tidings.node.group": ("Closed", "Group", "LogFull", "Status", "join"),
         "tidings.node.ledger": ("Receipt",),
         "tidings.node.running": ("run",),
+        "tidings.node.terminal": ("lines",),
         "tidings.node.unread": ("Replayed",),
     }
 

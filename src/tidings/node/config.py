@@ -35,6 +35,7 @@ from tidings.core import (
     ordered,
     take_first,
 )
+from tidings.core.likeness import did_you_mean
 from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
 from tidings.trace.schema import DIGEST, Digest
@@ -253,7 +254,9 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     def check_member(self, name: str) -> None:
         if name not in self.members:
-            raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
+            meant = did_you_mean(name, self.members)
+            members = ", ".join(self.members)
+            raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
 
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
@@ -402,8 +405,11 @@ class _ConfigReader:
             self._refuse_if(not is_name(member), ["members", member], no_name)
         for table in ("listen", "metrics"):
             for member in getattr(file, table):
+                meant = did_you_mean(member, file.members)
                 self._refuse_if(
-                    member not in file.members, [table, member], "not a member of the group"
+                    member not in file.members,
+                    [table, member],
+                    f"not a member of the group{meant}",
                 )
         return ordered(file.members)
 
