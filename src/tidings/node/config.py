@@ -289,7 +289,13 @@ class Config(_Settings, frozen=True, kw_only=True):
         return usual | self.options | ours
 
 
-def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = False) -> str:
+def new_group_file(
+    name: str,
+    addresses: Mapping[str, str],
+    *,
+    plain: bool = False,
+    metrics: Mapping[str, str] | None = None,
+) -> str:
     """The text of a first group file, with what one is likely to change as comments."""
     keys = {one: one if re.fullmatch("[A-Za-z0-9_-]+", one) else f'"{one}"' for one in addresses}
     members = "\n".join(f'{keys[one]} = "{address}"' for one, address in addresses.items())
@@ -298,6 +304,12 @@ def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = Fal
         members=members,
         first=next(iter(keys.values())),
         tls=PLAIN if plain else CERTIFIED,
+        metrics="".join(
+            ["\n[metrics]                # what Prometheus and health checks ask, on loopback\n"]
+            + [f'{keys[one]} = "{address}"\n' for one, address in metrics.items()]
+        )
+        if metrics
+        else "",
     )
 
 
@@ -317,7 +329,7 @@ name = "{name}"
 [members]                # where each is reached; by a name or an address
 {members}
 
-{tls}
+{tls}{metrics}
 # [listen]               # where one listens, if that is another address
 # {first} = "0.0.0.0:7001"
 
