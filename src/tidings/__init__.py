@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidings.node.running import run as run
     from tidings.node.snapshot import Snapshot as Snapshot
     from tidings.node.snapshot import SnapshotBroken as SnapshotBroken
+    from tidings.node.terminal import lines as lines
     from tidings.node.unread import Replayed as Replayed
 else:
     # On demand: most of Tidings needs no network. Type checkers see the imports above instead, or
@@ -51,6 +52,7 @@ else:
         "tidings.node.membership": ("GroupView",),
         "tidings.node.running": ("run",),
         "tidings.node.snapshot": ("Snapshot", "SnapshotBroken"),
+        "tidings.node.terminal": ("lines",),
         "tidings.node.unread": ("Replayed",),
     }
 

@@ -25,6 +25,7 @@ from tidings.core import Exit, TidingsError, without_secrets
 # isort: off
 from tidings.cli import (
     simulate as simulate,
+    check as check,
     audit as audit,
     campaign as campaign,
     ingest as ingest,

@@ -101,10 +101,10 @@ def on_spark(
     """A session, and the progress that is shown as long as the block lasts."""
     # py4j logs an interruption with its stack; a root logger with a handler is not given another.
     logging.getLogger().addHandler(logging.NullHandler())
-    with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as show:
+    with progress_line("looking for Spark and Java", EVERY_S, quiet_s=0.0) as show:
         from tidings import pipeline
 
-        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
+        progress = pipeline.Progress(show)
         with (
             pipeline.session(master=master, remote=remote, progress=progress) as spark,
             progress.following(pipeline.tasks_of(spark)),
@@ -328,6 +328,9 @@ def report(
         typer.Option("--out", help=f"The page to write, a .html file; by default PATH/{PAGE}."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Without Spark and Java; nothing is measured.")
+    ] = False,
     master: Master = None,
     remote: Remote = None,
     as_json: AsJson = False,
@@ -336,13 +339,14 @@ def report(
 
     The page opens offline. Exits as audit does, with the verdict.
     """
-
     refuse_both(master, remote)
+    if local:
+        _refuse_with_local({"--master": master is not None, "--remote": remote is not None})
     if file is not None and (file.suffix not in (".html", ".htm") or file.is_dir()):
         raise UsageError(f"--out takes a .html file, not {file}")
     target = file or (path.parent if path.is_file() else path) / PAGE
     where = ["--out", str(file)] if file else []
-    how = shlex.join(["tidings", "report", str(path), *where])
+    how = shlex.join(["tidings", "report", str(path), *where, *(["--local"] if local else [])])
     refuse_unwritable(target)
     if is_campaign(path):
         # It is complete: all numbers are there, and nothing is run or judged again.
@@ -351,7 +355,7 @@ def report(
         folder = opened(path)
         page, status = page_of(folder, how), status_of(folder)
     else:
-        page, audited = audited_page(path, how, master, remote)
+        page, audited = audited_page(path, how, master, remote, local=local)
         status = _status(audited)
     size = write_page(page, target)
     if as_json:
@@ -370,17 +374,23 @@ def audited_page(
     remote: str | None = None,
     *,
     runs: Sequence[Run] | None = None,
+    local: bool = False,
 ) -> tuple[Page, "Audit"]:
     """The page of a trace with all that it tells, judged and measured in one session.
 
     ``how`` is the command that makes it again, ``runs`` the trace, if it is in memory already.
+    Without Spark (``local``) nothing is measured.
     """
     _looked_at(path)
-    with on_spark(master, remote) as (spark, progress):
-        from tidings import pipeline
+    if local:
+        audited, measured = _judged_here(path, examples=1, violations=None), None
+    else:
+        with on_spark(master, remote) as (spark, progress):
+            from tidings import pipeline
 
-        audited = pipeline.audit(spark, path, examples=1, progress=progress)
-        measured = pipeline.overview(spark, path, entries_of(audited.manifests), progress=progress)
+            audited = pipeline.audit(spark, path, examples=1, progress=progress)
+            entries = entries_of(audited.manifests)
+            measured = pipeline.overview(spark, path, entries, progress=progress)
     rows, manifests, verdicts = audited.rows, audited.manifests, audited.verdicts
     if runs is None:
         runs = read_runs(path) if rows <= MOST_ROWS else []

@@ -13,6 +13,7 @@ from tidings.cli.common import (
     app,
     checked_own,
     faults_are_stored,
+    known_protocols,
     named_protocol,
     out,
     print_json,
@@ -36,7 +37,11 @@ EVERY_S = 10.0
 def explore_command(
     protocol: Annotated[
         str | None,
-        typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
+        typer.Option(
+            help="The algorithm: see tidings algorithms.",
+            show_default=DEFAULT,
+            autocompletion=known_protocols,
+        ),
     ] = None,
     process: Annotated[
         str | None, typer.Option(help="Instead, a class of your own: my_file.py:MyProcess.")
@@ -117,7 +122,7 @@ def explore_command(
             reductions=reductions,
             workers=workers,
             keep_going=keep_going,
-            progress=lambda now: show(_progress(now)),
+            progress=lambda now: show(progress_words(now)),
         )
     stored = {what: _store(run, what, folder, scope) for what, run in explored.found.items()}
     if as_json:
@@ -146,7 +151,7 @@ def explore_command(
     raise typer.Exit(Exit.VIOLATED if explored.found else unbroken)
 
 
-def _progress(pace: SearchProgress) -> str:
+def progress_words(pace: SearchProgress) -> str:
     return (
         f"exploring: depth {pace.depth}, {pace.states:,} states "
         f"({pace.states_per_second:,.0f}/s), {pace.frontier:,} to go, {pace.memory_mb:,} MB"

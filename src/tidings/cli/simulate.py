@@ -1,6 +1,7 @@
 """``tidings simulate``: one run, random or as written."""
 
 import random
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from tidings.cli.common import (
     checked_own,
     extra_violations,
     faults_are_stored,
+    known_protocols,
     named_protocol,
     print_json,
     print_proofs,
@@ -38,7 +40,11 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Decides the run; random if absent.")] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
+        typer.Option(
+            help="The algorithm: see tidings algorithms.",
+            show_default=DEFAULT,
+            autocompletion=known_protocols,
+        ),
     ] = None,
     process: Annotated[
         str | None, typer.Option(help="Instead, a class of your own: my_file.py:MyProcess.")
@@ -125,9 +131,18 @@ def simulate(
         print_proofs(run.manifest, extras, run=run, folder=trace)
         if len(run.manifest.views) > 1 and not extras:
             say("reach, which is none of the five, holds too: no newcomer is left out of an answer")
+        if violations:
+            say(_shorter(trace))
         if story is not None:
             say(f"\nstory  {story_file or 'none: nothing is violated'}")
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
+
+
+def _shorter(trace: Path | None) -> str:
+    """How to make a violation short: it needs a trace."""
+    if trace is not None:
+        return f"Shrink:  {shlex.join(['tidings', 'shrink', str(trace)])}"
+    return "Shrink:  the same with --trace FOLDER, then tidings shrink FOLDER"
 
 
 def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format) -> Run:

@@ -79,11 +79,13 @@ def explore(
     reductions: frozenset[Reduction] = frozenset(ALL),
     workers: int | None = None,
     keep_going: bool = False,
+    most_states: int | None = None,
     progress: Callable[[SearchProgress], None] = lambda now: None,
 ) -> Explored:
     """Search the scope; stop at the first level where something breaks, unless told to go on.
 
-    Ctrl-C ends the search early, with what was found so far.
+    With ``most_states`` it ends when there are more, else when memory is full. Ctrl-C ends the
+    search early, with what was found so far.
     """
     scope.check()
     workers = (os.cpu_count() or 1) if workers is None else workers
@@ -94,7 +96,7 @@ def explore(
     with _uncollected():
         while True:
             explorer = Explorer(scope, reductions, lively)
-            search = _Search(explorer, workers, keep_going, progress, started)
+            search = _Search(explorer, workers, keep_going, most_states, progress, started)
             try:
                 return search.run()
             except NotInertError as mistake:
@@ -123,11 +125,13 @@ class _Search:
         explorer: Explorer,
         workers: int,
         keep_going: bool,
+        most_states: int | None,
         progress: Callable[[SearchProgress], None],
         started: float,
     ) -> None:
         self.explorer = explorer
         self.keep_going = keep_going
+        self.most_states = most_states
         self.progress = progress
         self.started = started
         self.pace = SearchProgress()
@@ -164,7 +168,7 @@ class _Search:
             if deepest is not None and self.pace.depth >= deepest:
                 return f"not deeper than {deepest} moves"
             if not self._expand_level():
-                return f"more than {self.seen.room():,} states"
+                return f"more than {self.most_states or self.seen.room():,} states"
             self.ways = self.crew.found()
             if self.ways and not self.keep_going:
                 return "stopped at the first violation"
@@ -180,6 +184,8 @@ class _Search:
         """Whether there was room for all that the level leads to."""
         left = 1
         while left:
+            if self.most_states is not None and self.pace.states >= self.most_states:
+                return False
             while (room := self.seen.room() - self.pace.states) <= 0:
                 if not self.seen.grow():
                     return False

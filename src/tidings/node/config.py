@@ -35,6 +35,7 @@ from tidings.core import (
     ordered,
     take_first,
 )
+from tidings.core.likeness import did_you_mean
 from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
 from tidings.trace.schema import DIGEST, Digest
@@ -275,7 +276,9 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     def check_member(self, name: str) -> None:
         if name not in self.members:
-            raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
+            meant = did_you_mean(name, self.members)
+            members = ", ".join(self.members)
+            raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
 
     def with_newcomer(self, name: str, address: str) -> "Config":
         """The group as somebody sees it who is not in the file, and wants to be reached there."""
@@ -322,7 +325,13 @@ class Config(_Settings, frozen=True, kw_only=True):
         return usual | self.options | ours
 
 
-def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = False) -> str:
+def new_group_file(
+    name: str,
+    addresses: Mapping[str, str],
+    *,
+    plain: bool = False,
+    metrics: Mapping[str, str] | None = None,
+) -> str:
     """The text of a first group file, with what one is likely to change as comments."""
     keys = {one: one if re.fullmatch("[A-Za-z0-9_-]+", one) else f'"{one}"' for one in addresses}
     members = "\n".join(f'{keys[one]} = "{address}"' for one, address in addresses.items())
@@ -331,6 +340,12 @@ def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = Fal
         members=members,
         first=next(iter(keys.values())),
         tls=PLAIN if plain else CERTIFIED,
+        metrics="".join(
+            ["\n[metrics]                # what Prometheus and health checks ask, on loopback\n"]
+            + [f'{keys[one]} = "{address}"\n' for one, address in metrics.items()]
+        )
+        if metrics
+        else "",
     )
 
 
@@ -350,7 +365,7 @@ name = "{name}"
 [members]                # where each is reached; by a name or an address
 {members}
 
-{tls}
+{tls}{metrics}
 # [listen]               # where one listens, if that is another address
 # {first} = "0.0.0.0:7001"
 
@@ -438,8 +453,11 @@ class _ConfigReader:
             self._refuse_if(not is_name(member), ["members", member], no_name)
         for table in ("listen", "metrics"):
             for member in getattr(file, table):
+                meant = did_you_mean(member, file.members)
                 self._refuse_if(
-                    member not in file.members, [table, member], "not a member of the group"
+                    member not in file.members,
+                    [table, member],
+                    f"not a member of the group{meant}",
                 )
         return ordered(file.members)
 

@@ -26,7 +26,7 @@ def judged(count: int, guarantee: Guarantee) -> str:
     return many(count, "broadcast" if guarantee in LIVENESS else "delivery")
 
 
-_PLURALS = {"crash": "crashes", "delivery": "deliveries", "process": "processes"}
+_PLURALS = {"copy": "copies", "crash": "crashes", "delivery": "deliveries", "process": "processes"}
 
 
 def with_options(protocol: str, options: Mapping[str, object]) -> str:
