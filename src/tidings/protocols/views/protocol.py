@@ -25,6 +25,7 @@ from tidings.core import (
     Packet,
     Persist,
     Process,
+    Rebind,
     Receive,
     Refuse,
     Send,
@@ -659,6 +660,7 @@ class Views(Process):
             # The same messages, under the same names. What caused them was delivered in the old
             # view, so it is in the cut, which everybody has delivered before any of this.
             carried = self.current.step(Broadcast(tuple(rest)))
+            out.append(Rebind((Span(self.me, mine + 1, mine + len(rest)),)))
             out += in_view(
                 view.number, [one for one in carried if not isinstance(one, Accept | Held)]
             )
@@ -674,7 +676,8 @@ class Views(Process):
         written = [*self.current.step(start), Persist(begin(self.current, cut, old.peers))]
         out.append(Persist((Installed(view),)))
         out += in_view(view.number, written)
-        out.append(Install(view.members, view.number))
+        before = {origin: last for one in self.chain[: view.number + 1] for origin, last in one.cut}
+        out.append(Install(view.members, view.number, before))
         self._begin_next()
 
     def _announce(self, view: View, everybody: Members, out: Effects) -> None:
@@ -705,16 +708,20 @@ class Views(Process):
 
     # --- leaving, and what is kept for others
 
+    @property
+    def _removed_in(self) -> int:
+        return 1 + max(view.number for view in self.chain if self.me in view.members)
+
     def _farewell(self) -> str:
-        last = max(view.number for view in self.chain if self.me in view.members)
-        return f"{self.me} was removed in view {last + 1}; it may join anew under another name"
+        number = self._removed_in
+        return f"{self.me} was removed in view {number}; it may join anew under another name"
 
     def _leave(self, out: Effects, *, complete: bool) -> None:
         """No member any more. What others may need is there until they have got it."""
         self.has_left = True
         self._deny(self._farewell(), out)
         later = tuple(view for view in self.chain if view.number > self.number)
-        out += [Persist((Removed(later, complete),)), Leave(self._farewell())]
+        out += [Persist((Removed(later, complete),)), Leave(self._farewell(), self._removed_in)]
         if complete:
             self.formers[self.number] = self.current
             self.number = self.through[self.me] = later[0].number
