@@ -180,9 +180,9 @@ def test_somebody_new_under_a_used_name_is_turned_away_in_one_line_on_both_sides
                     await anext(again)
 
     go(scenario())
-    said = [line for line in caplog.messages if "p4 was a member before" in line]
-    assert 1 <= len(said) <= 2, said  # by whoever it called
-    assert len(set(said)) == len(said), said
+    lines = [line for line in caplog.messages if "p4 was a member before" in line]
+    assert 1 <= len(lines) <= 2, lines  # by whoever it called
+    assert len(set(lines)) == len(lines), lines
 
 
 def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -193,10 +193,10 @@ def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture)
             groups = await stack.enter_async_context(joined(config))
             for name in ("a", "b", "c"):
                 await stack.enter_async_context(newcomer(config, name))
-            await until(lambda: any("2 newcomers are linked; 2 is the" in one for one in said()))
+            await until(lambda: any("2 newcomers are linked; 2 is the" in one for one in logged()))
             assert len(groups["p1"]._transport.peers) == 2
 
-    def said() -> list[str]:
+    def logged() -> list[str]:
         return caplog.messages
 
     go(scenario())

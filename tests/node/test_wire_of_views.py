@@ -1,4 +1,4 @@
-"""What members say to agree on a view, on the wire: what is wrong is refused before it is taken."""
+"""What members say to agree on a view, on the wire: what is wrong is refused before it is handled."""
 
 import random
 import re
@@ -146,7 +146,7 @@ def test_whatever_is_let_through_a_process_can_take() -> None:
         return process.chain[number].members if 0 <= number < len(process.chain) else None
 
     codec = Codec(Views, None, LIMITS, known)
-    taken = refused = 0
+    handled = refused = 0
     for number in range(12_000):
         if number % 100 == 0:
             process = Views("p1", THREE)
@@ -161,6 +161,6 @@ def test_whatever_is_let_through_a_process_can_take() -> None:
             refused += 1
         else:
             process.step(Receive(sender, packet))
-            taken += 1
-    assert taken > 1_000, taken
+            handled += 1
+    assert handled > 1_000, handled
     assert refused > 1_000, refused

@@ -287,8 +287,8 @@ class Config(_Settings, frozen=True, kw_only=True):
             raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
         if self.tls.plain and not is_loopback(found.host):
             raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
-        for member, taken in self.addresses.items():
-            if taken == found:
+        for member, other in self.addresses.items():
+            if other == found:
                 raise UsageError(f"{address} is the address of {member} already")
         return structs.replace(self, addresses=self.addresses | {name: found})
 

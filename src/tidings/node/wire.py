@@ -354,10 +354,10 @@ class Codec:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
             raise WireFault(f"a packet that makes no sense: {fault}") from None
         # What is said in a view is judged without its cover: there is a lot of it.
-        said = packet.packet if type(packet) is InView else packet
-        if words := fault_of(said, self._bounds_for(packet)):
+        bare = packet.packet if type(packet) is InView else packet
+        if words := fault_of(bare, self._bounds_for(packet)):
             raise WireFault(f"a {packet.kind} {words}")
-        if not said.may_come_from(sender):
+        if not bare.may_come_from(sender):
             of = f" of {packet.about.origin}" if packet.about is not None else ""
             raise WireFault(f"a {packet.kind}{of}, and it is {sender}")
         return Came(number, packet, size)

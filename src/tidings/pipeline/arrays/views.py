@@ -88,7 +88,7 @@ class ViewsJudge:
         of_run = np.array([one.run for one in violations], np.int64)
         counts[:, 2] = np.bincount(of_run, minlength=runs)
         is_shown = first_of_each_run(of_run, most)
-        return counts, _told(
+        return counts, _found(
             [one for one, shown in zip(violations, is_shown, strict=True) if shown]
         )
 
@@ -239,7 +239,7 @@ def _numbered(one: Changing, place: Place | None) -> tuple[int, int]:
     return one.ending.places[place.process], place.index
 
 
-def _told(violations: list[_Shown]) -> Found:
+def _found(violations: list[_Shown]) -> Found:
     if not violations:
         return Found.joined([])
     run, process, index, _, origin, seq, rule, other = map(np.array, zip(*violations, strict=True))
