@@ -1,4 +1,4 @@
-"""What members say to agree on a view, on the wire: what is wrong is refused before it is handled."""
+"""How members agree on a view, on the wire: what is wrong is refused before it is handled."""
 
 import random
 import re

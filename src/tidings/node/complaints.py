@@ -10,7 +10,7 @@ class Complaints:
     def __init__(self, links: Links, log: Any) -> None:
         self._links = links
         self._log = log
-        self._told: dict[tuple[str, str], None] = {}
+        self._reported: dict[tuple[str, str], None] = {}
         self._counts: Counter[str] = Counter()
         """How often about whom in this minute."""
         self.minute_ends_s = 0.0
@@ -20,12 +20,12 @@ class Complaints:
 
         ``about`` is whom it counts for: a member, or all strangers together.
         """
-        if (who, reason) in self._told:
+        if (who, reason) in self._reported:
             return
         links = self._links
-        self._told[who, reason] = None
-        if len(self._told) > links.complaints:
-            del self._told[next(iter(self._told))]
+        self._reported[who, reason] = None
+        if len(self._reported) > links.complaints:
+            del self._reported[next(iter(self._reported))]
         if now_s >= self.minute_ends_s:
             self.minute_ends_s = now_s + 60
             self._counts.clear()
@@ -37,4 +37,4 @@ class Complaints:
 
     def forget(self, who: str) -> None:
         """It is linked: whatever goes wrong from now on is new."""
-        self._told = {one: None for one in self._told if one[0] != who}
+        self._reported = {one: None for one in self._reported if one[0] != who}
