@@ -7,14 +7,14 @@ import pytest
 from shorthand import Shorthand
 from tidings.core import Exit
 from tidings.demo.simulated import BREAKS
-from tidings.pipeline.watch.final import final_verdicts, verdicts
-from tidings.pipeline.watch.judge import Judge, WatchLimits
-from tidings.pipeline.watch.stored import loaded, stored
+from tidings.pipeline.watching.final import final_verdicts, verdicts
+from tidings.pipeline.watching.judge import Judge, WatchLimits
+from tidings.pipeline.watching.stored import loaded, stored
 from tidings.simulator import Plan, walk
 from tidings.spec import Guarantee, Value, Violation, exit_status, judge
 from tidings.trace import Run
 from traces import Draft, random_cut_runs, random_runs
-from watching import Source, as_run, in_pieces, in_turns, without_causes
+from watched_runs import Source, as_run, in_pieces, in_turns, without_causes
 
 DEFAULT = WatchLimits()
 TINY = WatchLimits(window_rows=8, waiting_rows=4, chunk_rows=3)

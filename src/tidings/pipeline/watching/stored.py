@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 
 from tidings.core import Members
-from tidings.pipeline.watch.judge import Found, Judge, Recall, Stray, WatchLimits, gone
-from tidings.pipeline.watch.pieces import TYPES, Events, Piece, packed
-from tidings.pipeline.watch.ranges import Ranges
-from tidings.pipeline.watch.reader import Blocker
-from tidings.pipeline.watch.window import History
+from tidings.pipeline.watching.judge import Found, Judge, Recall, Stray, WatchLimits, gone
+from tidings.pipeline.watching.pieces import TYPES, Events, Piece, packed
+from tidings.pipeline.watching.ranges import Ranges
+from tidings.pipeline.watching.reader import Blocker
+from tidings.pipeline.watching.window import History
 from tidings.spec import Guarantee
 from tidings.trace import HistoryCut, Manifest
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET
 
 from tidings.core import DataError
-from tidings.pipeline.watch.ranges import Array
+from tidings.pipeline.watching.ranges import Array
 from tidings.trace.schema import Kind, Row
 from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Messages
 

@@ -14,10 +14,10 @@ import numpy as np
 from tidings.core import majority
 from tidings.core.group import natural
 from tidings.pipeline.statement import doubt_about_broadcasts
-from tidings.pipeline.watch.judge import Found, GoneError, Judge
-from tidings.pipeline.watch.ranges import Array, Ranges
-from tidings.pipeline.watch.stored import loaded, stored
-from tidings.pipeline.watch.window import TEXT
+from tidings.pipeline.watching.judge import Found, GoneError, Judge
+from tidings.pipeline.watching.ranges import Array, Ranges
+from tidings.pipeline.watching.stored import loaded, stored
+from tidings.pipeline.watching.window import TEXT
 from tidings.spec import BELOW_THE_CUT, Guarantee, Verdict, from_the_cut_on
 from tidings.spec.endings import Ending, Life, ending_of
 from tidings.spec.verdict import decide
@@ -55,6 +55,16 @@ def _seen(judge: Judge) -> list[Ranges]:
     return seen
 
 
+def ending(judge: Judge, manifest: Manifest) -> Ending:
+    """What the ends of the histories say so far."""
+    lives = {
+        history.name: Life(history.rows, history.last_kind, history.holed)
+        for history in judge.histories
+        if history.rows
+    }
+    return ending_of(0, manifest, lives)
+
+
 def verdicts(judge: Judge, manifest: Manifest) -> tuple[Verdict, ...]:
     """So far: safety on what could be decided, the rest unknown."""
     return _Statement(judge, manifest).five()
@@ -72,12 +82,7 @@ class _Statement:
     def __init__(self, judge: Judge, manifest: Manifest) -> None:
         self.judge = judge
         self.manifest = manifest
-        lives = {
-            history.name: Life(history.rows, history.last_kind, history.holed)
-            for history in judge.histories
-            if history.rows
-        }
-        self.ending: Ending = ending_of(0, manifest, lives)
+        self.ending = ending(judge, manifest)
         evidence = self.ending.evidence
         self.histories = evidence.doubt_about_histories or judge.given_up
         self.the_end = evidence.doubt_about_the_end or judge.given_up

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tidings.pipeline.watch.pieces import Events
-from tidings.pipeline.watch.ranges import Array
-from tidings.pipeline.watch.window import ORDER, TEXT, History
+from tidings.pipeline.watching.pieces import Events
+from tidings.pipeline.watching.ranges import Array
+from tidings.pipeline.watching.window import ORDER, TEXT, History
 from tidings.spec import Guarantee
 
 if TYPE_CHECKING:
-    from tidings.pipeline.watch.judge import Judge
+    from tidings.pipeline.watching.judge import Judge
 
 NEVER = 1 << 62
 """The place of what was not delivered: after everything."""

@@ -25,12 +25,12 @@ import numpy as np
 
 from tidings.core import Members, MessageId, ordered
 from tidings.core.group import natural
-from tidings.pipeline.watch.pieces import Events, Piece
-from tidings.pipeline.watch.ranges import Array, Ranges
-from tidings.pipeline.watch.reader import Blocker, Pasts, Reader
-from tidings.pipeline.watch.window import ORDER, History
+from tidings.pipeline.watching.pieces import Events, Piece
+from tidings.pipeline.watching.ranges import Array, Ranges
+from tidings.pipeline.watching.reader import Blocker, Pasts, Reader
+from tidings.pipeline.watching.window import ORDER, History
 from tidings.spec import BELOW_THE_CUT, Guarantee, Place, Violation
-from tidings.trace import Manifest
+from tidings.trace import SCHEMA_VERSION, Manifest
 
 Recall = Callable[[str, int, int], Iterator[Piece] | None]
 """The pieces of a process from one index up to another, in order; None if they are gone."""
@@ -144,6 +144,12 @@ class Judge:
             passed[:-1, :-1] = self.passed
             self.passed = passed
         return self.numbers[name]
+
+    def manifest(self) -> Manifest:
+        """As much of it as the judge remembers."""
+        return Manifest(
+            schema=SCHEMA_VERSION, run=self.run, names=tuple(self.names), views=self.views
+        )
 
     @property
     def processes(self) -> list[int]:

@@ -8,8 +8,8 @@ says whether it is the first of its name there, and what has yet to be decided a
 import numpy as np
 
 from tidings.core import DataError
-from tidings.pipeline.watch.pieces import NO_VIEW, Events, Piece
-from tidings.pipeline.watch.ranges import Array, Ranges
+from tidings.pipeline.watching.pieces import NO_VIEW, Events, Piece
+from tidings.pipeline.watching.ranges import Array, Ranges
 from tidings.trace import HistoryCut
 
 TEXT, ORDER = 1, 2

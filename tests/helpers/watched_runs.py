@@ -5,7 +5,7 @@ from random import Random
 
 import msgspec
 
-from tidings.pipeline.watch.pieces import Piece, pieces_of_rows
+from tidings.pipeline.watching.pieces import Piece, pieces_of_rows
 from tidings.spec import Verdict
 from tidings.trace import Run
 from tidings.trace.histories import Histories
