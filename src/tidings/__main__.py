@@ -7,6 +7,7 @@ from typing import NoReturn
 JUDGES = (
     *("simulate", "audit", "report", "campaign", "demo", "explore", "replay", "shrink"),
     "conform",
+    "watch",
 )
 """Commands that end with verdicts: interrupted, they say that these are unknown."""
 

@@ -26,6 +26,7 @@ from tidings.core import Exit, TidingsError, without_secrets
 from tidings.cli import (
     simulate as simulate,
     audit as audit,
+    watch as watch,
     campaign as campaign,
     ingest as ingest,
     demo as demo,

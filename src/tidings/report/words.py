@@ -26,7 +26,12 @@ def judged(count: int, guarantee: Guarantee) -> str:
     return many(count, "broadcast" if guarantee in LIVENESS else "delivery")
 
 
-_PLURALS = {"crash": "crashes", "delivery": "deliveries", "process": "processes"}
+_PLURALS = {
+    "crash": "crashes",
+    "delivery": "deliveries",
+    "entry": "entries",
+    "process": "processes",
+}
 
 
 def with_options(protocol: str, options: Mapping[str, object]) -> str:
