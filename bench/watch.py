@@ -84,8 +84,8 @@ def main() -> None:
             begin = time.perf_counter()
             watching, sizes = _watch(spark, trace, folder / "checkpoint", asked.batch_bytes)
             watch_s = time.perf_counter() - begin
-            same = [_told(one) for one in watching.verdicts()["recorded"]]
-            assert same == [_told(one) for one in audited.verdicts["recorded"]], same
+            same = [_plain(one) for one in watching.verdicts()["recorded"]]
+            assert same == [_plain(one) for one in audited.verdicts["recorded"]], same
         print(f"audit  {audit_s:6.1f} s  {rows / audit_s:12,.0f} rows/s")
         print(f"watch  {watch_s:6.1f} s  {rows / watch_s:12,.0f} rows/s  ({audit_s / watch_s:.2f})")
         print(f"state after each batch, bytes: {', '.join(f'{size:,}' for size in sizes)}")
@@ -93,7 +93,7 @@ def main() -> None:
         shutil.rmtree(folder)
 
 
-def _told(verdict):
+def _plain(verdict):
     return verdict.value, verdict.judged, verdict.violated, verdict.not_owed
 
 

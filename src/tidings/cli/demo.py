@@ -4,8 +4,10 @@ import secrets
 import shlex
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ import typer
 
 from tidings.cli.audit import PAGE, audited_page, open_page, write_page
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.core import Exit, Interrupted
+from tidings.core import Exit, Interrupted, UsageError
 from tidings.demo.simulated import Break, demo_run, last_words
 from tidings.report import listed
 from tidings.spec import exit_status
@@ -36,6 +38,9 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--out", help="A new folder; by default runs/demo-ID.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Judge the nodes while they run, too.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,8 +52,13 @@ def demo(
     """
     if folder is not None:
         refuse_to_overwrite(folder)
+    if watch and simulated:
+        raise UsageError("--watch needs nodes that run: leave out --simulated")
     try:
-        page, status = (_simulate if simulated else _run_nodes)(folder, seed, broken, as_json)
+        if simulated:
+            page, status = _simulate(folder, seed, broken, as_json)
+        else:
+            page, status = _run_nodes(folder, seed, broken, as_json, watch)
     except KeyboardInterrupt:
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
@@ -63,7 +73,7 @@ def demo(
 
 
 def _run_nodes(
-    folder: Path | None, seed: int, broken: Break | None, as_json: bool
+    folder: Path | None, seed: int, broken: Break | None, as_json: bool, watch: bool
 ) -> tuple[Path, Exit]:
     # Imported late: the other commands need neither a network nor Spark.
     from tidings.demo.on_nodes import DemoPlay, perform
@@ -75,7 +85,14 @@ def _run_nodes(
     say(f"seed   {seed}")
     starting = Thread(target=_start_spark, daemon=True)
     play = DemoPlay.of(broken, seed)
-    played = perform(folder, name, play, seed, tell=say, meanwhile=starting.start)
+    with ExitStack() as stack:
+        if watch:
+            # Spark first: the story is shorter than its start.
+            _start_spark()
+            begin = partial(_begin_watch, folder, stack)
+        played = perform(
+            folder, name, play, seed, tell=say, meanwhile=begin if watch else starting.start
+        )
     print_run(played.run)
     for death in played.deaths:
         say(
@@ -83,9 +100,20 @@ def _run_nodes(
             f"{len(played.run.manifest.members) - 1} copies had arrived; "
             f"{listed(death.readers or ('nobody',))} delivered it"
         )
-    starting.join()
+    if not watch:
+        starting.join()
     details = {"killed": played.deaths, "came_back": played.comebacks}
     return _audit(folder, played.run, sum(1 for _ in played.run.rows), details, as_json)
+
+
+def _begin_watch(folder: Path, stack: ExitStack) -> None:
+    """Follow the nodes until they have stopped, and tell what the watch sees."""
+    from tidings.cli.watch import shown_while
+    from tidings.pipeline import session, watch
+
+    checkpoint = stack.enter_context(TemporaryDirectory(prefix="tidings-watch-"))
+    watching = watch(session(), folder, checkpoint=checkpoint, every_s=0.5)
+    stack.enter_context(shown_while(watching))
 
 
 def _start_spark() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -175,6 +176,39 @@ def _follow(watching: "Watching", show: _Show, once: bool) -> None:
     watching.query.stop()
     show.look()
     watching.refuse_failure()
+
+
+@contextmanager
+def shown_while(watching: "Watching") -> Iterator[None]:
+    """Lines about a group that something else makes run, until the block ends."""
+    show = _Show(watching, "", None, as_json=False)
+    is_over = Event()
+
+    def tell() -> None:
+        while not is_over.wait(LOOKS_S):
+            if show.look() and show.status is not None:
+                say(_line(show.status))
+
+    speaker = Thread(target=tell, daemon=True)
+    speaker.start()
+    try:
+        yield
+        watching.query.processAllAvailable()
+    finally:
+        is_over.set()
+        speaker.join()
+        watching.query.stop()
+        if show.look() and show.status is not None:
+            say(_line(show.status))
+    watching.refuse_failure()
+
+
+def _line(status: "Status") -> str:
+    from tidings.pipeline.watching.status import owed_words
+
+    lag = "" if status.lag_s is None else f", {status.lag_s:.1f} s after they were written"
+    owed = [line for run in status.runs for line in owed_words(run.owed, most=1)]
+    return "; ".join([f"watch  {many(status.rows, 'row')} judged{lag}", *owed[:1]])
 
 
 def _has_ended(status: "Status | None") -> bool:

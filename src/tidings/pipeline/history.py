@@ -97,12 +97,12 @@ def append(
         "entry": name, "at": datetime.now(UTC), "command": command, "source": source,
         "rows": rows, "seconds": seconds,
     }  # fmt: skip
-    told = ("judged", "not_owed", "violated", "reason", "note")
+    columns = ("judged", "not_owed", "violated", "reason", "note")
     of_runs = measured or {}
     table = [
         common
         | {"run": run, "guarantee": str(one.guarantee), "value": str(one.value)}
-        | {column: getattr(one, column) for column in told}
+        | {column: getattr(one, column) for column in columns}
         | msgspec.structs.asdict(of_runs.get(run, Measured()))
         for run, five in verdicts.items()
         for one in five

@@ -18,7 +18,7 @@ from tidings.trace import Manifest, read_manifests
 from tidings.trace.files import read_lines
 from tidings.trace.histories import Histories
 from tidings.trace.layout import MANIFEST
-from tidings.trace.segments import CLOSED, OPEN, Owner, Reader
+from tidings.trace.segments import CLOSED, OPEN, Block, Owner, Reader
 from tidings.trace.unpack import table_of_blocks
 
 PIECE_ROWS = 200_000
@@ -26,6 +26,9 @@ FILES = "files"
 """In an offset, beside the processes: which files have been read that are no segments."""
 
 Offset = dict[str, dict[str, int]]
+
+
+TO_THE_END = -1
 
 
 class Slice(NamedTuple):
@@ -102,7 +105,7 @@ class Growing:
             for number in found_now.get(process, ()):
                 if at["segment"] <= number <= to["segment"]:
                     begin = at["bytes"] if number == at["segment"] else 0
-                    last = to["bytes"] if number == to["segment"] else -1
+                    last = to["bytes"] if number == to["segment"] else TO_THE_END
                     if begin != last:
                         name = f"{process}-{number}{CLOSED}"
                         slices.append(Slice(str(self.folder), name, begin, last))
@@ -125,7 +128,7 @@ class Growing:
         if not wanted or wanted[-1][1] > begin:
             return None
         slices = [
-            Slice(str(self.folder), f"{process}-{number}{CLOSED}", 0, -1)
+            Slice(str(self.folder), f"{process}-{number}{CLOSED}", 0, TO_THE_END)
             for number, _ in reversed(wanted)
         ]
         pieces = chain.from_iterable(map(pieces_in, slices))
@@ -161,8 +164,7 @@ def pieces_in(one: Slice) -> Iterator[Piece]:
     except FileNotFoundError:
         return
     collected: Collected | None = None
-    blocks = reader.blocks_between(one.begin, one.end) if one.end >= 0 else reader.blocks()
-    for block in blocks:
+    for block in _blocks(reader, one):
         assert reader.owner is not None, f"{path}: blocks of nobody"
         collected = collected or Collected(reader.owner.run, reader.owner.process)
         try:
@@ -175,6 +177,14 @@ def pieces_in(one: Slice) -> Iterator[Piece]:
     last = collected.piece() if collected is not None else None
     if last is not None:
         yield last
+
+
+def _blocks(reader: Reader, one: Slice) -> Iterator[Block]:
+    if one.end != TO_THE_END:
+        return reader.blocks_between(one.begin, one.end)
+    if one.begin == 0:
+        return reader.blocks()
+    return reader.blocks_between(one.begin, reader.whole_end(one.begin, 1 << 62))
 
 
 def _pieces_of_file(path: Path) -> Iterator[Piece]:
@@ -207,9 +217,8 @@ def tables_in(one: Slice, manifests: Mapping[str, Manifest]) -> Iterator[Any]:
         reader = Reader(_named(path))
     except FileNotFoundError:
         return
-    blocks = reader.blocks_between(one.begin, one.end) if one.end >= 0 else reader.blocks()
     some = []
-    for block in blocks:
+    for block in _blocks(reader, one):
         some.append(block)
         if block.end - some[0].index >= PIECE_ROWS:
             yield table_of_blocks(path, _owner(reader), some, manifests)

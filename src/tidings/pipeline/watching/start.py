@@ -136,8 +136,8 @@ def _manifests(manifest: Path | str | None) -> dict[str, Any]:
 
 
 def _reason(fault: PySparkException) -> str:
-    """What one of ours said, without the stacks of two languages around it."""
+    """What one of ours has to say, without the stacks of two languages around it."""
     lines = [line.strip() for line in str(fault).splitlines()]
     ours = [line for line in lines if line.startswith(("tidings.core", "DataError", "UsageError"))]
-    said = ours[-1].partition(": ")[2] if ours else lines[0]
-    return said or lines[0]
+    words = ours[-1].partition(": ")[2] if ours else lines[0]
+    return words or lines[0]

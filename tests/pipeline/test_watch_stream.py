@@ -1,0 +1,303 @@
+"""A trace folder that grows: read as it grows, judged batch by batch, stopped anywhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tidings import pipeline
+from tidings.core import DataError, UsageError
+from tidings.pipeline.history import append, entries, newest
+from tidings.pipeline.watching import running
+from tidings.pipeline.watching.growing import Growing, pieces_in
+from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
+from tidings.pipeline.watching.status import read_status
+from tidings.spec import Guarantee, Value
+from tidings.trace import SCHEMA_VERSION, Manifest, digest
+from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded, framed
+
+NAMES = ("p1", "p2", "p3")
+TEXT = bytes.fromhex(digest(b"text"))
+FORGED = bytes.fromhex(digest(b"forged"))
+
+
+class Writer:
+    """A member that writes its segment, block by block."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / f"{name}-1.segment.open"
+        self.owner = Owner("live", name)
+        self.index = 0
+        self.data = beginning(self.owner)
+        self.path.write_bytes(self.data)
+
+    def write(self, *items: Any, torn: int = 0) -> None:
+        """A frame; ``torn`` of its last bytes are not there yet."""
+        block = Block(self.index, 0, 0, items)
+        self.data += framed(encoded(block), len(self.data))
+        self.index = block.end
+        self.path.write_bytes(self.data[: len(self.data) - torn])
+
+    def turn_over(self) -> None:
+        """Close the segment and begin the next one."""
+        self.path = self.path.rename(self.path.with_name(self.path.name.removesuffix(".open")))
+        number = int(self.path.stem.rpartition("-")[2]) + 1
+        self.path = self.path.with_name(f"{self.owner.process}-{number}.segment.open")
+        self.data = beginning(self.owner)
+        self.path.write_bytes(self.data)
+
+
+def _broadcast(name: str, first: int, count: int = 10) -> Messages:
+    return Messages("broadcast", name, first, count, TEXT * count, 0)
+
+
+def _deliver(origin: str, first: int, count: int = 10, text: bytes = TEXT) -> Messages:
+    return Messages("deliver", origin, first, count, text * count)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    manifest = Manifest(schema=SCHEMA_VERSION, run="live", names=NAMES, views=(NAMES,))
+    (folder / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest) + b"\n")
+    return folder
+
+
+def _life(folder: Path) -> Iterator[None]:
+    """A group in five steps; p2 delivers one twice, p3 too early, one forged, one never."""
+    p1, p2, p3 = (Writer(folder, name) for name in NAMES)
+    p1.write(_broadcast("p1", 1), _deliver("p1", 1))
+    yield
+    p2.write(_deliver("p1", 1), torn=3)
+    p3.write(_deliver("p1", 1))
+    yield
+    p2.write(_deliver("p1", 7, 1))
+    p1.turn_over()
+    p1.write(_broadcast("p1", 11), _deliver("p1", 11))
+    yield
+    p2.write(_deliver("p1", 11))
+    p3.write(_deliver("p1", 12, 9))
+    p1.write(_broadcast("p1", 21, 2), _deliver("p1", 21, 2))
+    yield
+    p3.write(_deliver("p1", 11, 1), _deliver("p1", 21, 1, FORGED))
+    for one in (p1, p2, p3):
+        one.write(Mark("settle"))
+    yield
+
+
+EXPECTED = {
+    Guarantee.NO_DUPLICATION: 1,
+    Guarantee.NO_CREATION: 1,
+    Guarantee.VALIDITY: 0,
+    Guarantee.UNIFORM_AGREEMENT: 3,
+    Guarantee.CAUSAL_ORDER: 9,
+}
+
+
+class Reading:
+    """Judges whatever has come, as a query would, without Spark."""
+
+    def __init__(self, folder: Path, checkpoint: Path) -> None:
+        self.options = WatchOptions(str(checkpoint), str(folder))
+        self.growing = Growing(folder)
+        self.offset: Any = {}
+        self.batch = 0
+        self.judge = BatchJudge(self.options)
+
+    def look(self) -> None:
+        end = self.growing.latest(self.offset, 1 << 30)
+        slices = self.growing.slices(self.offset, end)
+        self.judge.judge([one for part in slices for one in pieces_in(part)], self.batch, 0.0)
+        self.offset, self.batch = end, self.batch + 1
+
+    def keys(self) -> list[str]:
+        return [row["key"] for row in read_findings(self.options.place)]
+
+
+def _as_audited(folder: Path, options: WatchOptions) -> None:
+    audited = pipeline.audit_here(folder, examples=None).verdicts["live"]
+    assert {one.guarantee: one.violated for one in audited} == EXPECTED
+    for found, expected in zip(conclusion(options)["live"], audited, strict=True):
+        assert found.value == expected.value
+        assert (found.judged, found.not_owed) == (expected.judged, expected.not_owed)
+        assert [one.witness for one in found.violations] == [
+            one.witness for one in expected.violations
+        ]
+
+
+def test_a_growing_folder_ends_with_the_verdicts_of_the_audit(folder: Path, tmp_path: Path) -> None:
+    reading = Reading(folder, tmp_path / "checkpoint")
+    counts = []
+    for _ in _life(folder):
+        reading.look()
+        counts.append(len(reading.keys()))
+    assert counts == [0, 0, 1, 10, 11]  # each as soon as rows show it; what is owed is no alarm
+    assert len(set(reading.keys())) == 11
+    _as_audited(folder, reading.options)
+
+
+@pytest.mark.parametrize("lost", ["_save", "write_status"])
+def test_a_driver_that_dies_in_a_batch_misses_nothing_and_repeats_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    reading = Reading(folder, tmp_path / "checkpoint")
+    for _ in _life(folder):
+        with monkeypatch.context() as patch:
+            place = BatchJudge if lost == "_save" else running
+            patch.setattr(place, lost, _die)
+            with pytest.raises(KeyboardInterrupt):
+                reading.look()
+        reading.judge = BatchJudge(reading.options)  # the next driver knows what is on disk
+        if lost == "_save":
+            reading.look()
+        else:
+            reading.offset = reading.growing.latest(reading.offset, 1 << 30)
+            reading.batch += 1
+    assert len(reading.keys()) == len(set(reading.keys())) == 11
+    _as_audited(folder, reading.options)
+
+
+def _die(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_torn_end_waits_until_it_is_whole(folder: Path) -> None:
+    growing, p1 = Growing(folder), Writer(folder, "p1")
+    first = growing.latest({}, 1 << 30)
+    p1.write(_broadcast("p1", 1), torn=5)
+    assert growing.latest(first, 1 << 30) == first
+    p1.path.write_bytes(p1.data)
+    after = growing.latest(first, 1 << 30)
+    assert [piece.rows for part in growing.slices(first, after) for piece in pieces_in(part)] == [
+        10
+    ]
+
+
+def test_a_damaged_frame_is_bad_data(folder: Path) -> None:
+    growing, p1 = Growing(folder), Writer(folder, "p1")
+    p1.write(_broadcast("p1", 1))
+    first = growing.latest({}, 1 << 30)
+    begin = len(p1.data)
+    p1.write(_broadcast("p1", 11))
+    p1.write(_broadcast("p1", 21))
+    damaged = bytearray(p1.data)
+    damaged[begin + 40] ^= 1
+    p1.path.write_bytes(damaged)
+    after = growing.latest(first, 1 << 30)
+    with pytest.raises(DataError, match=r"p1-1\.segment\.open: damaged at byte"):
+        list(pieces_in(*growing.slices(first, after)))
+
+
+def test_little_at_a_time_gets_to_the_same_end(folder: Path) -> None:
+    for _ in _life(folder):
+        pass
+    growing, offset, rows = Growing(folder), {}, 0
+    for _ in range(100):
+        after = growing.latest(offset, 50)
+        parts = growing.slices(offset, after)
+        rows += sum(piece.rows for part in parts for piece in pieces_in(part))
+        if after == offset:
+            break
+        offset = after
+    assert offset == growing.latest({}, 1 << 30)
+    assert rows == pipeline.audit_here(folder).rows
+
+
+def test_a_segment_deleted_before_it_was_read_makes_verdicts_unknown(
+    folder: Path, tmp_path: Path
+) -> None:
+    reading = Reading(folder, tmp_path / "checkpoint")
+    steps = _life(folder)
+    for _ in range(3):
+        next(steps)
+    (folder / "p1-1.segment").unlink()
+    list(steps)
+    reading.look()
+    found = {one.guarantee: one for one in conclusion(reading.options)["live"]}
+    assert found[Guarantee.UNIFORM_AGREEMENT].reason == "a part of p1's history is missing"
+    assert found[Guarantee.NO_DUPLICATION].value is Value.VIOLATED
+
+
+def test_rows_that_have_left_the_window_are_read_again(folder: Path) -> None:
+    for _ in _life(folder):
+        pass
+    growing = Growing(folder)
+    pieces = growing.recall("p1", 5, 22)
+    assert pieces is not None
+    assert [(piece.begin, piece.end) for piece in pieces] == [(0, 20), (20, 45)]
+    (folder / "p1-1.segment").unlink()
+    assert growing.recall("p1", 5, 22) is None
+
+
+def test_what_is_owed_says_since_when(folder: Path, tmp_path: Path) -> None:
+    reading = Reading(folder, tmp_path / "checkpoint")
+    for _ in _life(folder):
+        reading.look()
+    status = read_status(reading.options.place)
+    assert status is not None
+    owed = [(one.process, one.origin, one.first, one.last) for one in status.runs[0].owed]
+    assert owed == [("p2", "p1", 21, 22), ("p3", "p1", 22, 22)]
+    assert status.runs[0].has_ended
+
+
+def test_on_spark_each_start_goes_on_where_the_last_one_ended(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    for _ in _life(folder):
+        with pipeline.watch(spark, folder, checkpoint=tmp_path / "c", once=True) as watching:
+            watching.query.awaitTermination(60)
+            watching.refuse_failure()
+    keys = [row["key"] for row in read_findings(watching.options.place)]
+    assert len(keys) == len(set(keys)) == 11
+    _as_audited(folder, watching.options)
+    found = watching.findings.writeStream.format("memory").queryName("found")
+    found.trigger(availableNow=True).start().awaitTermination(60)
+    assert spark.table("found").count() == 11
+
+
+def test_on_spark_a_stream_of_rows_is_judged_like_the_folder(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    for _ in _life(folder):
+        pass
+    pipeline.register(spark)
+    rows = spark.readStream.format("tidings").load(str(folder))
+    manifest = folder / "manifest.jsonl"
+    with pipeline.watch(
+        spark, rows, checkpoint=tmp_path / "c", manifest=manifest, once=True
+    ) as watching:
+        watching.query.awaitTermination(60)
+        watching.refuse_failure()
+    _as_audited(folder, watching.options)
+
+
+def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a stream"):
+        pipeline.watch(spark, spark.range(1), checkpoint=tmp_path)
+    with pytest.raises(UsageError, match="no such folder"):
+        pipeline.watch(spark, tmp_path / "nowhere", checkpoint=tmp_path)
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(UsageError, match="lacks the column 'run'"):
+        pipeline.watch(spark, stream, checkpoint=tmp_path)
+
+
+def test_a_history_tells_the_newest_verdict(folder: Path, tmp_path: Path) -> None:
+    for _ in _life(folder):
+        pass
+    bad = pipeline.audit_here(folder)
+    good = {
+        "live": [msgspec.structs.replace(one, value=Value.HOLDS) for one in bad.verdicts["live"]]
+    }
+    history = tmp_path / "history"
+    append(history, "watch", "here", good, 1.0, 10)
+    assert newest(entries(history)) is Value.HOLDS
+    append(history, "audit", "here", bad.verdicts, 2.0, bad.rows)
+    found = entries(history)
+    assert newest(found) is Value.VIOLATED
+    assert [(one.command, one.rows) for one in found] == [("watch", 10), ("audit", bad.rows)]
+    with pytest.raises(UsageError, match="no history"):
+        append(folder, "audit", "here", bad.verdicts, 2.0, bad.rows)
