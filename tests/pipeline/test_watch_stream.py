@@ -1,12 +1,16 @@
 """A trace folder that grows: read as it grows, judged batch by batch, stopped anywhere."""
 
+import json
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from tidings import pipeline
 from tidings.core import DataError, UsageError
@@ -15,75 +19,37 @@ from tidings.pipeline.watching import running
 from tidings.pipeline.watching.growing import Growing, pieces_in
 from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
 from tidings.pipeline.watching.status import read_status
+from tidings.report.live import WatchMetrics, live_table
 from tidings.spec import Guarantee, Value
-from tidings.trace import SCHEMA_VERSION, Manifest, digest
-from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded, framed
-
-NAMES = ("p1", "p2", "p3")
-TEXT = bytes.fromhex(digest(b"text"))
-FORGED = bytes.fromhex(digest(b"forged"))
-
-
-class Writer:
-    """A member that writes its segment, block by block."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.path = folder / f"{name}-1.segment.open"
-        self.owner = Owner("live", name)
-        self.index = 0
-        self.data = beginning(self.owner)
-        self.path.write_bytes(self.data)
-
-    def write(self, *items: Any, torn: int = 0) -> None:
-        """A frame; ``torn`` of its last bytes are not there yet."""
-        block = Block(self.index, 0, 0, items)
-        self.data += framed(encoded(block), len(self.data))
-        self.index = block.end
-        self.path.write_bytes(self.data[: len(self.data) - torn])
-
-    def turn_over(self) -> None:
-        """Close the segment and begin the next one."""
-        self.path = self.path.rename(self.path.with_name(self.path.name.removesuffix(".open")))
-        number = int(self.path.stem.rpartition("-")[2]) + 1
-        self.path = self.path.with_name(f"{self.owner.process}-{number}.segment.open")
-        self.data = beginning(self.owner)
-        self.path.write_bytes(self.data)
-
-
-def _broadcast(name: str, first: int, count: int = 10) -> Messages:
-    return Messages("broadcast", name, first, count, TEXT * count, 0)
-
-
-def _deliver(origin: str, first: int, count: int = 10, text: bytes = TEXT) -> Messages:
-    return Messages("deliver", origin, first, count, text * count)
+from tidings.trace.segments import Mark
+from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "trace"
     folder.mkdir()
-    manifest = Manifest(schema=SCHEMA_VERSION, run="live", names=NAMES, views=(NAMES,))
-    (folder / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest) + b"\n")
+    write_manifest(folder)
     return folder
 
 
 def _life(folder: Path) -> Iterator[None]:
     """A group in five steps; p2 delivers one twice, p3 too early, one forged, one never."""
     p1, p2, p3 = (Writer(folder, name) for name in NAMES)
-    p1.write(_broadcast("p1", 1), _deliver("p1", 1))
+    p1.write(broadcast("p1", 1), deliver("p1", 1))
     yield
-    p2.write(_deliver("p1", 1), torn=3)
-    p3.write(_deliver("p1", 1))
+    p2.write(deliver("p1", 1), torn=3)
+    p3.write(deliver("p1", 1))
     yield
-    p2.write(_deliver("p1", 7, 1))
+    p2.write(deliver("p1", 7, 1))
     p1.turn_over()
-    p1.write(_broadcast("p1", 11), _deliver("p1", 11))
+    p1.write(broadcast("p1", 11), deliver("p1", 11))
     yield
-    p2.write(_deliver("p1", 11))
-    p3.write(_deliver("p1", 12, 9))
-    p1.write(_broadcast("p1", 21, 2), _deliver("p1", 21, 2))
+    p2.write(deliver("p1", 11))
+    p3.write(deliver("p1", 12, 9))
+    p1.write(broadcast("p1", 21, 2), deliver("p1", 21, 2))
     yield
-    p3.write(_deliver("p1", 11, 1), _deliver("p1", 21, 1, FORGED))
+    p3.write(deliver("p1", 11, 1), deliver("p1", 21, 1, FORGED))
     for one in (p1, p2, p3):
         one.write(Mark("settle"))
     yield
@@ -165,10 +131,35 @@ def _die(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("kind", FaultyGroup.KINDS)
+def test_twenty_faults_of_each_decidable_kind_are_found_at_once(tmp_path: Path, kind: str) -> None:
+    group = FaultyGroup(tmp_path / "trace", seed=1)
+    reading = Reading(tmp_path / "trace", tmp_path / "checkpoint")
+    for _ in range(20):
+        group.turn()
+        group.turn(kind)
+        reading.look()
+        found = [
+            (row["guarantee"], row["process"], row["seq"])
+            for row in read_findings(reading.options.place)
+        ]
+        assert found == [(one.guarantee, one.process, one.seq) for one in group.faults]
+    group.settle()
+    reading.look()
+    audited = pipeline.audit_here(tmp_path / "trace", examples=None).verdicts["live"]
+    for one, expected in zip(conclusion(reading.options)["live"], audited, strict=True):
+        assert (one.value, one.judged, one.violated) == (
+            expected.value, expected.judged, expected.violated
+        )  # fmt: skip
+        assert [found.witness for found in one.violations] == [
+            found.witness for found in expected.violations
+        ]
+
+
 def test_a_torn_end_waits_until_it_is_whole(folder: Path) -> None:
     growing, p1 = Growing(folder), Writer(folder, "p1")
     first = growing.latest({}, 1 << 30)
-    p1.write(_broadcast("p1", 1), torn=5)
+    p1.write(broadcast("p1", 1), torn=5)
     assert growing.latest(first, 1 << 30) == first
     p1.path.write_bytes(p1.data)
     after = growing.latest(first, 1 << 30)
@@ -179,11 +170,11 @@ def test_a_torn_end_waits_until_it_is_whole(folder: Path) -> None:
 
 def test_a_damaged_frame_is_bad_data(folder: Path) -> None:
     growing, p1 = Growing(folder), Writer(folder, "p1")
-    p1.write(_broadcast("p1", 1))
+    p1.write(broadcast("p1", 1))
     first = growing.latest({}, 1 << 30)
     begin = len(p1.data)
-    p1.write(_broadcast("p1", 11))
-    p1.write(_broadcast("p1", 21))
+    p1.write(broadcast("p1", 11))
+    p1.write(broadcast("p1", 21))
     damaged = bytearray(p1.data)
     damaged[begin + 40] ^= 1
     p1.path.write_bytes(damaged)
@@ -247,10 +238,11 @@ def test_what_is_owed_says_since_when(folder: Path, tmp_path: Path) -> None:
 def test_on_spark_each_start_goes_on_where_the_last_one_ended(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
-    for _ in _life(folder):
-        with pipeline.watch(spark, folder, checkpoint=tmp_path / "c", once=True) as watching:
-            watching.query.awaitTermination(60)
-            watching.refuse_failure()
+    for step, _ in enumerate(_life(folder)):
+        if step in (2, 4):
+            with pipeline.watch(spark, folder, checkpoint=tmp_path / "c", once=True) as watching:
+                watching.query.awaitTermination(60)
+                watching.refuse_failure()
     keys = [row["key"] for row in read_findings(watching.options.place)]
     assert len(keys) == len(set(keys)) == 11
     _as_audited(folder, watching.options)
@@ -273,6 +265,58 @@ def test_on_spark_a_stream_of_rows_is_judged_like_the_folder(
         watching.query.awaitTermination(60)
         watching.refuse_failure()
     _as_audited(folder, watching.options)
+
+
+def test_on_spark_the_command_tells_alarms_and_ends_with_the_verdict(
+    tidings: Any, folder: Path, tmp_path: Path
+) -> None:
+    for _ in _life(folder):
+        pass
+    answer = tidings("watch", "trace", "--page", "live.html", "--history", "history", "--json")
+    assert answer.status == 1
+    *alarms, end = map(json.loads, answer.out.splitlines())
+    assert len({one["alarm"]["key"] for one in alarms}) == 11
+    verdicts = end["runs"][0]["verdicts"]
+    assert {name: one["violated"] for name, one in verdicts.items()} == EXPECTED
+    page = (tmp_path / "live.html").read_text()
+    assert 'http-equiv="refresh"' in page
+    assert "p2 owes p1#21..22" in page
+    assert tidings("report", "history").status == 1
+    assert "uniform agreement" in (tmp_path / "history" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["watch", "nowhere"], "nowhere: no such folder"),
+        (["watch", "trace", "--every", "0"], "--every takes more than 0 seconds"),
+        (["watch", "trace", "--page", "live"], "--page takes a .html file, not live"),
+        (["watch", "trace", "--history", "trace"], "trace is no history (it has no history.json)"),
+        (["demo", "--watch", "--simulated"], "--watch needs nodes that run"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_before_spark_starts(
+    tidings: Any, folder: Path, words: list[str], line: str
+) -> None:
+    answer = tidings(*words)
+    assert answer.status == 64
+    assert line in answer.err
+
+
+def test_metrics_and_the_live_table_say_what_the_status_says(folder: Path, tmp_path: Path) -> None:
+    reading = Reading(folder, tmp_path / "checkpoint")
+    for _ in _life(folder):
+        reading.look()
+    metrics = WatchMetrics(lambda: read_status(reading.options.place))
+    shown = generate_latest(metrics.registry).decode()
+    assert 'tidings_watch_verdict{guarantee="no duplication",run="live"} -1.0' in shown
+    assert 'tidings_watch_owed{member="p2",run="live"} 2.0' in shown
+    assert "tidings_watch_alarms_total 11.0" in shown
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(live_table(read_status(reading.options.place)))
+    text = console.export_text()
+    assert "p2 owes p1#21..22, 2 messages, for" in text
+    assert "✗ violated" in text
 
 
 def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``tidings watch``: the audit while the group runs."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-from tidings.cli.audit import Master, Remote, on_spark, refuse_both
-from tidings.cli.common import app, err, out, print_verdicts, result, say
+from tidings.cli.audit import Master, Remote, refuse_both
+from tidings.cli.common import app, err, out, print_verdicts, progress_line, result, say
 from tidings.core import UsageError
 from tidings.disk.files import refuse_unwritable, whole_file
 from tidings.report import many
@@ -84,10 +85,14 @@ def watch(
     with ExitStack() as stack:
         if checkpoint is None:
             checkpoint = Path(stack.enter_context(TemporaryDirectory(prefix="tidings-watch-")))
-        spark, _ = stack.enter_context(on_spark(master, remote))
-        from tidings import pipeline
-        from tidings.pipeline.watching.judge import WatchLimits
+        logging.getLogger().addHandler(logging.NullHandler())  # py4j logs interruptions
+        with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as progress:
+            from tidings import pipeline
+            from tidings.pipeline.watching.judge import WatchLimits
 
+            spark = stack.enter_context(
+                pipeline.session(master=master, remote=remote, progress=progress)
+            )
         watching = pipeline.watch(
             spark,
             source,
@@ -218,12 +223,12 @@ def _has_ended(status: "Status | None") -> bool:
 @contextmanager
 def _live() -> Iterator[Any]:
     """In a terminal a table that changes; elsewhere nothing."""
-    if not err.is_terminal:
+    if not out.is_terminal:
         yield lambda status: None
         return
     from tidings.report.live import live_table
 
-    with Live(console=err, refresh_per_second=4, transient=True) as live:
+    with Live(console=out, refresh_per_second=4, transient=True) as live:
         yield lambda status: live.update(live_table(status))
 
 
