@@ -46,7 +46,7 @@ def watch(
     ] = 60.0,
     window: Annotated[
         int, typer.Option(help="How many broadcasts and deliveries are kept in memory.")
-    ] = 2_000_000,
+    ] = 1_000_000,
     page: Annotated[
         Path | None, typer.Option(help="Keep this .html file up to date; it refreshes itself.")
     ] = None,

@@ -8,7 +8,7 @@ then sees as a hole. Other files of rows appear when they are complete, and are 
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +132,9 @@ class Growing:
             for number, _ in reversed(wanted)
         ]
         pieces = chain.from_iterable(map(pieces_in, slices))
-        return (piece for piece in pieces if piece.end > begin and piece.begin < end)
+        return (
+            piece for piece in takewhile(lambda one: one.begin < end, pieces) if piece.end > begin
+        )
 
 
 def found(folder: Path, process: str, number: int) -> Path:

@@ -50,7 +50,7 @@ class GoneError(Exception):
 
 
 class WatchLimits(msgspec.Struct, frozen=True):
-    window_rows: int = 2_000_000
+    window_rows: int = 1_000_000
     """Broadcasts and deliveries that are kept, of all processes together."""
     waiting_rows: int = 500_000
     """With so many rows of its process after it, a delivery leaves the window, though open."""
@@ -58,7 +58,7 @@ class WatchLimits(msgspec.Struct, frozen=True):
     """Such deliveries that are kept elsewhere."""
     late_rows: int = 2_000_000
     """Rows that are kept behind a missing part."""
-    chunk_rows: int = 200_000
+    chunk_rows: int = 1_000_000
     """How much is read again at once."""
     violations: int = 10_000
     """Violations that are kept. All are counted."""
