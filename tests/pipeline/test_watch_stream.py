@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from prometheus_client import generate_latest
 from pyspark.sql import SparkSession
@@ -21,6 +23,7 @@ from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusi
 from tidings.pipeline.watching.status import read_status
 from tidings.report.live import WatchMetrics, live_table
 from tidings.spec import Guarantee, Value
+from tidings.trace.foreign import read_mapping
 from tidings.trace.segments import Mark
 from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
 
@@ -317,6 +320,76 @@ def test_metrics_and_the_live_table_say_what_the_status_says(folder: Path, tmp_p
     text = console.export_text()
     assert "p2 owes p1#21..22, 2 messages, for" in text
     assert "✗ violated" in text
+
+
+MAPPING = """
+run = "live"
+[columns]
+process = "who"
+kind = "did"
+order = "number"
+origin = "by"
+seq = "which"
+text = "text"
+[kinds]
+broadcast = "sent"
+deliver = "got"
+settle = "end"
+[group]
+members = ["p1", "p2", "p3"]
+"""
+LOG = (
+    [("p1", "sent", 1), ("p1", "got", 1), ("p2", "got", 1)],
+    [("p1", "sent", 2), ("p1", "got", 2), ("p2", "got", 2), ("p3", "got", 2)],
+    [("p3", "got", 1), ("p1", "end", None), ("p2", "end", None), ("p3", "end", None)],
+)
+"""In three batches; p3 delivers the second message before the first."""
+
+
+def _logged(batch: int) -> list[dict[str, str | None]]:
+    return [
+        {"who": who, "did": did, "number": str(100 * batch + place), "text": "hello"}
+        | {"by": "p1" if which else None, "which": str(which) if which else None}
+        for place, (who, did, which) in enumerate(LOG[batch])
+    ]
+
+
+def test_a_stream_of_a_log_is_judged_by_its_mapping(tmp_path: Path) -> None:
+    (tmp_path / "mapping.toml").write_text(MAPPING)
+    mapping = read_mapping(tmp_path / "mapping.toml")
+    options = WatchOptions(str(tmp_path / "c"), form="log", mapping=mapping)
+    for batch in range(len(LOG)):
+        table = pa.Table.from_pylist(_logged(batch)).select(mapping.read_columns)
+        BatchJudge(options)(SimpleNamespace(toArrow=lambda table=table: table), batch)
+    (alarm,) = read_findings(options.place)
+    assert (alarm["guarantee"], alarm["process"], alarm["seq"]) == ("causal order", "p3", 2)
+    found = {one.guarantee: one.value for one in conclusion(options)["live"]}
+    assert found.pop(Guarantee.CAUSAL_ORDER) is Value.VIOLATED
+    assert set(found.values()) == {Value.HOLDS}
+
+
+def test_ids_are_no_names_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    by_id = MAPPING.replace('seq = "which"\n', "").replace('origin = "by"', 'id = "which"')
+    (tmp_path / "mapping.toml").write_text(by_id)
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(UsageError, match="an id gets its name when the whole log is read"):
+        pipeline.watch(spark, stream, tmp_path / "mapping.toml", checkpoint=tmp_path / "c")
+
+
+def test_on_spark_a_log_that_grows_is_watched_by_its_mapping(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "mapping.toml").write_text(MAPPING)
+    (tmp_path / "logs").mkdir()
+    names = "who string, did string, number string, text string, by string, which string"
+    logs = spark.readStream.schema(names).json(str(tmp_path / "logs"))
+    lines = [json.dumps(row) for batch in range(len(LOG)) for row in _logged(batch)]
+    (tmp_path / "logs" / "1.json").write_text("\n".join(lines))
+    mapping = tmp_path / "mapping.toml"
+    with pipeline.watch(spark, logs, mapping, checkpoint=tmp_path / "c", once=True) as watching:
+        watching.query.awaitTermination(60)
+        watching.refuse_failure()
+    assert [row["process"] for row in read_findings(watching.options.place)] == ["p3"]
 
 
 def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-from tidings.cli.audit import Master, Remote, refuse_both
+from tidings.cli.audit import Master, Remote, SourceOption, options_of, refuse_both
 from tidings.cli.common import app, err, out, print_verdicts, progress_line, result, say
 from tidings.core import UsageError
 from tidings.disk.files import refuse_unwritable, whole_file
 from tidings.report import many
 from tidings.spec import exit_status
-from tidings.trace import Manifest
+from tidings.trace import Manifest, foreign
 
 if TYPE_CHECKING:
     from tidings.pipeline import Watching
@@ -32,7 +32,19 @@ CALM_S = 3.0
 
 @app.command(epilog="Example: tidings watch runs/7 --checkpoint runs/7.watch")
 def watch(
-    source: Annotated[Path, typer.Argument(help="A trace folder that members write to.")],
+    source: Annotated[
+        str, typer.Argument(help="A trace folder that members write to. Or what --format reads.")
+    ],
+    form: Annotated[
+        str, typer.Option("--format", help="tidings, kafka, or another stream of Spark's.")
+    ] = "tidings",
+    mapping: Annotated[
+        Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
+    ] = None,
+    source_option: SourceOption = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Go on here after a restart; by default a folder that vanishes."),
@@ -72,8 +84,10 @@ def watch(
     refuse_both(master, remote)
     if every <= 0 or patience < 0 or window < 0:
         raise UsageError("--every takes more than 0 seconds, --patience and --window 0 or more")
-    if not source.is_dir():
+    if form == "tidings" and not Path(source).is_dir():
         raise UsageError(f"{source}: no such folder")
+    options = options_of(source_option)
+    known = foreign.read_mapping(mapping) if mapping is not None else None
     if page is not None:
         if page.suffix not in (".html", ".htm"):
             raise UsageError(f"--page takes a .html file, not {page}")
@@ -89,20 +103,24 @@ def watch(
         with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as progress:
             from tidings import pipeline
             from tidings.pipeline.watching.judge import WatchLimits
+            from tidings.pipeline.watching.running import manifests_at_the_end
 
             spark = stack.enter_context(
                 pipeline.session(master=master, remote=remote, progress=progress)
             )
         watching = pipeline.watch(
             spark,
-            source,
+            source if form == "tidings" else pipeline.stream_of(spark, source, form, options),
+            known,
             checkpoint=checkpoint,
+            manifest=manifest,
             every_s=every,
             once=once,
             patience_s=patience,
             limits=WatchLimits(window_rows=window),
+            options=options if form == "tidings" else None,
         )
-        show = _Show(watching, source.name, page, as_json)
+        show = _Show(watching, Path(source).name, page, as_json)
         if metrics is not None:
             from tidings.report.live import WatchMetrics
 
@@ -111,13 +129,14 @@ def watch(
             stack.callback(answering.close)
         begin_s = time.time()
         _follow(watching, show, once)
-        verdicts = _concluded(watching, source)
-        manifests = watching.options.manifests_now()
+        verdicts = _concluded(watching)
+        manifests = manifests_at_the_end(watching.options)
     if history is not None:
         from tidings.pipeline.history import append
 
-        append(history, "watch", str(source), verdicts, time.time() - begin_s, show.rows)
-    _tell(manifests, verdicts, source, as_json, show.rows)
+        append(history, "watch", source, verdicts, time.time() - begin_s, show.rows)
+    folder = Path(source) if form == "tidings" else None
+    _tell(manifests, verdicts, folder, as_json, show.rows)
     raise typer.Exit(exit_status([one for five in verdicts.values() for one in five]))
 
 
@@ -232,21 +251,23 @@ def _live() -> Iterator[Any]:
         yield lambda status: live.update(live_table(status))
 
 
-def _concluded(watching: "Watching", source: Path) -> dict[str, Any]:
+def _concluded(watching: "Watching") -> dict[str, Any]:
     """The verdicts at the end. What the watch had to give up, the audit of the folder judges."""
     verdicts = watching.verdicts()
-    if any("not all could be judged" in one.note for five in verdicts.values() for one in five):
+    folder = watching.options.folder
+    notes = [one.note for five in verdicts.values() for one in five]
+    if folder is not None and any("not all could be judged" in note for note in notes):
         from tidings import pipeline
 
         err.print("not everything fitted into the window: auditing the folder", soft_wrap=True)
-        return dict(pipeline.audit_here(source, examples=3).verdicts)
+        return dict(pipeline.audit_here(folder, examples=3).verdicts)
     return verdicts
 
 
 def _tell(
     manifests: dict[str, Manifest],
     verdicts: dict[str, Any],
-    source: Path,
+    folder: Path | None,
     as_json: bool,
     rows: int,
 ) -> None:
@@ -257,4 +278,4 @@ def _tell(
     say(f"{many(rows, 'row')} watched on Spark")
     for run, five in verdicts.items():
         out.print()
-        print_verdicts(manifests[run], five, folder=source)
+        print_verdicts(manifests[run], five, folder=folder)

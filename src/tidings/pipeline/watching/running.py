@@ -23,11 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidings.core import DataError, ordered
+from tidings.core import DataError
 from tidings.disk.files import whole_file
 from tidings.pipeline.watching.final import debts, ending, final_verdicts, verdicts
 from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import Judge, Recall, Standing, WatchLimits, gone
+from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
 from tidings.pipeline.watching.pieces import Events, Piece, decode, packed
 from tidings.pipeline.watching.status import (
     MemberStatus,
@@ -39,7 +40,8 @@ from tidings.pipeline.watching.status import (
 )
 from tidings.pipeline.watching.stored import loaded, stored
 from tidings.spec import Verdict, Violation
-from tidings.trace import SCHEMA_VERSION, Manifest
+from tidings.trace import Manifest
+from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.schema import KINDS
 
 FOLDER = "judge"
@@ -70,7 +72,9 @@ class WatchOptions(msgspec.Struct, frozen=True):
     folder: str | None = None
     """The trace, if it is a folder; then its manifests are read with every batch."""
     manifests: tuple[Manifest, ...] = ()
-    form: Literal["packed", "rows"] = "packed"
+    form: Literal["packed", "rows", "log"] = "packed"
+    mapping: LogMapping | None = None
+    """What the columns of a log mean."""
     patience_s: float = 60.0
     """How long a missing part, or an unread broadcast of what may be a cause, is waited for."""
     limits: WatchLimits = WatchLimits()
@@ -126,6 +130,14 @@ class BatchJudge:
         table = frame.toArrow()
         if self.options.form == "packed":
             pieces = [decode(one) for one in table["piece"].to_pylist()]
+        elif self.options.mapping is not None:
+            ends = {
+                (run, one.name): one.end
+                for run, judge in self._judges.items()
+                for one in judge.histories
+            }
+            run = self.options.mapping.run or "watched"
+            pieces = list(pieces_of_log(table, self.options.mapping, run, ends))
         else:
             pieces = list(pieces_of_table(table))
         self.judge(pieces, batch, begin)
@@ -181,16 +193,12 @@ class BatchJudge:
         known = self.options.manifests_now()
         if self.options.folder is not None or known:
             return known
-        # The members are those who have rows, as far as they have come.
-        runs = {piece.run: Manifest(schema=SCHEMA_VERSION, run=piece.run) for piece in pieces}
-        runs |= {run: Manifest(schema=SCHEMA_VERSION, run=run) for run in self._judges}
-        for run in runs:
-            old = self._judges[run].names if run in self._judges else ()
+        found = {}
+        for run in dict.fromkeys([*self._judges, *(piece.run for piece in pieces)]):
+            old = self._judges[run].manifest() if run in self._judges else None
             here = [piece for piece in pieces if piece.run == run]
-            members = ordered([*old, *(one.process for one in here)])
-            names = ordered([*members, *(name for one in here for name in one.origins)])
-            runs[run] = Manifest(schema=SCHEMA_VERSION, run=run, names=names, views=(members,))
-        return runs
+            found[run] = manifest_of(self.options.mapping, run, old, here)
+        return found
 
     def _too_long_ago(self, state: _State, now_s: float) -> Mapping[str, Standing]:
         """How far everything had got before the patience began."""
@@ -230,11 +238,18 @@ def load(options: WatchOptions) -> tuple[_State, dict[str, Judge]]:
 def conclusion(options: WatchOptions) -> dict[str, tuple[Verdict, ...]]:
     """The verdicts if nothing more comes."""
     _, judges = load(options)
-    manifests = options.manifests_now()
-    return {
-        run: final_verdicts(judge, manifests.get(run) or judge.manifest())
+    manifests = manifests_at_the_end(options)
+    return {run: final_verdicts(judge, manifests[run]) for run, judge in judges.items()}
+
+
+def manifests_at_the_end(options: WatchOptions) -> dict[str, Manifest]:
+    """Those of the source; of a stream without any, what the judges know."""
+    _, judges = load(options)
+    made = {
+        run: manifest_of(options.mapping, run, judge.manifest(), ())
         for run, judge in judges.items()
     }
+    return made | options.manifests_now()
 
 
 def _refuse_strangers(pieces: Iterable[Piece], manifests: Mapping[str, Manifest]) -> None:

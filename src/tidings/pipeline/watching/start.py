@@ -5,18 +5,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructField, StructType
 
 from tidings.core import DataError, UsageError
+from tidings.pipeline.sources.reading import KAFKA
 from tidings.pipeline.spark.source import register
 from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import WatchLimits
+from tidings.pipeline.watching.mapped import refuse_ids
 from tidings.pipeline.watching.running import FINDINGS, BatchJudge, WatchOptions, conclusion
 from tidings.pipeline.watching.status import Status, read_status
 from tidings.spec import Verdict
 from tidings.trace import read_manifests
+from tidings.trace.foreign import Mapping as LogMapping
+from tidings.trace.foreign import read_mapping
 from tidings.trace.layout import MANIFEST
 
 FOUND = (
@@ -68,6 +74,7 @@ class Watching:
 def watch(
     spark: SparkSession,
     source: DataFrame | Path | str,
+    mapping: LogMapping | Path | str | None = None,
     *,
     checkpoint: Path | str,
     manifest: Path | str | None = None,
@@ -77,7 +84,9 @@ def watch(
     limits: WatchLimits | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Watching:
-    """Judge a trace folder while members write it, or any stream with the columns of a trace.
+    """Judge a trace folder while members write it, or any stream.
+
+    A stream has the columns of a trace, or a ``mapping`` says what its columns mean.
 
     The folder ``checkpoint`` is where it goes on after a restart. With ``once`` it ends when it has
     judged what is there. Without a ``manifest`` the members of a stream are those who have rows.
@@ -94,6 +103,13 @@ def watch(
         register(spark)
         reader = spark.readStream.format("tidings").option("packed", "true")
         stream = reader.options(**dict(options or {})).load(folder)
+        if mapping is not None:
+            raise UsageError("--mapping does nothing here: a trace needs none")
+    elif mapping is not None:
+        if isinstance(mapping, Path | str):
+            mapping = read_mapping(Path(mapping))
+        refuse_ids(mapping)
+        stream = _texts(source, mapping)
     else:
         stream = _checked(source)
         known = _manifests(manifest)
@@ -101,7 +117,8 @@ def watch(
         checkpoint=str(Path(checkpoint).resolve()),
         folder=folder,
         manifests=tuple(known.values()) if known else (),
-        form="packed" if folder is not None else "rows",
+        form="packed" if folder is not None else "log" if mapping is not None else "rows",
+        mapping=mapping,
         patience_s=patience_s,
         limits=limits or WatchLimits(),
     )
@@ -116,6 +133,15 @@ def watch(
     return Watching(spark, writer.start(), watched)
 
 
+def stream_of(spark: SparkSession, source: str, form: str, options: Mapping[str, str]) -> DataFrame:
+    """What Spark reads as a stream: of Kafka, the topics are the source."""
+    reader = spark.readStream.format(form)
+    if form == "kafka":
+        asked = {"subscribe": source, "startingOffsets": "earliest"} | dict(options)
+        return reader.options(**asked).load()
+    return reader.options(**dict(options)).load(source)
+
+
 def _checked(stream: DataFrame) -> DataFrame:
     if not stream.isStreaming:
         raise UsageError("this DataFrame is not a stream; audit it: pipeline.audit")
@@ -124,6 +150,24 @@ def _checked(stream: DataFrame) -> DataFrame:
         raise UsageError(f"the stream lacks the column {missing[0]!r} of a trace")
     more = [name for name in ("time_ns", "value") if name in stream.columns]
     return stream.select(*NEEDED, *more)
+
+
+def _texts(stream: DataFrame, mapping: LogMapping) -> DataFrame:
+    """The columns that the mapping reads; of a topic they are fields of its values."""
+    if not stream.isStreaming:
+        raise UsageError("this DataFrame is not a stream; audit it: pipeline.audit")
+    if {"topic", "partition", "offset", "value"} <= set(stream.columns):
+        own = [name for name in mapping.read_columns if not name.startswith(KAFKA)]
+        fields = StructType([StructField(name, StringType()) for name in own])
+        kafka = F.struct(*(name for name in stream.columns if name != "value")).alias("kafka")
+        value = F.from_json(F.col("value").cast("string"), fields).alias("value")
+        stream = stream.select(kafka, value).select("kafka", "value.*")
+    try:
+        return stream.select(
+            *(F.col(name).cast("string").alias(name) for name in mapping.read_columns)
+        )
+    except AnalysisException as fault:
+        raise UsageError(f"the stream lacks a column of the mapping: {_reason(fault)}") from None
 
 
 def _manifests(manifest: Path | str | None) -> dict[str, Any]:
