@@ -2,6 +2,7 @@
 
 from random import Random
 
+import msgspec
 import pytest
 
 from shorthand import Shorthand
@@ -9,6 +10,7 @@ from tidings.core import Exit
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline.watching.final import final_verdicts, verdicts
 from tidings.pipeline.watching.judge import Judge, WatchLimits
+from tidings.pipeline.watching.pieces import pieces_of_rows
 from tidings.pipeline.watching.stored import loaded, stored
 from tidings.simulator import Plan, walk
 from tidings.spec import Guarantee, Value, Violation, exit_status, judge
@@ -149,6 +151,31 @@ def test_a_member_that_was_away_for_long_is_judged_by_what_the_source_still_has(
         alarms += watch.take([piece for piece in some if piece.process == "p3"])
     assert source.asked > 0
     assert [str(one.message) for one in alarms] == ["p1#71"]
+    found = without_causes(final_verdicts(watch, run.manifest))
+    assert found == without_causes(judge(run))
+
+
+def test_a_newcomer_owes_only_what_is_addressed_to_it() -> None:
+    alone, both = ("p1", "p2"), ("p1", "p2", "p3")
+    old = " ".join(f"b{number}/0 dp1#{number}" for number in range(1, 9))
+    heard = " ".join(f"dp1#{number}" for number in range(1, 9))
+    script = Shorthand(
+        (alone, both),
+        p1=f"{old} b9/1 b10/1 dp1#9 dp1#10 settle",
+        p2=f"{heard} dp1#9 dp1#10 settle",
+        p3="dp1#10 dp1#9 settle",
+    )
+    run = script.run()
+    before = msgspec.structs.replace(run.manifest, names=alone, views=(alone,))
+    watch = Judge(before)
+    for process, count in (("p1", 16), ("p2", 8)):
+        assert not watch.take(pieces_of_rows(run.histories[process][:count]))
+    assert sum(history.events.size for history in watch.histories) == 0
+    watch.know(run.manifest)
+    rows = [row for process, count in (("p1", 16), ("p2", 8), ("p3", 0))
+            for row in run.histories[process][count:]]  # fmt: skip
+    (alarm,) = watch.take(pieces_of_rows(rows))
+    assert (alarm.process, str(alarm.message)) == ("p3", "p1#10")
     found = without_causes(final_verdicts(watch, run.manifest))
     assert found == without_causes(judge(run))
 

@@ -142,6 +142,8 @@ class Judge:
             size = len(self.names)
             passed = np.zeros((size, size), np.int64)
             passed[:-1, :-1] = self.passed
+            # A newcomer is addressed by nothing that everybody had passed before it came.
+            passed[-1, :] = [history.base for history in self.histories]
             self.passed = passed
         return self.numbers[name]
 
