@@ -27,6 +27,7 @@ from tidings.cli import (
     simulate as simulate,
     check as check,
     audit as audit,
+    watch as watch,
     campaign as campaign,
     ingest as ingest,
     demo as demo,

@@ -5,11 +5,12 @@ The pipeline is imported late: everything else works without Spark.
 
 import logging
 import shlex
+import time
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import typer
@@ -186,6 +187,9 @@ def audit(
     local: Annotated[
         bool, typer.Option("--local", help="Judge in this process, without Spark and Java.")
     ] = False,
+    history: Annotated[
+        Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
+    ] = None,
     master: Master = None,
     remote: Remote = None,
     as_json: AsJson = False,
@@ -225,6 +229,11 @@ def audit(
     if tables is not None and not is_trace:
         raise UsageError("--tables measures a trace; make one of it first: tidings ingest")
     _refuse_one_in_the_other(violations, tables)
+    if history is not None:
+        from tidings.pipeline.history import append, measured_in, refuse_no_history
+
+        refuse_no_history(history)
+    begin_s = time.monotonic()
     for folder in (violations, tables):
         if folder is not None:
             refuse_to_overwrite(folder)
@@ -271,6 +280,10 @@ def audit(
         if untold:
             err.print(untold, soft_wrap=True)
     status = _status(audited)
+    if history is not None:
+        took_s = time.monotonic() - begin_s
+        measured = measured_in(tables) if tables is not None else {}
+        append(history, "audit", source, audited.verdicts, took_s, audited.rows, measured)
     if as_json:
         runs = [
             result(audited.manifests[run], of_run)
@@ -318,6 +331,8 @@ def _status(audited: "Audit") -> Exit:
 # --- the page
 
 PAGE = "report.html"
+HISTORY = "history.json"
+"""By this file a history is recognised without the libraries that read it."""
 
 
 @app.command(epilog="Example: tidings report runs/7 --open")
@@ -337,7 +352,8 @@ def report(
 ) -> None:
     """Audit a trace on Spark and write one HTML page: verdicts, costs, latencies, pictures.
 
-    The page opens offline. Exits as audit does, with the verdict.
+    Of a history (audit --history) it draws what is there, and audits nothing. The page opens
+    offline. Exits as audit does, with the verdict.
     """
     refuse_both(master, remote)
     if local:
@@ -348,6 +364,8 @@ def report(
     where = ["--out", str(file)] if file else []
     how = shlex.join(["tidings", "report", str(path), *where, *(["--local"] if local else [])])
     refuse_unwritable(target)
+    if (path / HISTORY).is_file():
+        _report_history(path, target, as_json, open_)
     if is_campaign(path):
         # It is complete: all numbers are there, and nothing is run or judged again.
         from tidings.campaign.page import page_of, status_of
@@ -365,6 +383,24 @@ def report(
     if open_:
         open_page(target)
     raise typer.Exit(status)
+
+
+def _report_history(path: Path, target: Path, as_json: bool, open_: bool) -> NoReturn:
+    """It exits with the newest verdict."""
+    from tidings.pipeline.history import entries, newest
+    from tidings.report.over_time import answer, history_page
+
+    found = entries(path)
+    value = newest(found)
+    with whole_file(target) as draft:
+        draft.write_text(history_page(found, value, path.name), encoding="utf-8")
+    if as_json:
+        print_json({"answer": answer(found, value), "value": value.value, "page": str(target)})
+    else:
+        say(f"{answer(found, value)}\npage   {target}")
+    if open_:
+        open_page(target)
+    raise typer.Exit(Exit[value.name])
 
 
 def audited_page(

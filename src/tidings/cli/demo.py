@@ -4,9 +4,11 @@ import secrets
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Annotated, Literal
 
@@ -15,7 +17,7 @@ import typer
 
 from tidings.cli.audit import PAGE, audited_page, open_page, write_page
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.core import Exit, Interrupted
+from tidings.core import EnvironmentMissing, Exit, Interrupted, UsageError
 from tidings.demo.simulated import Break, demo_run
 from tidings.report.causality import Causality
 from tidings.report.crashes import crashes_of
@@ -41,6 +43,9 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--out", help="A new folder; by default runs/demo-ID.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Judge the nodes while they run, too.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,8 +58,13 @@ def demo(
     """
     if folder is not None:
         refuse_to_overwrite(folder)
+    if watch and simulated:
+        raise UsageError("--watch needs nodes that run: leave out --simulated")
     try:
-        page, status = (_simulate if simulated else _run_nodes)(folder, seed, broken, as_json)
+        if simulated:
+            page, status = _simulate(folder, seed, broken, as_json)
+        else:
+            page, status = _run_nodes(folder, seed, broken, as_json, watch)
     except KeyboardInterrupt:
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
@@ -102,7 +112,7 @@ def _judged(folder: Path, run: Run, rows: int, judge: Judge) -> tuple[Page, int,
 
 
 def _run_nodes(
-    folder: Path | None, seed: int, broken: Break | None, as_json: bool
+    folder: Path | None, seed: int, broken: Break | None, as_json: bool, watch: bool
 ) -> tuple[Path, Exit]:
     # Imported late: the other commands need no network.
     from tidings.demo.on_nodes import DemoPlay, perform
@@ -113,9 +123,27 @@ def _run_nodes(
     say(f"seed   {seed}")
     starting = Thread(target=_start_spark if judge == "on Spark" else lambda: None, daemon=True)
     play = DemoPlay.of(broken, seed)
-    run = perform(folder, name, play, seed, tell=say, meanwhile=starting.start)
-    starting.join()
+    with ExitStack() as stack:
+        if watch and judge != "on Spark":
+            raise EnvironmentMissing("--watch needs Spark: pip install 'tidings[spark]'")
+        if watch:
+            # Spark first: the story is shorter than its start.
+            _start_spark()
+        begin = partial(_begin_watch, folder, stack) if watch else starting.start
+        run = perform(folder, name, play, seed, tell=say, meanwhile=begin)
+    if not watch:
+        starting.join()
     return _audit(folder, run, sum(1 for _ in run.rows), judge, as_json)
+
+
+def _begin_watch(folder: Path, stack: ExitStack) -> None:
+    """Follow the nodes until they have stopped, and tell what the watch sees."""
+    from tidings.cli.watch import shown_while
+    from tidings.pipeline import session, watch
+
+    checkpoint = stack.enter_context(TemporaryDirectory(prefix="tidings-watch-"))
+    watching = watch(session(), folder, checkpoint=checkpoint, every_s=0.5)
+    stack.enter_context(shown_while(watching))
 
 
 def _start_spark() -> None:

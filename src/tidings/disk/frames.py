@@ -194,6 +194,29 @@ class FrameFile:
             yield frame
             start, expected = frame.end, frame.number + 1
 
+    def whole_end(self, start: int, limit: int, may_be_torn: bool) -> int:
+        """Where the last frame ends before the limit, or the first one behind it.
+
+        Only heads are read, and the last frame: all others were whole when that was written.
+        """
+        places = [start]
+        while places[-1] < min(limit, self.size):
+            try:
+                end = self._end(places[-1], self._head(places[-1]))
+            except BadFrameError:
+                break
+            if end > self.size or (end > limit and len(places) > 1):
+                break
+            places = [places[-1], end]
+        if len(places) > 1:
+            try:
+                self.frame(places[-2])
+            except BadFrameError:
+                places.pop()
+        if places[-1] == start < self.size and not (may_be_torn and self.is_torn(start)):
+            self.frame(start)
+        return places[-1]
+
     def frame(self, place: int) -> DiskFrame:
         """The one that begins here."""
         head = self._head(place)

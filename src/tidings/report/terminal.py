@@ -18,7 +18,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     for verdict in verdicts:
         table.add_row(
             verdict.guarantee.value,
-            _in_a_word(verdict.value, verdict.causes if verdict.violated > 1 else 0),
+            in_a_word(verdict.value, verdict.causes if verdict.violated > 1 else 0),
             judged(verdict.judged, verdict.guarantee),
             f"{verdict.violated:,}" if verdict.violated else "-",
             f"{verdict.not_owed:,}" if verdict.not_owed else "-",
@@ -26,7 +26,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _in_a_word(value: Value, causes: int = 0) -> Text:
+def in_a_word(value: Value, causes: int = 0) -> Text:
     word = f"{MARKS[value]} {value.value}"
     return Text(f"{word}: {many(causes, 'cause')}" if causes else word, _STYLE[value])
 
@@ -54,7 +54,7 @@ def property_table(values: Mapping[str, Value]) -> Table:
     """Properties that were looked for in many runs at once: one verdict for each."""
     table = Table("property", "verdict", box=None, pad_edge=False)
     for name, value in values.items():
-        table.add_row(str(name), _in_a_word(value))
+        table.add_row(str(name), in_a_word(value))
     return table
 
 

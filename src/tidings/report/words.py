@@ -28,7 +28,13 @@ def judged(count: int, guarantee: Guarantee | Extra) -> str:
     return many(count, "broadcast" if guarantee in LIVENESS else "delivery")
 
 
-_PLURALS = {"copy": "copies", "crash": "crashes", "delivery": "deliveries", "process": "processes"}
+_PLURALS = {
+    "copy": "copies",
+    "crash": "crashes",
+    "delivery": "deliveries",
+    "entry": "entries",
+    "process": "processes",
+}
 
 
 def with_options(protocol: str, options: Mapping[str, object]) -> str:

@@ -317,6 +317,39 @@ class Reader:
         if self.owner is None and not self.is_open:
             raise DataError(f"{self.path}: cut off before its first block")
 
+    def whole_end(self, begin: int, most: int) -> int:
+        """Where the last of the frames from ``begin`` on ends that fit into ``most`` bytes.
+
+        One at least, if it is whole. What is torn, or being written, waits; 0 is the beginning.
+        """
+        with self._opened() as file:
+            if not file.has_a_first_line(self.is_open):
+                return begin
+            start = begin or file.first
+            try:
+                end = file.whole_end(start, start + most, may_be_torn=self.is_open)
+            except BadFrameError as bad:
+                raise DataError(f"{self.path}: {bad}") from None
+            return begin if end == file.first else end
+
+    def blocks_between(self, begin: int, end: int) -> Iterator[Block]:
+        """Those of the frames between two places that ``whole_end`` has named."""
+        place = begin
+        with self._opened() as file:
+            try:
+                file.has_a_first_line(may_be_torn=False)
+                of_owner = file.frame(file.first)
+                self.owner = _decode_owner(of_owner.body)
+                self.is_current = file.is_current
+                for frame in file.frames(max(begin, of_owner.end), end):
+                    place = frame.start
+                    for body in _bodies(frame.body) if self.is_current else (frame.body,):
+                        yield _checked(_decode_block(body))
+            except BadFrameError as bad:
+                raise DataError(f"{self.path}: {bad}") from None
+            except (msgspec.MsgspecError, UnicodeDecodeError, struct.error, DataError) as fault:
+                raise DataError(f"{self.path}: the frame at byte {place:,}: {fault}") from None
+
     def _opened(self) -> FrameFile:
         try:
             return FrameFile(self.path, _TRACE)
