@@ -1,9 +1,11 @@
 """How fast a watch judges recorded segments, beside the audit of the same rows.
 
     python bench/watch.py --rows 20e6
+    python bench/watch.py --live 5000 --minutes 10
 
 Five members broadcast in turns and deliver everything; their segments are written first. The state
-is looked at after every batch: it must not grow.
+is looked at after every batch: it must not grow. With ``--live``, three members run and broadcast
+so many messages a second together, and the lag is measured: from a row to the end of its batch.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import msgspec
 
 from tidings import pipeline
 from tidings.pipeline.watching.stream import BYTES_PER_BATCH
+from tidings.testkit.fleet import Fleet, free_ports
 from tidings.trace import SCHEMA_VERSION, Manifest
 from tidings.trace.schema import DIGESTS
 from tidings.trace.segments import Block, Mark, Messages, Owner, beginning, encoded, framed
@@ -65,9 +68,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=float, default=20e6)
     parser.add_argument("--batch-bytes", type=int, default=BYTES_PER_BATCH)
+    parser.add_argument("--live", type=float, help="broadcasts a second, of running members")
+    parser.add_argument("--minutes", type=float, default=1)
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="tidings-bench-"))
     try:
+        if asked.live:
+            _live(folder, asked.live, asked.minutes)
+            return
         trace = folder / "trace"
         trace.mkdir()
         rows = record(trace, int(asked.rows))
@@ -91,6 +99,43 @@ def main() -> None:
         print(f"state after each batch, bytes: {', '.join(f'{size:,}' for size in sizes)}")
     finally:
         shutil.rmtree(folder)
+
+
+def _live(folder: Path, per_s: float, minutes: float) -> None:
+    names = ("p1", "p2", "p3")
+    places = zip(names, free_ports(len(names)), strict=True)
+    members = "\n".join(f'{name} = "127.0.0.1:{port}"' for name, port in places)
+    group = folder / "group.toml"
+    group.write_text(f'name = "live"\ntrace.folder = "."\n\n[members]\n{members}\n')
+    lags, sizes = [], []
+    with (
+        pipeline.session() as spark,
+        Fleet(group) as fleet,
+        pipeline.watch(spark, folder, checkpoint=folder / "checkpoint") as watching,
+    ):
+        for member in fleet:
+            member.publish(per_s / len(names))
+        begin, seen = time.monotonic(), -1
+        while (now := time.monotonic() - begin) < minutes * 60:
+            watching.refuse_failure()
+            status = watching.status
+            if status is not None and status.batch != seen:
+                seen = status.batch
+                if now > 20:  # the first batches wait for Spark to warm up
+                    lags.append(status.lag_s)
+                    sizes.append(status.state_bytes)
+            time.sleep(0.05)
+        fleet.settle()
+        watching.query.processAllAvailable()
+        watching.query.stop()
+        found = [_plain(one) for one in watching.verdicts()["live"]]
+        assert found == [_plain(one) for one in pipeline.audit_here(folder).verdicts["live"]]
+        rows = watching.status.rows
+    lags.sort()
+    offered = sum(member.offered for member in fleet) / (minutes * 60)
+    print(f"{offered:,.0f} broadcasts/s for {minutes:g} min, {rows:,} rows in {len(lags)} batches")
+    print(f"lag: median {lags[len(lags) // 2]:.2f} s, at most {lags[-1]:.2f} s")
+    print(f"state: at most {max(sizes):,} bytes, at the end {sizes[-1]:,}; verdicts {found}")
 
 
 def _plain(verdict):
