@@ -46,3 +46,4 @@ def test_three_or_four_change_in_every_order(scope: dict[str, Any]) -> None:
     explored = explore(Scope(**usual | scope))
     verdicts = {explored.verdict(what) for what in explored.properties}
     assert verdicts == {Value.HOLDS}, explored.cut
+    assert (explored.pace.owed > 0) is (explored.scope.broadcasts > 0)
