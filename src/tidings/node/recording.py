@@ -119,8 +119,8 @@ class Recorder:
         """This is all of a tick; its rows go up to this index."""
         number, self._sealed = self._sealed, self._sealed + 1
         steps, self._steps = self._steps, []
-        if self._file < 0 or not steps:
-            return
+        if self._file < 0 or not (steps or tick.checkpoint):
+            return  # a segment of the log may begin after a tick in which nothing happened
         checkpoint = digests_of(tick.checkpoint.records) if tick.checkpoint is not None else None
         records = digests_of(tick.records)
         self._write(RecordedTick(self._finished, number, end, records, checkpoint, steps))
