@@ -66,7 +66,7 @@ async def say(config: Config, data: bytes, to: str = "p1") -> str:
     ("spoken", "complaint"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "it does not speak our language"),
-        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 2"),
+        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 3"),
         (GREETING + b"\xff\xff\xff\xff" + bytes(20), "a frame of 4,294,967,295 bytes"),
         (GREETING + framed(Kind.PACKETS, 1, b"\x90"), "a frame of kind 2 instead of a hello"),
         (GREETING + framed(Kind.HELLO, 1, b"\xc1\xc1"), "its hello makes no sense"),
@@ -289,7 +289,7 @@ def test_a_member_of_another_format_is_called_less_and_less_often_and_reported_o
     go(scenario())
     assert calls[-1] - calls[-2] >= 0.3
     shown = _about(caplog, "format")
-    assert shown == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 2"]
+    assert shown == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 3"]
 
 
 def test_a_caller_of_another_format_learns_ours_and_is_reported_once(
@@ -306,7 +306,7 @@ def test_a_caller_of_another_format_learns_ours_and_is_reported_once(
                 writer.close()
 
     go(scenario())
-    assert len(_about(caplog, "it speaks format 1, this tidings speaks 2")) == 1
+    assert len(_about(caplog, "it speaks format 1, this tidings speaks 3")) == 1
 
 
 def _about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
