@@ -109,11 +109,6 @@ def test_what_the_node_decides_reaches_the_process() -> None:
             'protocol = "two-phase"',
             "2: protocol: two-phase keeps nothing on disk; write durable = false, or take frontier",
         ),
-        (
-            "durable = false",
-            'protocol = "views"',
-            "2: protocol: views is for simulated groups only, so far; take frontier",
-        ),
     ],
 )
 def test_a_mistake_is_reported_with_its_line(old: str, new: str, complaint: str) -> None:

@@ -22,7 +22,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from tidings.core import (
     MOST_MEMBERS,
@@ -117,6 +117,13 @@ class Limits(TomlTable, frozen=True):
     recall_bytes: Positive = MIB
     """About how much of the log is read back at a time, and how much of that waits in memory to be
     handed over."""
+    snapshots: Positive = 2
+    """How many newcomers a member makes a snapshot for at the same time."""
+    snapshot_piece_bytes: Annotated[int, Meta(ge=1, le=MIB)] = 256 * KIB
+    """How much of a snapshot is sent at once; a few pieces of it are in memory."""
+    snapshot_wait_ms: Ms = 60_000
+    """How long a newcomer waits for the next piece before it asks somebody else: the other program
+    has to read all that was delivered before the newcomer came."""
 
 
 class Retention(TomlTable, frozen=True):
@@ -147,6 +154,8 @@ class Links(TomlTable, frozen=True):
     """How many connections may be open that have not yet said who they are."""
     strangers_per_address: Positive = 16
     """The same for those from one address, or from one network of IPv6 (/64)."""
+    newcomers: Positive = 8
+    """How many may be linked that are no members: newcomers, and members that were removed."""
     calls_per_s: Positive = 100
     """How many of one address are answered in a second; each costs a handshake."""
     hello_bytes: Annotated[int, Meta(ge=16 * KIB, le=2**53)] = 64 * KIB
@@ -255,10 +264,24 @@ class Config(_Settings, frozen=True, kw_only=True):
         if name not in self.members:
             raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
 
+    def with_newcomer(self, name: str, address: str) -> "Config":
+        """The group as somebody sees it who is not in the file, and wants to be reached there."""
+        found = parse_address(address)
+        if found is None:
+            raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
+        if self.tls.plain and not is_loopback(found.host):
+            raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
+        for member, used in self.addresses.items():
+            if used == found:
+                raise UsageError(f"{address} is the address of {member} already")
+        return structs.replace(self, addresses=self.addresses | {name: found})
+
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
-        self.check_member(name)
-        return factory(self.protocol, self.process_options())(name, self.members, choose)
+        process = factory(self.protocol, self.process_options())(name, self.members, choose)
+        if not process.changes:
+            self.check_member(name)
+        return process
 
     def process_options(self) -> dict[str, Any]:
         """The options of the file, and those that follow from other settings."""
@@ -420,7 +443,7 @@ class _ConfigReader:
     def _addresses(self, table: str, given: Mapping[str, str]) -> dict[str, Address]:
         found: dict[str, Address] = {}
         for member, text in given.items():
-            address = _address(text)
+            address = parse_address(text)
             if address is None:
                 keys = [table, member]
                 raise self.toml.error(keys, f"{text!r} is not an address like 127.0.0.1:7001")
@@ -473,11 +496,6 @@ class _ConfigReader:
         for option, value in file.options.items():
             self._made(file, members, {option: value}, ["options", option])
         process = self._made(file, members, file.options, ["options"])
-        self._refuse_if(
-            process.changes,
-            ["protocol"],
-            f"{file.protocol} is for simulated groups only, so far; take frontier",
-        )
         self._refuse_if(
             file.durable and not process.recovers,
             ["durable"] if "durable" in self.toml.text else ["protocol"],
@@ -538,7 +556,7 @@ def _first_given(limits: Limits, *names: str) -> list[str]:
     return next((["limits", name] for name in given), [])
 
 
-def _address(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     match = re.fullmatch(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)", text)
     if match is None or not 0 < int(match["port"]) < 65536:
         return None

@@ -18,6 +18,7 @@ import msgspec
 
 from tidings.core import (
     Broadcast,
+    Change,
     Choose,
     EnvironmentMissing,
     Event,
@@ -37,6 +38,7 @@ from tidings.node.logs import get_logger
 from tidings.trace.segments import opened
 from tidings.trace.steps import (
     FIRST_LINE,
+    ChangeAsked,
     End,
     Frame,
     Life,
@@ -202,4 +204,5 @@ _RECORDED: dict[type, Callable[[Any], RecordedEvent]] = {
         one.peer, one.first.origin, one.first.seq, one.last, msgspec.Raw(encode(one.records))
     ),
     Processed: lambda one: ProcessedUpTo(dict(one.upto)),
+    Change: lambda one: ChangeAsked(one.add, one.remove, one.address),
 }
