@@ -99,6 +99,14 @@ class Process(ABC):
         """Whom most of what is kept is kept for: a member, or somebody else in words; or nobody."""
         return ""
 
+    def behind(self) -> Mapping[str, int]:
+        """Of each peer, how many messages it is not known to hold that are held here."""
+        return {}
+
+    def held_back(self) -> Mapping[str, int]:
+        """Of each origin, how many messages have arrived here and are not delivered yet."""
+        return {}
+
     @property
     def indifferent(self) -> bool:
         """Whether it treats all members alike, whatever their names and their order.

@@ -330,6 +330,16 @@ class Frontier(Process):
     def kept_for(self) -> str:
         return self.broadcasting.kept_for()
 
+    def behind(self) -> dict[str, int]:
+        return self.knowledge.behind()
+
+    def held_back(self) -> dict[str, int]:
+        log = self.log
+        return {
+            origin: held - log.delivered[origin] + len(log.early[origin])
+            for origin, held in log.held.items()
+        }
+
     def describe(self) -> dict[str, Any]:
         """The state, and what the next message of each origin waits for."""
         log = self.log

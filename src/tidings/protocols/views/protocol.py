@@ -433,6 +433,12 @@ class Views(Process):
     def kept_for(self) -> str:
         return self.formers.kept_for() if self.formers.logs else self.current.kept_for()
 
+    def behind(self) -> Mapping[str, int]:
+        return self.current.behind()
+
+    def held_back(self) -> Mapping[str, int]:
+        return self.current.held_back()
+
     def describe(self) -> dict[str, Any]:
         return super().describe() | explaining.described(self)
 
