@@ -188,6 +188,18 @@ class Tracing(TomlTable, frozen=True):
     """How much of that in one life; the rest of it is not recorded."""
 
 
+class Control(TomlTable, frozen=True):
+    """How much whoever asks a running member on this machine may ask (node/control)."""
+
+    connections: Annotated[int, Meta(ge=2, le=2**53)] = 16
+    """How many are answered at once; beyond, one is sent away. A command needs two for a moment:
+    it looks for the member before it asks."""
+    request_bytes: Annotated[int, Meta(ge=512, le=2**53)] = 16 * KIB
+    """How long the head of a request may be, and its body."""
+    request_ms: Ms = 5_000
+    """How long a request may take to arrive, and its answer to be read."""
+
+
 class Tls(TomlTable, frozen=True):
     """How members prove who they are."""
 
@@ -210,6 +222,7 @@ class _Settings(TomlTable, frozen=True):
     retention: Retention = Retention()
     links: Links = Links()
     trace: Tracing = Tracing()
+    control: Control = Control()
 
 
 class GroupFile(_Settings, frozen=True, kw_only=True):

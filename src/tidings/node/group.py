@@ -63,6 +63,7 @@ from tidings.node.wire import Codec, Hello, SnapshotWish, SnapshotWords
 from tidings.protocols.views.records import Installed
 
 if TYPE_CHECKING:
+    from tidings.node.control.door import Control
     from tidings.node.metrics import Metrics
 
 Acknowledge = Literal["next", "explicitly"]
@@ -143,6 +144,7 @@ class Group:
         self._own = Ledger(name, config.limits.window, config.limits.window_bytes)
         self._own.on_waiting = self._reading.wait
         self._metrics: Metrics | None = None
+        self._control: Control | None = None
         self._stable_upto: dict[str, int] = {}
         self._stuck = ""
         self._wedged_s: float | None = None
@@ -211,6 +213,7 @@ class Group:
         self._tell_metrics()
         begin = partial(self._begin_life, engine, recovered, incarnation)
         await self._transport.start(self._tasks, begin)
+        await self._open_control(engine)
 
     def _check_that_we_are_reached(self) -> None:
         if self.name not in self.config.addresses:
@@ -285,7 +288,21 @@ class Group:
             self._metrics.listen(self.config.metrics[self.name])
             self._own.on_delivery = self._metrics.delivery.observe
 
+    async def _open_control(self, engine: Engine) -> None:
+        """For operators. A member does its work without them, so a place for it need not be."""
+        from tidings.node.control.door import Control
+
+        control = Control(self, engine)
+        try:
+            await control.open(self._tasks)
+        except OSError as fault:
+            self._logger.warning("no control socket", reason=str(fault))
+        else:
+            self._control = control
+
     def _stop_jobs(self) -> None:
+        if self._control is not None:
+            self._control.close()
         self._giving.close()
         for job in self._jobs:
             job.cancel()
