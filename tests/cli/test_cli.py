@@ -231,7 +231,7 @@ def test_only_who_judges_says_unknown(tidings, words, monkeypatch: pytest.Monkey
 
 
 def test_every_command_judges_or_does_not() -> None:
-    silent = {"group", "node", "chat", "settle", "proxy", "ingest", "adapt"}
+    silent = {"group", "node", "chat", "status", "settle", "proxy", "ingest", "adapt"}
     assert {*JUDGES, *silent, "algorithms", "compare"} == set(COMMANDS)
 
 
@@ -295,7 +295,7 @@ def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
         statuses[words[0]] = tidings(*words).status
     broken_on_purpose = ("demo", "explore", "shrink")
     # A group, its trace, logs, a plan.
-    without_their_files = ("node", "chat", "settle", "conform", "ingest", "campaign")
+    without_their_files = ("node", "chat", "status", "settle", "conform", "ingest", "campaign")
     assert statuses == {
         name: 64 if name in without_their_files else int(name in broken_on_purpose)
         for name in COMMANDS

@@ -32,6 +32,8 @@ from tidings.cli import (
     group as group,
     certs as certs,
     node as node,
+    members as members,
+    status as status,
     settle as settle,
     conform as conform,
     algorithms as algorithms,
@@ -43,7 +45,8 @@ from tidings.cli import (
 # isort: on
 
 
-for command in (*app.registered_commands, *certs.app.registered_commands):
+rooms = (app, certs.app, members.app)
+for command in [one for room in rooms for one in room.registered_commands]:
     # Each paragraph in one line: Typer breaks lines itself, and ours would be broken twice.
     paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
     command.help = "\n\n".join(" ".join(one.split()) for one in paragraphs)
