@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 
 import tidings
 from real_groups import MEMORY, free_ports, go, group_file, joined, linked, until
@@ -28,6 +29,7 @@ from tidings.node.control.http import HttpFault, read_request
 from tidings.node.control.place import SOCKET, bound, is_live, places
 from tidings.node.engine import Halted
 from tidings.node.group import Group
+from tidings.node.metrics import Metrics
 
 CHANGING = ('protocol = "views"', "trace.on = false")
 
@@ -94,6 +96,23 @@ def test_a_member_says_how_it_is_and_what_it_waits_for(folder: Path, is_fast: bo
         assert await to_thread(running, config) == {}
 
     running_process.run(asyncio.wait_for(scenario(), 60), fast=is_fast)
+
+
+def test_prometheus_learns_of_the_view_and_who_is_missing(folder: Path) -> None:
+    async def scenario() -> str:
+        config = group_file(folder, 4, *CHANGING)
+        async with joined(config, "p1", "p2", "p3", founding=True) as groups:
+            await linked(groups)
+            before = generate_latest(Metrics(groups["p1"]).registry).decode()
+            assert 'tidings_missing{member="p4"} 1.0' in before
+            assert 'tidings_missing{member="p2"} 0.0' in before
+            await groups["p1"].remove("p4")
+            return generate_latest(Metrics(groups["p1"]).registry).decode()
+
+    after = go(scenario())
+    assert "tidings_view 1.0" in after
+    assert "tidings_wedged_seconds 0.0" in after
+    assert 'tidings_missing{member="p4"}' not in after
 
 
 def test_a_plus_in_a_name_is_a_plus(folder: Path) -> None:
