@@ -433,9 +433,6 @@ class Views(Process):
     def kept_for(self) -> str:
         return self.formers.kept_for() if self.formers.logs else self.current.kept_for()
 
-    def kept_for(self) -> str:
-        return self.current.kept_for()
-
     def behind(self) -> Mapping[str, int]:
         return self.current.behind()
 
