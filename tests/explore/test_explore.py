@@ -243,6 +243,14 @@ def test_reductions_keep_every_way_a_run_can_end() -> None:
         assert any(crashed and delivered for crashed, delivered in whole)
 
 
+def test_ends_in_which_nothing_was_owed_are_counted_apart() -> None:
+    """Whether p1 broadcasts at all is left open; and with p1 may die all that it said."""
+    pace = explore(Scope(**ONE_CRASH), workers=1).pace
+    assert 0 < pace.owed < pace.settled
+    silent = explore(Scope(processes=3, broadcasts=0, crashes=1), workers=1).pace
+    assert (silent.owed, silent.settled > 0) == (0, True)
+
+
 def test_a_crash_loses_any_part_of_what_was_sent() -> None:
     """Of p1's two copies none, either one, or both arrive after its crash."""
     explorer = Explorer(Scope(**ONE_CRASH), NONE)
@@ -275,7 +283,7 @@ def test_the_judge_along_the_way_agrees_with_the_specification(name: str) -> Non
         safety = {*branch.broken} - {Extra.COST, Extra.REACH}
         assert safety == violated - {Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT}
         if settled:
-            assert set(explorer.broken_at_the_end(branch)) == violated
+            assert set(explorer.at_the_end(branch).broken) == violated
         assert (Extra.REACH in branch.broken) == (broken(run, Extra.REACH) is not None)
 
 

@@ -1,4 +1,4 @@
-"""How members agree on a view, on the wire: what is wrong is refused before it is handled."""
+"""What members say to agree on a view, on the wire: what is wrong is refused at once."""
 
 import random
 import re
@@ -137,6 +137,21 @@ def test_of_a_long_packet_in_a_view_the_texts_do_not_count() -> None:
         decoded(long)
 
 
+def test_what_came_too_early_to_be_judged_is_judged_when_its_view_is_installed() -> None:
+    process = Views("p1", THREE)
+    process.step(Start(founding=True))
+    five = (1,) * 5
+    for early in (
+        InView(1, State(five, five, five, five)),
+        InView(1, Holding(Counts(some=(MessageId("p9", 3),)))),
+        Propose(Vote(BALLOT, View(2, FOUR, CUT))),
+    ):
+        process.step(Receive("p4", early))
+    cut = tuple(MessageId(one, 0) for one in THREE)
+    process.step(Receive("p2", Decided((View(1, FOUR, cut, "p4"),), 1, 1)))
+    assert process.number == 1
+
+
 def test_whatever_is_let_through_a_process_can_take() -> None:
     """A packet that was altered, and is still one, may be a lie; it is never an accident."""
     dice = random.Random(7)
@@ -146,7 +161,7 @@ def test_whatever_is_let_through_a_process_can_take() -> None:
         return process.chain[number].members if 0 <= number < len(process.chain) else None
 
     codec = Codec(Views, None, LIMITS, known)
-    handled = refused = 0
+    accepted = refused = 0
     for number in range(12_000):
         if number % 100 == 0:
             process = Views("p1", THREE)
@@ -161,6 +176,6 @@ def test_whatever_is_let_through_a_process_can_take() -> None:
             refused += 1
         else:
             process.step(Receive(sender, packet))
-            handled += 1
-    assert handled > 1_000, handled
+            accepted += 1
+    assert accepted > 1_000, accepted
     assert refused > 1_000, refused

@@ -78,6 +78,7 @@ def test_small_groups_change_in_every_order(name: str) -> None:
     assert explored.cut == ""
     assert Extra.VIEWS in explored.properties
     assert {explored.verdict(what) for what in explored.properties} == {Value.HOLDS}
+    assert (explored.pace.owed > 0) is (SCOPES[name].broadcasts > 0)
 
 
 def in_full(scope: Scope, protocol: str = "views") -> Scope:

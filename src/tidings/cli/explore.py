@@ -193,7 +193,8 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
         everything = "everything but what follows a violation, so the rest is unknown"
     say(
         f"seen   {many(pace.states, 'state')}, {many(pace.transitions, 'transition')}, "
-        f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled; {everything}"
+        f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled, "
+        f"{pace.owed:,} with something owed; {everything}"
     )
     if pace.seconds > QUIET_S:
         say(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, Schedule
 from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
-from tidings.spec import Value, broken, judge
+from tidings.spec import Guarantee, Value, broken, judge
 from tidings.trace import Run, digest
 
 MOST_RENAMED = 4
@@ -33,6 +33,14 @@ class Completion(Enum):
     CUT = "it stops there"
     SETTLE = "nothing more comes"
     QUIET_AND_SETTLE = "what is under way arrives, then nothing more comes"
+
+
+class Ending(NamedTuple):
+    """What a settled state says of Validity and Uniform Agreement."""
+
+    broken: tuple[Property, ...]
+    is_owed: bool
+    """Whether anything was owed to anybody: where nothing was, nothing is shown."""
 
 
 class Explorer:
@@ -57,7 +65,7 @@ class Explorer:
         is_symmetric = Reduction.SYMMETRY in reductions and specimen.indifferent
         self.signatures = Signatures(self._renamings() if is_symmetric else [])
         self.reactions = Reactions(self.signatures)
-        self._ends: dict[Any, tuple[Property, ...]] = {}
+        self._ends: dict[Any, Ending] = {}
         self._ends_in_rest: set[int] = set()
         """Numbers of states from which the group comes to rest, round by round."""
 
@@ -211,7 +219,7 @@ class Explorer:
             twin.early_timeouts = branch.early_timeouts
             yield twin
 
-    def broken_at_the_end(self, branch: Branch) -> tuple[Property, ...]:
+    def at_the_end(self, branch: Branch) -> Ending:
         """Validity and Uniform Agreement in a settled state, as the specification judges them.
 
         They depend on who crashed and on who broadcast and delivered what, so states that have
@@ -221,8 +229,10 @@ class Explorer:
         known = self._ends.get(key)
         if known is None:
             run = self._run_of(branch, Completion.SETTLE)
-            violated = (one.guarantee for one in judge(run) if one.value is Value.VIOLATED)
-            known = self._ends[key] = tuple(violated)
+            verdicts = judge(run)
+            violated = tuple(one.guarantee for one in verdicts if one.value is Value.VIOLATED)
+            is_owed = any(one.judged for one in verdicts if one.guarantee in LIVENESS)
+            known = self._ends[key] = Ending(violated, is_owed)
         return known
 
     def run_that_breaks(self, what: Property, way: Way) -> Run:
@@ -280,6 +290,7 @@ class Explorer:
         )
 
 
+LIVENESS = (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
 MOST_ROUNDS = 1_000
 """After how many rounds nobody waits for a group to come to rest any more."""
 

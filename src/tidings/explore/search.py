@@ -11,7 +11,7 @@ import msgspec
 from tidings.core import UsageError
 from tidings.explore.branch import Property, Way
 from tidings.explore.crew import Crew, Seen, Worker
-from tidings.explore.expand import Explorer
+from tidings.explore.expand import LIVENESS, Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.explore.scope import ALL, Reduction, Scope
 from tidings.guests.diagnosis import ProcessFault
@@ -30,6 +30,8 @@ class SearchProgress(msgspec.Struct, frozen=True):
     transitions: int = 0
     settled: int = 0
     """States in which nothing more comes by itself, where liveness was judged."""
+    owed: int = 0
+    """Those of them in which anything was owed to anybody: the others show nothing."""
     depth: int = 0
     """How many moves away from the start the states are that are being expanded."""
     frontier: int = 0
@@ -68,8 +70,7 @@ class Explored(msgspec.Struct, frozen=True):
     def verdict(self, what: Property) -> Value:
         if what in self.found:
             return Value.VIOLATED
-        is_liveness = what in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
-        doubtful = self.cut or self.pace.pruned or (self.pace.restless and is_liveness)
+        doubtful = self.cut or self.pace.pruned or (self.pace.restless and what in LIVENESS)
         return Value.UNKNOWN if doubtful else Value.HOLDS
 
 
@@ -195,6 +196,7 @@ class _Search:
                     states=sum(count.states for count in counts),
                     transitions=sum(count.transitions for count in counts),
                     settled=sum(count.settled for count in counts),
+                    owed=sum(count.owed for count in counts),
                     depth=self.pace.depth,
                     frontier=left + sum(count.next for count in counts),
                     memory_mb=sum(count.memory_mb for count in counts),

@@ -376,7 +376,7 @@ class Transport:
             self.complain(name, "it was removed from the group, and is about to hear it")
         if name not in self.peers:
             guests, most = len(self._guests), self.config.links.newcomers
-            if guests >= most:
+            if guests >= most and self.membership.chain:
                 words = f"{guests} newcomers are linked; {most} is the limit (links.newcomers)"
                 raise WireFault(words, "crowd")
             self._guests.add(name)

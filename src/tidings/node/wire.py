@@ -32,7 +32,7 @@ from msgspec import Meta
 from tidings.core import MOST_MEMBERS, Members, Packet, Process
 from tidings.node.config import Limits, Links
 from tidings.node.outline import outlined
-from tidings.node.plausible import FOREIGN, LINE_CHARS, MOST, Bounds, MembersOf, fault_of
+from tidings.protocols.plausible import FOREIGN, LINE_CHARS, MOST, Bounds, MembersOf, fault_of
 from tidings.protocols.views.packets import InView, Promise, Ready
 
 T = TypeVar("T")
@@ -354,10 +354,10 @@ class Codec:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
             raise WireFault(f"a packet that makes no sense: {fault}") from None
         # What is said in a view is judged without its cover: there is a lot of it.
-        bare = packet.packet if type(packet) is InView else packet
-        if words := fault_of(bare, self._bounds_for(packet)):
+        inner = packet.packet if type(packet) is InView else packet
+        if words := fault_of(inner, self._bounds_for(packet)):
             raise WireFault(f"a {packet.kind} {words}")
-        if not bare.may_come_from(sender):
+        if not inner.may_come_from(sender):
             of = f" of {packet.about.origin}" if packet.about is not None else ""
             raise WireFault(f"a {packet.kind}{of}, and it is {sender}")
         return Came(number, packet, size)

@@ -331,7 +331,8 @@ class Views(Process):
         if self.processing.snapshot:
             self.processing.catch_up(self.choose, out)
         self.formers.release(self.current.knowledge.stable if self.standing.is_member else {}, out)
-        if self.has_left and self._is_needed_no_more():
+        if self.has_left and not self.standing.has_stopped and self._is_needed_no_more():
+            self.standing.has_stopped = True
             out.append(Halt(self.standing.farewell()))
         is_wedged = self.is_wedged and not self.has_left
         self.patience.keep(self.proposer.canvassing or is_wedged, out)

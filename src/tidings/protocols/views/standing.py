@@ -24,6 +24,8 @@ class Standing(Part):
     through: dict[str, int] = {}
     """The view up to which each process is known to have delivered all cuts."""
     has_left: bool = False
+    has_stopped: bool = False
+    """Whether it was removed, and neither others nor its application need it any more."""
 
     @property
     def following(self) -> View | None:

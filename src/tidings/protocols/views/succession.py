@@ -120,7 +120,7 @@ def _catch_up(member: "Views", out: Effects) -> None:
     for peer in member.ahead.to_exchange(member.number) if member.present.is_open else ():
         out.append(Send((peer,), Missed(member.number)))
         member.present.exchange_with(peer, member.choose, out)
-    for one in member.ahead.take():
+    for one in member.ahead.take(member.chain):
         member.receive(one.sender, one.packet, out)
 
 
