@@ -30,7 +30,7 @@ from tidings.protocols.views.packets import NO_BALLOT, View
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice
 from tidings.simulator.play import recorded, until_quiet
-from tidings.spec import Value, Violation, judge, views
+from tidings.spec import Value, Verdict, judge
 from tidings.trace import Row, Run
 
 MOST_CHOICES = 400
@@ -344,11 +344,13 @@ def _at(view: View, origin: str) -> int:
     return dict(view.cut).get(origin, -1)
 
 
-def what_is_wrong(run: Run) -> list[object]:
-    five: list[object] = [one for one in judge(run) if one.value is Value.VIOLATED]
-    unknown = [one for one in judge(run) if one.value is Value.UNKNOWN and not one.not_owed]
-    together: Iterable[Violation] = views(run)
-    return [*five, *unknown, *together]
+def what_is_wrong(run: Run) -> list[Verdict]:
+    """Violated, or unknown for another reason than that nothing was owed."""
+    return [
+        one
+        for one in judge(run)
+        if one.value is Value.VIOLATED or (one.value is Value.UNKNOWN and not one.not_owed)
+    ]
 
 
 def hold_everything(seeds: Iterable[int]) -> Counter[str]:

@@ -10,7 +10,7 @@ left of a legacy therefore keeps no state from being settled; and when the way t
 each crash is told with the packets that did not arrive after it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple, Self
 
@@ -422,7 +422,9 @@ class Branch(World):
         elif kind == "broadcast":
             self._judge_broadcast(process, MessageId(origin, seq), columns)
         elif kind in ("view", "join") and self.scope.changes:
-            self._judge_view(process, kind, columns["view"])
+            self._judge_view(process, kind, columns["view"], columns["vector"])
+        elif kind == "rebind":
+            self._rebind(MessageId(origin, seq), columns["view"])
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
@@ -465,8 +467,11 @@ class Branch(World):
             self.broken += (Extra.VIEWS,)
         self.judged += self.signatures.of_fact("in view", process, message, self._name_of(view))
 
-    def _judge_view(self, process: str, kind: Kind, number: int) -> None:
-        """Who goes on from a view has delivered there what anybody has, as ``spec.views`` says."""
+    def _judge_view(self, process: str, kind: Kind, number: int, cut: Mapping[str, int]) -> None:
+        """Who goes on from a view has delivered there what anybody has.
+
+        It follows from what ``spec.views`` says, which also knows the cut, and is asked in the end.
+        """
         (view, before), delivered = self.stays[process], self.delivered[process]
         if kind == "view":
             end = _Stay(number, delivered & ~before)
@@ -474,7 +479,20 @@ class Branch(World):
                 self.broken += (Extra.VIEWS,)
             self.ends = {view: end} | self.ends
         self.stays = self.stays | {process: _Stay(number, delivered)}
-        self.judged += self.signatures.of_fact("installed", process, self._name_of(number))
+        installed = (self._name_of(number), frozenset(cut.items()))
+        self.judged += self.signatures.of_fact("installed", process, installed)
+
+    def _address(self, message: MessageId, view: Members) -> None:
+        bit = self.bits[message]
+        self.lists = self.lists | {message: view}
+        self.addressed = {
+            member: mask | bit if member in view else mask & ~bit
+            for member, mask in self.addressed.items()
+        }
+
+    def _rebind(self, message: MessageId, position: int) -> None:
+        self._address(message, self.views[position])
+        self.judged += self.signatures.of_fact("rebound", message, self._name_of(position))
 
     def view_of(self, process: str) -> tuple[int, Members]:
         """The number and the members of the view in which the process is."""
@@ -496,13 +514,9 @@ class Branch(World):
             self.broken += (Extra.REACH,)
         self.bits = self.bits | {message: bit}
         self.digests = self.digests | {message: digest}
-        self.lists = self.lists | {message: view}
         self.pasts = self.pasts | {message: past}
         self.met = self.met | {process: past | bit}
-        self.addressed = {
-            member: mask | bit if member in view else mask
-            for member, mask in self.addressed.items()
-        }
+        self._address(message, view)
         self.judged += self.signatures.of_fact(
             "broadcast", message, digest, causes, frozenset(view)
         )

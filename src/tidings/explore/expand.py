@@ -19,7 +19,7 @@ from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, Schedule
 from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
-from tidings.spec import Extra, Guarantee, Value, broken, judge, views
+from tidings.spec import Guarantee, Value, broken, judge
 from tidings.trace import Run, digest
 
 MOST_RENAMED = 4
@@ -240,15 +240,14 @@ class Explorer:
         They depend on who crashed and on who broadcast and delivered what, so states that have
         this in common are judged once.
         """
-        key = (branch.judged, frozenset(branch.crashed), frozenset(branch.left))
+        key = (branch.judged, frozenset(branch.crashed), frozenset(branch.left.items()))
         known = self._ends.get(key)
         if known is None:
             run = self._run_of(branch, Completion.SETTLE)
             verdicts = judge(run)
-            five = (one.guarantee for one in verdicts if one.value is Value.VIOLATED)
-            more = (Extra.VIEWS,) if self.scope.changes and views(run) else ()
+            violated = (one.guarantee for one in verdicts if one.value is Value.VIOLATED)
             is_owed = any(one.judged for one in verdicts if one.guarantee in LIVENESS)
-            known = self._ends[key] = Ending((*five, *more), is_owed)
+            known = self._ends[key] = Ending(tuple(violated), is_owed)
         return known
 
     def run_that_breaks(self, what: Property, way: Way) -> Run:

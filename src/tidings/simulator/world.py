@@ -128,9 +128,9 @@ class World:
         self.timers: dict[tuple[str, str], float] = {}
         """Delays in milliseconds of the timers that are set; a timer set again moves to the end."""
         self.cut: set[Link] = set()
-        self.left: set[str] = set()
-        """Processes that are no members any more. They may go on for a while: the row that says
-        so is their last."""
+        self.left: dict[str, int | None] = {}
+        """Processes that are no members any more, and which agreed view is the first without them.
+        They may go on for a while: the row that says so is their last."""
         self.gone: set[str] = set()
         """Those of them that have stopped by themselves."""
         self.views: list[Members] = [members]
@@ -249,7 +249,7 @@ class World:
             case choices.Settle():
                 for process in self.up:
                     self.processes[process].check(self.processes)
-                    self._note(process, "settle" if self.is_inside(process) else "leave")
+                    self._note_end(process, "settle")
 
     def _living(self, process: str) -> str:
         if process not in self.processes:
@@ -339,7 +339,7 @@ class World:
             del self.in_flight[packet]
         for timer in [timer for timer in self.timers if timer[0] == process]:
             del self.timers[timer]
-        self._note(process, "leave" if process in self.gone else "crash")
+        self._note_end(process, "crash")
 
     def _doom(self, process: str, sends: int, writes: int) -> None:
         if max(sends, writes) < 1:
@@ -406,8 +406,9 @@ class World:
     def _start_newcomer(self, newcomer: str, contact: str) -> None:
         """It is in no view yet. One that has left, and starts again, starts with nothing."""
         is_again = newcomer in self.gone
-        for absent in (self.left, self.gone, self.crashed):
-            absent.discard(newcomer)
+        self.left.pop(newcomer, None)
+        self.gone.discard(newcomer)
+        self.crashed.discard(newcomer)
         self.disks.pop(newcomer, None)
         self._view_of.pop(newcomer, None)
         members = ordered((*self.processes[contact].members, newcomer))
@@ -495,13 +496,12 @@ class World:
             case Persist(records):
                 self._persist(process, records)
             case Install(view, number, delivered):
-                kind: Kind = "view" if process in self._view_of else "join"
-                self._view_of[process] = self._view_number(view, number)
-                self._note(process, kind, view=self._view_of[process])
-                if kind == "join" and not self.slow_newcomers:
-                    self._entered[process] = delivered
-            case Leave():
-                self.left.add(process)
+                self._install(process, view, number, delivered)
+            case Rebind(ids):
+                for moved in each_id(ids):
+                    self._note(process, "rebind", *moved, view=self._view_of[process])
+            case Leave(_, number):
+                self.left[process] = number
             case Recall(peer, first, last):
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
@@ -509,10 +509,23 @@ class World:
                 if process in self.left:
                     self.gone.add(process)
                 self._crash(process, ())
-            case Refuse() | Reject() | Replay() | Stable() | Approve() | Deny() | Rebind():
+            case Refuse() | Reject() | Replay() | Stable() | Approve() | Deny():
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")
+
+    def _install(
+        self, process: str, view: Members, number: int | None, delivered: Mapping[str, int]
+    ) -> None:
+        kind: Kind = "view" if process in self._view_of else "join"
+        self._view_of[process] = self._view_number(view, number)
+        agreed: dict[str, Any] = {}
+        if number is not None:
+            vector = {origin: last for origin, last in delivered.items() if last}
+            agreed = {"value": number, "vector": vector}
+        self._note(process, kind, view=self._view_of[process], **agreed)
+        if kind == "join" and not self.slow_newcomers:
+            self._entered[process] = delivered
 
     def _view_number(self, view: Members, number: int | None = None) -> int:
         if number is not None:
@@ -553,6 +566,15 @@ class World:
         )
         self._rows.append(row)
         self.watch(process, row)
+
+    def _note_end(self, process: str, kind: Literal["crash", "settle"]) -> None:
+        """Whatever ends one that was removed: it left, and by which decision."""
+        if process not in self.left:
+            self._note(process, kind)
+        elif (number := self.left[process]) is None:
+            self._note(process, "leave")
+        else:
+            self._note(process, "leave", value=number)
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight

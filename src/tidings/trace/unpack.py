@@ -99,8 +99,10 @@ def _spans(block: Block) -> Iterable[_RowsOfSpan]:
                 yield begin._replace(
                     value=index + count - 1, vector=delivered or None, seq=broadcast or None
                 )
-            case Mark(_, view, delivered, broadcast):
-                yield begin._replace(view=view, vector=delivered, seq=broadcast or None)
+            case Mark(_, view, delivered, broadcast, number):
+                yield begin._replace(
+                    view=view, vector=delivered, seq=broadcast or None, value=number
+                )
         index += item.rows
 
 

@@ -29,7 +29,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.page.pictures import can_be_drawn, picture_of
 from tidings.report.words import judged, listed, many, with_options
-from tidings.spec import Guarantee, Place, Value, Verdict, Violation
+from tidings.spec import JUDGED, Extra, Guarantee, Place, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     of = {
         value: [
             guarantee.value
-            for guarantee in Guarantee
+            for guarantee in JUDGED
             if any(
                 verdict.guarantee is guarantee and verdict.value is value
                 for of_run in verdicts.values()
@@ -108,7 +108,8 @@ def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     elif unknown:
         sentence, rest = f"{listed(unknown)} cannot be judged{where}", "; nothing was seen violated"
     else:
-        sentence, rest = f"all {len(of[Value.HOLDS])} guarantees hold{where}", ""
+        views = " and so do views" if Extra.VIEWS.value in of[Value.HOLDS] else ""
+        sentence, rest = f"all {len(Guarantee)} guarantees hold{views}{where}", ""
     return f"{sentence[0].upper()}{sentence[1:]}{rest}."
 
 
@@ -160,13 +161,18 @@ class _Trace:
                 name=name,
                 flawed=name.startswith("flawed/"),
                 note="" if self.is_one else many(len(runs), "run"),
-                cells={guarantee: self._cell(guarantee, runs, pictures) for guarantee in Guarantee},
+                cells=self._cells(runs, pictures),
             )
             for name, runs in by_entry.items()
         )
         return Matrix(entries=entries, what="protocol", how=self._again())
 
-    def _cell(self, guarantee: Guarantee, runs: Sequence[str], pictures: set[str]) -> Cell:
+    def _cells(self, runs: Sequence[str], pictures: set[str]) -> dict[Guarantee | Extra, Cell]:
+        """Of views only if there are any."""
+        judged = {verdict.guarantee for run in runs for verdict in self.verdicts[run]}
+        return {one: self._cell(one, runs, pictures) for one in JUDGED if one in judged}
+
+    def _cell(self, guarantee: Guarantee | Extra, runs: Sequence[str], pictures: set[str]) -> Cell:
         of_runs = {
             run: verdict
             for run in runs

@@ -17,7 +17,7 @@ from tidings.report.charts.model import (
     StateChart,
 )
 from tidings.report.markup import Markup
-from tidings.spec import Guarantee, Value
+from tidings.spec import Extra, Guarantee, Value
 
 # --- the verdicts
 
@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the matrix: an algorithm with its options, or a run."""
 
     name: str
-    cells: dict[Guarantee, Cell]
+    cells: dict[Guarantee | Extra, Cell]
     flawed: bool = False
     """Whether it is meant to fail."""
     note: str = ""

@@ -41,7 +41,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.palette import themed
 from tidings.report.words import MARKS, listed, many
-from tidings.spec import Guarantee, Value
+from tidings.spec import JUDGED, Extra, Guarantee, Value
 
 _COLOURS = ":root{{--paper:{paper};--ink:{ink};--soft:{soft};--line:{line}}}"
 HINT = "Rest on an event, or choose a message, to see what came before it and after it."
@@ -172,7 +172,7 @@ def _pairs(pairs: Iterable[tuple[str, str]], kind: str) -> Markup:
 
 
 def _matrix(matrix: Matrix) -> Markup:
-    guarantees = [one for one in Guarantee if any(one in entry.cells for entry in matrix.entries)]
+    guarantees = [one for one in JUDGED if any(one in entry.cells for entry in matrix.entries)]
     head = element(
         "tr",
         element("th", matrix.what, scope="col", role="columnheader"),
@@ -199,7 +199,7 @@ def _matrix(matrix: Matrix) -> Markup:
     )
 
 
-def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
+def _entry(entry: Entry, guarantees: Sequence[Guarantee | Extra]) -> Markup:
     return element(
         "tr",
         element(
@@ -216,7 +216,7 @@ def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
     )
 
 
-def _cell(cell: Cell | None, guarantee: Guarantee) -> Markup:
+def _cell(cell: Cell | None, guarantee: Guarantee | Extra) -> Markup:
     if cell is None:
         return element("td", "–", role="cell", data_label=guarantee.value, class_="none")
     word = element("span", _mark(MARKS[cell.value]), " ", _word(cell), class_="word")
