@@ -3,11 +3,14 @@
 The conversations of tests/scenarios/views-*.txt show the rules one by one.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from inspect import signature
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import views_flaws
@@ -27,7 +30,9 @@ from tidings.core import (
     Start,
     UsageError,
 )
-from tidings.explore import Scope, explore
+from tidings.explore import ALL, Reduction, Scope, explore
+from tidings.explore.expand import Explorer
+from tidings.explore.reactions import NotInertError
 from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding
 from tidings.protocols.views import Views
@@ -82,8 +87,52 @@ def test_small_groups_change_in_every_order(name: str) -> None:
 
 
 def in_full(scope: Scope, protocol: str = "views") -> Scope:
-    fields = {name: getattr(scope, name) for name in ("processes", "broadcasts", "changes")}
-    return Scope(protocol=protocol, options={"batch_ms": 0}, early_timeouts=0, **fields)
+    usual: dict[str, Any] = {"options": {"batch_ms": 0}, "early_timeouts": 0}
+    return msgspec.structs.replace(scope, protocol=protocol, **usual)
+
+
+ENDS = {
+    "two": Scope(processes=2, broadcasts=1, changes=("p1 remove p2",)),
+    "two, and a crash": Scope(
+        processes=3, broadcasts=0, crashes=1, changes=("p1 remove p3",), in_order=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_no_reduction_loses_a_way_in_which_a_changing_group_ends(name: str) -> None:
+    whole = ends(in_full(ENDS[name]), frozenset())
+    assert len(whole) > 3
+    for reductions in (*(frozenset({one}) for one in ALL), frozenset(ALL)):
+        assert ends(in_full(ENDS[name]), reductions) == whole
+
+
+End = tuple[frozenset[str], tuple[tuple[str, int, object], ...]]
+"""Who crashed or has left, who delivered what, and who is in which view."""
+
+
+def ends(scope: Scope, reductions: frozenset[Reduction]) -> set[End]:
+    lively: frozenset[str] = frozenset()
+    while True:
+        try:
+            return set(each_end(Explorer(scope, reductions, lively)))
+        except NotInertError as mistake:
+            lively |= {mistake.kind}
+
+
+def each_end(explorer: Explorer) -> Iterator[End]:
+    seen: set[int] = set()
+    waiting = list(explorer.first())
+    while waiting:
+        branch = waiting.pop()
+        number = explorer.signatures.number(branch.total())
+        if number not in seen:
+            seen.add(number)
+            waiting += explorer.following(branch)
+            if explorer.is_settled(branch):
+                up = (one for one in branch.everybody if one in branch.processes)
+                members = ((one, branch.delivered[one], branch.view_of(one)) for one in up)
+                yield frozenset((*branch.crashed, *branch.left)), tuple(members)
 
 
 def test_an_exploration_needs_a_group_that_can_change() -> None:

@@ -72,6 +72,9 @@ def explore_command(
         int | None,
         typer.Option(help="How many timers run out while packets are under way; others wait."),
     ] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Links deliver in order, as TCP connections do.")
+    ] = False,
     depth: Annotated[int | None, typer.Option(help="How many moves a run has at most.")] = None,
     without: Annotated[
         list[str] | None,
@@ -113,6 +116,7 @@ def explore_command(
         rollbacks=rollbacks,
         texts=tuple(map(os.fsencode, text or ())),
         max_packets=max_packets,
+        in_order=in_order,
         depth=depth,
     )
     reductions = reductions_without(without or ())
@@ -185,6 +189,7 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
         many(scope.broadcasts, "broadcast"),
         *(many(count, noun) for noun, count in faults.items() if count),
     ]
+    parts += ["packets in order"] if scope.in_order else []
     say(f"scope  {', '.join(parts)}")
     everything = "that is everything"
     if explored.cut:

@@ -20,7 +20,7 @@ from tidings.explore.scope import Scope
 from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols import Factory
 from tidings.simulator import choices
-from tidings.simulator.choices import Choice, PacketId, Schedule, Step
+from tidings.simulator.choices import Choice, Link, PacketId, Schedule, Step
 from tidings.simulator.world import InFlight, World
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Kind
@@ -97,6 +97,8 @@ class Branch(World):
         self.crashes = self.duplicates = self.restarts = self.rollbacks = 0
         self.early_timeouts = 0
         """How often each has been chosen."""
+        self.touched: Members | None = None
+        """To whom something happened by the last move that made a difference; at the start, all."""
         self.requests = scope.requests
         """What operators have yet to ask."""
         self.deaths = 0
@@ -186,6 +188,8 @@ class Branch(World):
         """Make the choice happen, and remember it."""
         is_early = isinstance(choice, choices.TimerExpiry) and not self.is_quiet()
         self._make(choice)
+        if not inert:
+            self.touched = self.touched_by(choice)
         match choice:
             case choices.PacketArrival():
                 pass
@@ -207,6 +211,21 @@ class Branch(World):
         self.length += 1
         self._draws.clear()
         self._judge_move()
+
+    def touched_by(self, choice: Choice) -> Members:
+        """To whom something happens by the choice."""
+        match choice:
+            case choices.PacketArrival(packet) | choices.Duplicate(packet):
+                return (packet.link.receiver,)
+            case choices.ChangeRequest(process, add):
+                return (process, *((add,) if add else ()))
+            case choices.UserBroadcast(process) | choices.TimerExpiry(process):
+                return (process,)
+            case choices.Join(process):
+                return (process,)
+            case choices.Recover():
+                return self.up  # their links to it come up
+        return ()
 
     def after(self, choice: Choice) -> "Iterator[Branch]":
         """The states to which the choice may lead: one, unless a process draws."""
@@ -272,8 +291,10 @@ class Branch(World):
     def arrivals(self) -> Arrivals:
         """Of each process the packets that may arrive; of equal ones the first."""
         arriving: Arrivals = {}
+        any_order = not self.scope.in_order
         for packet, found in self.in_flight.items():
-            key = (packet.link.sender, id(found.content), packet in self.legacy)
+            content = id(found.content) if any_order else 0
+            key = (packet.link.sender, content, packet in self.legacy)
             arriving.setdefault(packet.link.receiver, {}).setdefault(key, packet)
         return arriving
 
@@ -318,9 +339,13 @@ class Branch(World):
         for name, process in self.processes.items():
             total += fact("crashed", name) if name in crashed else numbers[id(process)]
         packet_numbers = reactions.packet_numbers
+        places: dict[Link, int] = {}
         for (link, _), (content, _) in self.in_flight.items():
-            known = packet_numbers.get((link, id(content)))
-            total += known or reactions.number_of_packet(link, content)
+            if self.scope.in_order:
+                places[link] = places.get(link, 0) + 1
+            place = places.get(link, 0)
+            known = packet_numbers.get((link, id(content), place))
+            total += known or reactions.number_of_packet(link, content, place)
         for timer in self.timers:
             total += fact("timer", *timer)
         for name in self.gone:
@@ -468,6 +493,10 @@ class Branch(World):
     def _rebind(self, message: MessageId, position: int) -> None:
         self._address(message, self.views[position])
         self.judged += self.signatures.of_fact("rebound", message, self._name_of(position))
+
+    def view_of(self, process: str) -> tuple[int, Members]:
+        """The number and the members of the view in which the process is."""
+        return self._name_of(self.stays[process].view)
 
     def _name_of(self, position: int) -> tuple[int, Members]:
         """The view at this position of the table, whichever came first into it."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings.core import Members, Receive, UsageError, take_first
+from tidings.core import Receive, UsageError, take_first
 from tidings.core.renaming import Names
 from tidings.explore.branch import Arrivals, Branch, Property, Way
 from tidings.explore.reactions import Reactions, Signatures
@@ -110,7 +110,7 @@ class Explorer:
     def _after(self, branch: Branch, choice: Choice) -> Iterator[Branch]:
         yield from branch.after(choice)
         if self.scope.restarts and branch.crashes < self.scope.crashes:
-            for process in _touched(choice, branch):
+            for process in branch.touched_by(choice):
                 yield from branch.torn(choice, process)
 
     def _worth_trying(self, branch: Branch) -> Iterator[Choice]:
@@ -122,7 +122,22 @@ class Explorer:
         if speaker is None:
             if branch.duplicates < self.scope.duplicates:
                 yield from map(choices.Duplicate, packets)
-            yield from branch.news()
+            yield from self._worth_crashing(branch)
+
+    def _worth_crashing(self, branch: Branch) -> Iterator[Choice]:
+        """All news; but of a process to which nothing has just happened, no crash.
+
+        It has crashed right after something did, and then happened what has happened since to
+        others: that led to the same state. (What they sent to it is lost, sooner or later; and what
+        it had sent may arrive or not, before or after.)
+        """
+        touched = branch.touched if Reduction.CRASH in self.reductions else None
+        for choice in branch.news():
+            if isinstance(choice, choices.Crash) and touched is not None:
+                if choice.process in touched:
+                    yield choice
+            else:
+                yield choice
 
     def _ignore_what_is_ignored(self, child: Branch, parent: Branch) -> None:
         """Receive every packet that will never make a difference; the parent has done so."""
@@ -297,17 +312,3 @@ MOST_ROUNDS = 1_000
 
 class RestlessError(Exception):
     """Nobody can say whether the group comes to rest."""
-
-
-def _touched(choice: Choice, branch: Branch) -> Members:
-    """To whom something happens by the choice."""
-    match choice:
-        case choices.PacketArrival(packet) | choices.Duplicate(packet):
-            return (packet.link.receiver,)
-        case choices.UserBroadcast(process) | choices.TimerExpiry(process) | choices.Join(process):
-            return (process,)
-        case choices.ChangeRequest(process):
-            return (process,)
-        case choices.Recover():
-            return branch.up  # their links to it come up
-    return ()

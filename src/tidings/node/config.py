@@ -287,18 +287,6 @@ class Config(_Settings, frozen=True, kw_only=True):
             raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
         if self.tls.plain and not is_loopback(found.host):
             raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
-        for member, other in self.addresses.items():
-            if other == found:
-                raise UsageError(f"{address} is the address of {member} already")
-        return structs.replace(self, addresses=self.addresses | {name: found})
-
-    def with_newcomer(self, name: str, address: str) -> "Config":
-        """The group as somebody sees it who is not in the file, and wants to be reached there."""
-        found = parse_address(address)
-        if found is None:
-            raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
-        if self.tls.plain and not is_loopback(found.host):
-            raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
         for member, used in self.addresses.items():
             if used == found:
                 raise UsageError(f"{address} is the address of {member} already")

@@ -83,9 +83,10 @@ class Proposer(Part):
         return sum(one in self.members for one in self.ready) >= self.needed
 
     def next_ballot(self) -> Ballot:
-        self.canvassing = False
-        self.ballot = Ballot(max(self.ready.values()) + 1, self.me)
-        return self.ballot
+        ballot = Ballot(max(self.ready.values()) + 1, self.me)
+        self.give_up()
+        self.ballot = ballot
+        return ballot
 
     def are_promises_enough(self) -> bool:
         return self.proposed is None and len(self.promises) >= self.needed

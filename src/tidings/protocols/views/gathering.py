@@ -43,6 +43,11 @@ class Gathering(Part):
                 spans = tuple(Span(one, held[one] + 1, wanted[one]) for one in origins)
                 out.append(Send((holder,), InView(self.present.number, Pull(spans))))
 
+    def end(self) -> None:
+        """Forget who was asked, if nothing is missing."""
+        if self.wanted and not self.missing():
+            self._stop()
+
     def go_on(self, sender: str, out: Effects) -> None:
         """It has sent something, and may have more."""
         if self.missing():

@@ -53,6 +53,7 @@ class Proposing(Part):
             view = proposer.bound_view() or self.asking.wished_view()
             proposer.proposed = Propose(Vote(proposer.ballot, view))
             self.gathering.want(dict(view.cut), proposer.holdings())
+            proposer.promises = {}  # all that they say is in the proposal
             self._propose(out)
             self.gathering.ask(out)
         else:

@@ -328,6 +328,7 @@ class Views(Process):
             is_moving = succession.advance(self, out)
         if self.is_wedged:
             self.close(out)
+        self.gathering.end()
         if self.processing.snapshot:
             self.processing.catch_up(self.choose, out)
         self.formers.release(self.current.knowledge.stable if self.standing.is_member else {}, out)

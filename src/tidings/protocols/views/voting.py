@@ -50,7 +50,8 @@ class Voting(Part):
         """All that are wedged try again; of those that ask at the same time, one should go on."""
         is_first = self.members.index(sender) < self.members.index(self.me)
         if self.present.is_wedged and is_first:
-            self.proposer.canvassing = False
+            if self.proposer.canvassing:
+                self.proposer.give_up()
             self.patience.renew()
 
     # --- promising
