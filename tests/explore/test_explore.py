@@ -401,7 +401,7 @@ def put_into(process: Process, state: dict[str, Any]) -> None:
         for part in parts:
             if name in part.__struct_fields__:
                 setattr(part, name, value)
-        if name in vars(process):
+        if name in vars(process) and not isinstance(vars(process)[name], Part):
             setattr(process, name, value)
 
 
