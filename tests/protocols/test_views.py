@@ -20,6 +20,8 @@ from tidings.core import (
     Change,
     Deny,
     Effect,
+    Halt,
+    LinkUp,
     MessageId,
     Packet,
     Persist,
@@ -34,7 +36,7 @@ from tidings.explore import ALL, Reduction, Scope, explore
 from tidings.explore.expand import Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.guests.diagnosis import ProcessFault
-from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding, Refusal
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import (
     Ballot,
@@ -417,6 +419,22 @@ def test_a_change_that_adds_nobody_waits_for_no_state() -> None:
     assert changed(world, "p1", Change("p3")) == [Approve(Change("p3"))]
     assert changed(world, "p1", Change(remove="p3")) == [Approve(Change(remove="p3"))]
     assert changed(world, "p1", Change("p4")) == [Approve(Change("p4"))]
+
+
+def test_a_newcomer_that_comes_back_without_its_disk_is_refused() -> None:
+    alone = Views("p1", ("p1",))
+    alone.step(Start(5))
+    alone.step(LinkUp("p2", 7))
+    alone.step(Change("p2"))
+    alone.step(Receive("p2", Ready(1, 0)))
+    assert alone.number == 1
+    (refused,) = [one for one in alone.step(LinkUp("p2", 8)) if isinstance(one, Send)]
+    assert refused == Send(("p2",), InView(1, Refusal("p2", 8, "lost disk")))
+    assert alone.step(Receive("p2", Behind(-1))) == []
+    again = Views("p2", ("p1", "p2"))
+    again.step(Start(8, joining=True))
+    (halted,) = again.step(Receive("p1", refused.packet))
+    assert isinstance(halted, Halt)
 
 
 def test_a_replacement_has_a_name_that_nobody_had(member: Views) -> None:

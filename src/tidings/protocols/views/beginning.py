@@ -12,6 +12,7 @@ from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.comparison import HistoryComparison
 from tidings.protocols.frontier.histories import HistoryMark, OriginHistories
 from tidings.protocols.frontier.log import Log
+from tidings.protocols.frontier.peers import Peers
 from tidings.protocols.frontier.records import (
     Delivered,
     Forgotten,
@@ -26,9 +27,12 @@ BEGINNING = b"a view begins"
 
 
 def begin(
-    frontier: Frontier, cut: Mapping[str, int], pinned: Mapping[str, int], down: Iterable[str]
+    frontier: Frontier, cut: Mapping[str, int], before: Peers, met: Mapping[str, int]
 ) -> tuple[Record, ...]:
-    """Have it begin there; the records from which it would begin there again."""
+    """Have it begin there; the records from which it would begin there again.
+
+    Peers are who they were in the view before; whoever was not in it, who it was when it was met.
+    """
     members = frontier.members
     counts = tuple(cut.get(origin, 0) for origin in members)
     marks = tuple(HistoryMark(count, BEGINNING if count else b"") for count in counts)
@@ -37,9 +41,12 @@ def begin(
     frontier.acknowledgements.announce(frontier.others)
     frontier.mode.come_back()
     frontier.broadcasting.stamped = {one: frontier.log.delivered[one] for one in frontier.others}
-    frontier.peers.down = {one for one in down if one in members}
+    peers = frontier.peers
+    peers.down = {one for one in before.down if one in members}
+    peers.refused = {one: why for one, why in before.refused.items() if one in members}
+    pinned = {**met, **before.pinned}
     known = {one: last for one, last in pinned.items() if one in frontier.others}
-    frontier.peers.pinned |= known
+    peers.pinned |= known
     return (*records, *(Pinned(*one) for one in known.items() if one[1]))
 
 

@@ -165,9 +165,8 @@ class Present(Part):
 
     def begin(self, frontier: Frontier, cut: Mapping[str, int], start: Start, out: Effects) -> None:
         """In a view that has just been installed: nothing of the old one counts there."""
-        peers = self.frontier.peers
         out += in_view(self.number, frontier.steps((start,)))
-        records = begin(frontier, cut, self.met | peers.pinned, peers.down)
+        records = begin(frontier, cut, self.frontier.peers, self.met)
         out += in_view(self.number, [Persist(records)])
         self.frontier, self.members, self.is_closed = frontier, frontier.members, False
 

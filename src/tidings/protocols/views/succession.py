@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def tell(member: "Views", peer: str, number: int, out: Effects) -> None:
-    """It knows of no view after this one."""
+    """It knows of no view after this one. A peer that is not who it was is told nothing."""
     views = member.standing.chain[max(0, number + 1) :]
-    if views and member.number != NOWHERE:
+    if views and member.number != NOWHERE and peer not in member.current.peers.refused:
         _tell_of(member, views, (peer,), out)
 
 
