@@ -199,7 +199,7 @@ def test_each_kind_needs_its_columns(kind) -> None:
     [
         (b"", "manifest.jsonl: the manifest is empty"),
         (b"{", "manifest.jsonl:1: not a part of a manifest"),
-        (b'{"schema":3,"run":"r","colour":"red"}', "jsonl:1: trace schema 3, .* reads 1 and 2"),
+        (b'{"schema":4,"run":"r","colour":"red"}', "jsonl:1: trace schema 4, .* reads 1, 2 and 3"),
         (b'{"schema":1,"run":"r","colour":"red"}', "manifest.jsonl:1: .* unknown field `colour`"),
         (
             b'{"schema":2,"run":"r","digest":"md5"}',
