@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EVENTS ?= 10e6
 CONNECTORS := 4.2.0 4.1.2
+# Errors are shown. Warnings are not: what pip thinks of root and of its own future is no news here.
+INSTALL := -m pip install -qq --disable-pip-version-check
 COPYING := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 
-.PHONY: help demo test soak connectors bench bench-peers lint system-deps clean
+.PHONY: help demo test soak connectors bench bench-peers lint wheel system-deps clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | \
@@ -58,11 +60,19 @@ lint: $(READY) ## style, types, who may import whom, and the words of the glossa
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/glossary.py
 
-system-deps: ## what some tests need of the machine: network namespaces, a browser, strace (as root)
+wheel: $(READY) ## dist/tidings-*.whl, for machines without this repository
+	@rm -rf build dist
+	@$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
+
+system-deps: ## what some tests need of the machine: namespaces, a browser, strace, promtool, systemd-analyze (as root)
 	@missing=; \
 	command -v ip >/dev/null || missing="$$missing iproute2"; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	command -v strace >/dev/null || missing="$$missing strace"; \
+	command -v promtool >/dev/null || missing="$$missing prometheus"; \
+	command -v systemd-analyze >/dev/null || missing="$$missing systemd"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing:$$missing; installing takes root and apt-get" >&2; exit 69; \
@@ -77,17 +87,17 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into $(VENV): about a minute, once"
 	@$(PYTHON) -m venv $(VENV)
 	@# Python compiles what is imported; to compile all that is installed takes far longer.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	@$(BIN)/python $(INSTALL) --no-compile \
 		--constraint constraints.txt --editable '.[spark,dev]'
 	@touch $@
 
 $(VENV)/.rivals: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@$(BIN)/python $(INSTALL) \
 		--constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
 $(VENV)/.peers: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@$(BIN)/python $(INSTALL) \
 		--constraint constraints.txt --editable '.[peers]'
 	@touch $@
 
@@ -110,6 +120,6 @@ $(VENV)/.peers: $(READY)
 	@echo "installing pyspark $* into $(@D)"
 	@$(PYTHON) -m venv $(@D)
 	@grep -v '^pyspark==' constraints.txt >$(@D)/constraints.txt
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	@$(@D)/bin/python $(INSTALL) \
 		--constraint $(@D)/constraints.txt --editable '.[spark,dev]' pyspark==$*
 	@touch $@

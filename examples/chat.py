@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import tidings
-from tidings.node.terminal import lines
 
 
 async def keep(group: tidings.Group, transcript: Path) -> None:
@@ -38,7 +37,7 @@ async def keep(group: tidings.Group, transcript: Path) -> None:
 async def main(name: str) -> None:
     async with asyncio.TaskGroup() as tasks, tidings.join(name, "group.toml") as group:
         tasks.create_task(keep(group, Path(f"{name}.txt")))
-        async for line in lines(sys.stdin.buffer):
+        async for line in tidings.lines(sys.stdin.buffer):
             await group.broadcast(line)
 
 

@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import tidings
-from tidings.node.terminal import lines
 
 
 class Settings:
@@ -61,7 +60,7 @@ async def main(name: str) -> None:
     settings = Settings(Path(f"{name}.json"))
     async with asyncio.TaskGroup() as tasks, tidings.join(name, "group.toml") as group:
         tasks.create_task(listen(group, settings))
-        async for line in lines(sys.stdin.buffer):
+        async for line in tidings.lines(sys.stdin.buffer):
             key, is_change, value = (part.strip() for part in line.decode().partition("="))
             if is_change:
                 receipt = await group.broadcast(settings.change(key, value))

@@ -79,3 +79,19 @@ def test_every_package_has_its_question() -> None:
     packages = {path.parent.name for path in SOURCES.glob("*/__init__.py")} | {"compare"}
     rows = PAGE.partition("\n---|---\n")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", rows.replace("`World`", ""))) == packages
+
+
+def test_examples_import_only_the_public_api() -> None:
+    """``tidings`` for programs, ``tidings.core`` for processes; nothing below."""
+    files = [*(ROOT / "examples").rglob("*.py")]
+    imported = {
+        str(name)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+        )
+    }
+    ours = {name for name in imported if name.split(".")[0] == "tidings"}
+    assert ours == {"tidings", "tidings.core"}

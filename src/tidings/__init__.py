@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from tidings.core import UsageError as UsageError
     from tidings.node.config import Config as Config
     from tidings.node.engine import Halted as Halted
-    from tidings.node.group import Closed as Closed
+    from tidings.node.errors import ChangeDenied as ChangeDenied
+    from tidings.node.errors import Closed as Closed
+    from tidings.node.errors import LogFull as LogFull
+    from tidings.node.errors import Removed as Removed
     from tidings.node.group import Group as Group
-    from tidings.node.group import LogFull as LogFull
     from tidings.node.group import Status as Status
     from tidings.node.group import join as join
     from tidings.node.ledger import Receipt as Receipt
+    from tidings.node.membership import GroupView as GroupView
     from tidings.node.running import run as run
+    from tidings.node.snapshot import Snapshot as Snapshot
+    from tidings.node.snapshot import SnapshotBroken as SnapshotBroken
+    from tidings.node.terminal import lines as lines
     from tidings.node.unread import Replayed as Replayed
 else:
     # On demand: most of Tidings needs no network. Type checkers see the imports above instead, or
@@ -40,9 +46,13 @@ else:
         ),
         "tidings.node.config": ("Config",),
         "tidings.node.engine": ("Halted",),
-        "tidings.node.group": ("Closed", "Group", "LogFull", "Status", "join"),
+        "tidings.node.errors": ("ChangeDenied", "Closed", "LogFull", "Removed"),
+        "tidings.node.group": ("Group", "Status", "join"),
         "tidings.node.ledger": ("Receipt",),
+        "tidings.node.membership": ("GroupView",),
         "tidings.node.running": ("run",),
+        "tidings.node.snapshot": ("Snapshot", "SnapshotBroken"),
+        "tidings.node.terminal": ("lines",),
         "tidings.node.unread": ("Replayed",),
     }
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 JUDGES = (
     *("simulate", "audit", "report", "campaign", "demo", "explore", "replay", "shrink"),
-    "conform",
+    *("conform", "check", "watch"),
 )
 """Commands that end with verdicts: interrupted, they say that these are unknown."""
 

@@ -12,7 +12,8 @@ import msgspec
 
 from tidings.core import quorum
 from tidings.guests import factory
-from tidings.report.charts import Axis, LineChart, Point, document, lines_of
+from tidings.report.charts import Axis, Line, LineChart, Point, document, lines_of
+from tidings.report.numbers import figure
 from tidings.report.words import with_options
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import protocol_of
@@ -22,6 +23,7 @@ Workload = Literal["one", "stream"]
 
 SIZES = (3, 5, 10, 20, 50)
 CUT = 100_000
+TEXT_BYTES, NUMBER_BYTES = 32, 8
 _MS = 1_000_000
 
 
@@ -93,7 +95,7 @@ def measure(
         options=contender.options,
         processes=processes,
         broadcasts=1 if workload == "one" else messages,
-        texts=tuple(b"%032d" % number for number in range(messages)),
+        texts=tuple(b"%0*d" % (TEXT_BYTES, number) for number in range(messages)),
         gap_ms_mean=1.0,
         delay_ms_min=1.0,
         delay_ms_max=1.0,
@@ -181,7 +183,7 @@ def bounds(sizes: Sequence[int]) -> list[dict[str, str]]:
     """One row per bound, one column per size, as in ``matrix``."""
     return [
         {"packets at least": name}
-        | {f"n={size}": _short(bound(size, quorum(size) - 1)) for size in sizes}
+        | {f"n={size}": figure(bound(size, quorum(size) - 1)) for size in sizes}
         for name, bound in named_bounds().items()
     ]
 
@@ -225,38 +227,66 @@ def matrix(costs: Sequence[Cost], metric: str) -> list[dict[str, str]]:
 def _figure(cost: Cost | None, metric: str) -> str:
     if cost is None:
         return ">"
-    if cost.cut and metric in ("delays", "kept_bytes"):
+    if cost.cut and metric in _UNKNOWN_IF_CUT:
         return "?"
-    shown = _short(getattr(cost, metric))
+    shown = figure(getattr(cost, metric))
     return f"> {shown}" if cost.cut else shown
 
 
-def _short(value: float) -> str:
-    """Three or four digits: 6.2, 380, 2,450, 252k, 1.1M."""
-    if value >= 1_000_000:
-        return f"{value / 1_000_000:.3g}M"
-    if value >= 10_000:
-        return f"{value / 1_000:,.0f}k"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+_AXES = {
+    "packets": Axis("packets per broadcast", logarithmic=True),
+    "bytes": Axis("bytes per broadcast", logarithmic=True),
+    "delays": Axis("delays until the last delivery", logarithmic=True),
+    "kept_bytes": Axis("bytes kept by a process at the end", logarithmic=True),
+}
+_DRAWN_BOUNDS: dict[tuple[str, Workload], dict[str, Bound]] = {
+    ("packets", "one"): {
+        "until safe, any number of delays": BOUNDS["any number of delays"],
+        "until safe in two delays": BOUNDS["two delays"],
+        "until safe in three delays": BOUNDS["three delays"],
+        "until stable": BOUNDS_UNTIL_STABLE["any number of delays"],
+    },
+}
+"""Of a stream nothing is said about packets: one may carry any number of messages."""
+_BOUNDS_OF_BOTH: dict[str, dict[str, Bound]] = {
+    "bytes": {"the text to everybody": lambda n, f: TEXT_BYTES * (n - 1)},
+    "delays": {"there and back": lambda n, f: 2 if f else min(1, n - 1)},
+    "kept_bytes": {"its next number": lambda n, f: NUMBER_BYTES},
+}
+"""The origin must hear from somebody that it is not alone with a message, unless nobody may crash.
+And a process that forgets how many messages it broadcast would use a name twice."""
 
 
 def draw(costs: Sequence[Cost], path: Path) -> None:
-    """Packets and bytes against the size of the group, one chart for each workload."""
+    """What a broadcast costs against the size of the group, one chart for each workload."""
     charts = [
         LineChart(
-            title=f"{title}: {metric}",
+            title=f"{title}: {METRICS[metric].removesuffix(' (msgpack)')}",
             x=Axis("processes", logarithmic=True),
-            y=Axis(f"{metric} per broadcast", logarithmic=True),
+            y=axis,
             lines=lines_of(
                 (cost.contender, Point(cost.processes, getattr(cost, metric), at_least=cost.cut))
                 for cost in costs
-                if cost.workload == workload
+                if cost.workload == workload and not (cost.cut and metric in _UNKNOWN_IF_CUT)
             ),
+            bounds=_bounds_drawn(metric, workload, sorted({cost.processes for cost in costs})),
         )
-        for metric in ("packets", "bytes")
-        for workload, title in (("one", "One broadcast"), ("stream", "A stream"))
+        for metric, axis in _AXES.items()
+        for workload, title in _WORKLOADS.items()
     ]
     path.write_text(document("What one broadcast costs, fault-free", charts), encoding="utf-8")
+
+
+_WORKLOADS: dict[Workload, str] = {"one": "One broadcast", "stream": "A stream"}
+_UNKNOWN_IF_CUT = ("delays", "kept_bytes")
+
+
+def _bounds_drawn(metric: str, workload: Workload, sizes: Sequence[int]) -> tuple[Line, ...]:
+    known = _DRAWN_BOUNDS.get((metric, workload), _BOUNDS_OF_BOTH.get(metric, {}))
+    return tuple(
+        Line(name, tuple(Point(size, bound(size, quorum(size) - 1)) for size in sizes))
+        for name, bound in known.items()
+    )
 
 
 def compare(

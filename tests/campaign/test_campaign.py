@@ -10,6 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+import views_flaws
 from bad_processes import BAD
 from guides import columns_in
 from tidings import __version__
@@ -34,7 +35,7 @@ from tidings.pipeline.arrays.perform import plainly
 from tidings.report.page import render
 from tidings.report.page.model import Fact
 from tidings.simulator import Plan, RunReplay, walk
-from tidings.spec import Guarantee, Value, judge
+from tidings.spec import Extra, Guarantee, Value, broken, judge
 from tidings.trace import Run, read_runs
 
 DOCS = Path(__file__).parents[2] / "docs" / "campaign.md"
@@ -167,6 +168,7 @@ def plan_in(folder: Path, text: str = PLAN) -> Path:
         ('only = ["frontier"]', 'only = ["fontier"]', ":23: faults.restarts.only: there is no"),
         ('only = ["frontier"]\n', "", ":23: faults.restarts.restarts: flawed/hasty cannot bear"),
         ("restarts = 1", "joiners = 1", ":24: faults.restarts.joiners: frontier has a fixed"),
+        ("restarts = 1", "changes = 1", ":24: faults.restarts.changes: frontier has a fixed"),
         ("seconds = 30.0", "seconds = 0.0", ":26: budget: a run needs some"),
         ("seconds = 30.0", "seconds = inf", "budget.seconds: inf is no number that can be used"),
         ("sample_ms = 5.0", "gap_ms_mean = nan", ":14: workloads.steady.gap_ms_mean: nan is no"),
@@ -445,6 +447,46 @@ def test_shares_count_the_runs_of_a_cell_and_verdicts_those_of_an_algorithm(
     for row in shares:
         assert row["share_low"] <= row["share"] <= row["share_high"]
         assert row["runs"] == 4
+
+
+CHURN = """
+seeds = 4
+sizes = [3]
+algorithms = ["views", "frontier"]
+flawed = ["{}:GoingOn"]
+
+[workloads.steady]
+broadcasts = 6
+gap_ms_mean = 60.0
+
+[faults.none]
+
+[faults.churn]
+only = ["views", "{}:GoingOn"]
+changes = 3
+crashes = 1
+"""
+
+
+def test_churn_is_a_fault_plan_and_views_are_a_column(tmp_path: Path) -> None:
+    """And a violation of views is shrunk and drawn like any other."""
+    flaws = Path(views_flaws.__file__)
+    (tmp_path / "plan.toml").write_text(CHURN.format(flaws, flaws))
+    folder = begun(tmp_path / "out", read_plan(tmp_path / "plan.toml"))
+    for task in folder.tasks:
+        perform(task, folder.path, Budget())
+    numbers.write(folder, verdicts_in(folder))
+    runs = read_table(folder.table("runs"))
+    values = Counter((row["algorithm"], row["faults"], row["views"]) for row in runs)
+    assert values["views", "churn", "holds"] >= 3
+    assert values["frontier", "none", None] == values["views", "none", None] == 4
+    assert values[f"{flaws}:GoingOn", "churn", "violated"] >= 1
+    verdicts = [row for row in read_table(folder.table("verdicts")) if row["guarantee"] == "views"]
+    assert {row["algorithm"] for row in verdicts} == {"views", f"{flaws}:GoingOn"}
+    counterexamples.find(folder, plainly, lambda words: None)
+    shown = {row["guarantee"]: run for row, run in counterexamples.stored(folder)}
+    assert broken(shown["views"], Extra.VIEWS) is not None
+    assert len(list(shown["views"].rows)) < 200
 
 
 def test_tables_are_csv_too(conducted: Conducted) -> None:

@@ -233,7 +233,7 @@ def test_only_who_judges_says_unknown(tidings, words, monkeypatch: pytest.Monkey
 
 
 def test_every_command_judges_or_does_not() -> None:
-    silent = {"group", "node", "chat", "settle", "proxy", "ingest", "adapt"}
+    silent = {"group", "node", "chat", "status", "settle", "proxy", "ingest", "adapt"}
     assert {*JUDGES, *silent, "algorithms", "compare"} == set(COMMANDS)
 
 
@@ -298,7 +298,8 @@ def test_the_examples_work(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
         statuses[words[0]] = tidings(*words).status
     broken_on_purpose = ("demo", "explore", "shrink")
     # A group, its trace, logs, a plan.
-    without_their_files = ("node", "chat", "settle", "conform", "ingest", "campaign")
+    without_their_files = {"check", "node", "chat", "status", "settle", "conform"}
+    without_their_files |= {"ingest", "campaign"}
     assert statuses == {
         name: 64 if name in without_their_files else int(name in broken_on_purpose)
         for name in COMMANDS
@@ -357,6 +358,55 @@ def test_many_runs_are_audited_together(tidings, tmp_path: Path) -> None:
     assert f"NO DUPLICATION violated at p1                  run {flawed.manifest.run}" in answer.out
 
 
+# --- help where it is needed
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell offers where the cursor stands after these words."""
+    line = ["tidings", *words]
+    environment = os.environ | {
+        "_TIDINGS_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(line),
+        "COMP_CWORD": str(len(line) - 1),
+    }
+    ended = subprocess.run([COMMAND], env=environment, capture_output=True, text=True)
+    return ended.stdout.split()
+
+
+def test_a_shell_completes_commands_options_and_protocols() -> None:
+    assert completed("simu") == ["simulate"]
+    assert {"--protocol", "--process", "--processes"} <= set(completed("simulate", "--pro"))
+    assert completed("simulate", "--protocol", "maj") == ["majority-relay"]
+
+
+def test_a_violated_run_suggests_how_to_make_it_shorter(tidings) -> None:
+    words = ("simulate", "--protocol", "flawed/careless", "--seed", "3")
+    unstored = tidings(*words)
+    assert unstored.status == 1
+    assert unstored.out.endswith(
+        "\nShrink:  the same with --trace FOLDER, then tidings shrink FOLDER\n"
+    )
+    stored = tidings(*words, "--trace", "a run")
+    assert stored.out.endswith("\nShrink:  tidings shrink 'a run'\n")
+    assert "Shrink" not in tidings("simulate", "--seed", "3").out
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("simulate", "--protocol", "majority-rely"), "majority-relay"),
+        (("simulate", "--protocol", "majority-relay", "--option", "notise=yes"), "notice"),
+        (("algorithms", "frontiers"), "frontier"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(
+    tidings, words: tuple[str, ...], meant: str
+) -> None:
+    answer = tidings(*words)
+    assert answer.status == 64
+    assert answer.err.endswith(f"; did you mean {meant}?\n")
+
+
 # --- algorithms side by side
 
 
@@ -386,6 +436,11 @@ def test_algorithms_are_compared_in_tables_and_in_a_chart(tidings, tmp_path: Pat
     assert all(word in chart for word in ("majority-relay", "two-phase", "processes"))
     for point in ("majority-relay, processes 5: 20", "two-phase, processes 3: 10"):
         assert f"<title>{point}</title>" in chart
+    for what in ("packets", "bytes", "delays", "bytes kept by a process at the end"):
+        assert f">One broadcast: {what}<" in chart
+        assert f">A stream: {what}<" in chart
+    for bound in ("until safe in two delays", "the text to everybody", "there and back"):
+        assert f"<title>lower bound, {bound}</title>" in chart
 
 
 FAILING = """

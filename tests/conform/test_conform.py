@@ -172,7 +172,7 @@ def test_how_many_effects_say_it_does_not_matter() -> None:
     block = Block(5, 0, 0, (Messages("held", "p1", 1, 2), Messages("held", "p1", 3, 5)))
     for effects in (one_by_one, at_once):
         rows = Rows(block)
-        for fact in wanted_by([], effects, DIGEST).facts:
+        for fact in wanted_by([], effects, DIGEST, 0).facts:
             assert isinstance(fact, MessageRows)
             assert rows.take_messages(fact) is None
         assert rows.next is None

@@ -20,6 +20,7 @@ from tidings.core import (
     majority,
     ordered,
     quorum,
+    replacement,
     take_first,
 )
 from tidings.core.state import copied, fingerprint, shown
@@ -32,15 +33,23 @@ def test_members_are_in_the_order_a_person_expects() -> None:
     assert ordered(["p10", "p2", "p1", "p2", "anna"]) == ("anna", "p1", "p2", "p10")
 
 
-def test_names_are_plain_words() -> None:
-    assert [is_name(name) for name in ("p1", "anna-b.c_d", "", "1p", "a b", "ä")] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+@pytest.mark.parametrize("name", ["p1", "anna-b.c_d", "p2+1", "p2+999999999"])
+def test_names_are_plain_words(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1p", "a b", "ä", "p2+", "p2+0", "p2+01", "p2+1+1", "+1", "p2+1234567890"]
+)
+def test_what_could_be_mistaken_is_no_name(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_a_replacement_has_the_next_number_that_nobody_had() -> None:
+    used = ("p1", "p2", "p2+1", "p2+10", "p22", "p22+50")
+    assert replacement("p2", ()) == "p2+1"
+    assert replacement("p2", used) == replacement("p2+1", used) == "p2+11"
+    assert ordered([replacement("p2", used), "p10", "p2", "p3"]) == ("p2", "p2+11", "p3", "p10")
 
 
 @pytest.mark.parametrize("size", range(1, 12))

@@ -56,6 +56,13 @@ def test_everything_comes_once_each_origin_in_order_and_causes_first(seed: int) 
         handed[origin] = seq
 
 
+def test_of_origins_of_which_nothing_is_wanted_nothing_is_waited_for() -> None:
+    rereading = Rereading({"p1": 0}, {"p1": 1}, 1_000)
+    caused = (Message("p1", 1, b"text"), (MessageId("p9", 4),))
+    rereading.add(MessageId("p1", 1), [(Message("p9", 4, b"text"), ()), caused])
+    assert [one.id for one in rereading.take()] == [MessageId("p1", 1)]
+
+
 def test_texts_and_causes_in_memory_are_limited_in_bytes() -> None:
     first = MessageId("p1", 1)
     texts: list[Found] = [(Message("p2", seq, b"." * 100), (first,)) for seq in range(1, 1_000)]

@@ -2,21 +2,27 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from broken_demo import BROKEN, assert_nodes_break, not_held
-from tidings.core import EnvironmentMissing, MessageId
+from tidings.cli import demo
+from tidings.core import EnvironmentMissing
 from tidings.demo import on_nodes
-from tidings.demo.on_nodes import Death, DemoPlay, perform
+from tidings.demo.on_nodes import DemoPlay, perform
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline.spark import java
+from tidings.report.causality import Causality
+from tidings.report.crashes import crashes_of
 from tidings.spec import Value, judge
 
 COMMAND = Path(sys.executable).with_name("tidings")
@@ -48,6 +54,12 @@ def test_two_nodes_are_killed_in_mid_broadcast_one_comes_back_and_all_holds(
     page = Path(result["page"]).read_text()
     assert page.startswith("<!doctype html>")
     assert "5 guarantees hold" in page
+    # It tells its own story: who died with how many copies out, and who came back.
+    for death in (first, second):
+        name, (origin, seq) = death["process"], death["message"]
+        assert f"{name} goes down while it broadcasts {origin}#{seq}" in page
+        assert f"broadcasting {origin}#{seq}: {death['copies']} of 4 copies had arrived" in page
+    assert f"{back['process']} came back {back['behind']:,} messages behind" in page
 
 
 @pytest.mark.usefixtures("spark")
@@ -60,16 +72,11 @@ def test_flawed_nodes_break_exactly_what_they_are_expected_to(tidings, what: str
 def test_what_shows_the_flaws_does_no_harm_to_a_sound_protocol(tmp_path: Path) -> None:
     """The same kills, the same silent links, and packets that overtake each other."""
     play = DemoPlay("majority-relay", durable=False, per_s=30, opening=15, injector="reordered=0.3")
-    played = perform(tmp_path, "sound", play, seed=2)
-    assert all(verdict.value is Value.HOLDS for verdict in judge(played.run))
-    assert all(death.copies <= 2 for death in played.deaths)
-
-
-def test_who_delivered_its_last_words_from_its_disk_is_informed() -> None:
-    words = MessageId("p1", 184)
-    back = Death("p1", words, 0, ("p1", "p3"), came_from_disk=True)
-    assert back.readers == ("p1 (from its disk, when it was back)", "p3")
-    assert Death("p1", words, 2, ("p1", "p3"), came_from_disk=False).readers == ("p1", "p3")
+    run = perform(tmp_path, "sound", play, seed=2)
+    assert all(verdict.value is Value.HOLDS for verdict in judge(run))
+    first, second = crashes_of(Causality(run))
+    assert first.is_in_mid_broadcast
+    assert second.is_in_mid_broadcast
 
 
 def test_a_used_port_is_one_line(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +120,43 @@ def test_the_simulated_demo_holds_and_audits_every_row(
     assert f"page   {result['page']}\n" in shown.out
     assert shown.out.count("died broadcasting") == 2
     assert shown.out.count("✓ holds") == 5
+
+
+def without(*missing: str) -> Callable[[str], object]:
+    """What an installation without these packages finds."""
+    return lambda name: None if name in missing else find_spec(name)
+
+
+def test_without_spark_the_demo_is_judged_in_its_own_process(
+    tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "find_spec", without("pyspark"))
+    monkeypatch.setattr(java, "find_java", lambda: pytest.fail("Java is not needed"))
+    answer = tidings("demo", "--simulated")
+    assert answer.status == 0
+    assert re.search(r"^audit  ([\d,]+) of \1 rows judged here$", answer.out, re.MULTILINE)
+    assert answer.out.count("✓ holds") == 5
+    (page,) = Path("runs").glob("demo-*/report.html")
+    assert "--local" in page.read_text()
+
+
+def test_without_any_judge_the_demo_runs_and_names_both(
+    tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "find_spec", without("pyspark", "numpy", "pyarrow"))
+    answer = tidings("demo", "--simulated")
+    assert answer.status == 2
+    assert "\naudit  UNKNOWN\n" in answer.out
+    assert answer.out.count("? unknown") == 5
+    assert answer.out.endswith(
+        "are unknown: no judge is installed: pip install 'tidings[spark]' judges on Spark, "
+        "pip install 'tidings[audit]' in this process\n"
+    )
+    (page,) = Path("runs").glob("demo-*/report.html")
+    assert "died broadcasting" in page.read_text()
+    result = json.loads(tidings("demo", "--simulated", "--json").out)
+    assert result["judged"] == 0 < result["written"]
+    assert {one["value"] for one in result["verdicts"].values()} == {"unknown"}
 
 
 @pytest.mark.usefixtures("spark")

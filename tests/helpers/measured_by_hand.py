@@ -75,7 +75,7 @@ def _latencies(run: Run) -> Iterator[tuple[Any, ...]]:
         }
         times = sorted(at[member] for member in members if member in at)
         most = majority(len(members))
-        correct = [member for member in members if evidence.is_correct(member)]
+        correct = [member for member in members if evidence.has_settled(member)]
         is_everywhere = all(map(evidence.has_ended, members)) and all(one in at for one in correct)
         moments = (
             at.get(message.origin),

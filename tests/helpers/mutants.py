@@ -27,6 +27,7 @@ from tidings.node.engine import Engine
 from tidings.node.group import Group
 from tidings.node.ledger import Receipt
 from tidings.node.log import DurableLog, Identity, reader, segments, writer
+from tidings.node.reading import Reading
 from tidings.node.transport import Transport
 from tidings.node.unread import Unread
 
@@ -211,7 +212,7 @@ def processed_cursor_not_written(patch: Patch) -> None:
 
 
 def second_reader_allowed(patch: Patch) -> None:
-    patch.setattr(Group, "_refuse_a_second_reader", nothing)
+    patch.setattr(Reading, "_refuse_a_second_reader", nothing)
 
 
 # --- the wire

@@ -30,13 +30,18 @@ DEADLINE_S = 120
 """Of any test: long enough for a busy machine, so that only what hangs fails by it."""
 
 
-def group_file(folder: Path, size: int = 3, *lines: str, tls: bool = False) -> Config:
-    """A group of p1 to pN; the lines are settings like ``limits.window = 5``."""
+def group_file(
+    folder: Path, size: int = 3, *lines: str, tls: bool = False, newcomers: tuple[str, ...] = ()
+) -> Config:
+    """A group of p1 to pN; the lines are settings like ``limits.window = 5``.
+
+    Newcomers are not in the file, and have certificates.
+    """
     names = [f"p{number}" for number in range(1, size + 1)]
     addresses = zip(names, free_ports(size), strict=True)
     text = [
         f'name = "{NAME}"',
-        f'tls.folder = "{certificates(size)}"' if tls else "tls.plain = true",
+        f'tls.folder = "{certificates(size, *newcomers)}"' if tls else "tls.plain = true",
         "links.back_off_ms_min = 5",
         "links.back_off_ms_max = 50",
         *lines,
@@ -49,13 +54,13 @@ def group_file(folder: Path, size: int = 3, *lines: str, tls: bool = False) -> C
 
 
 @cache
-def certificates(size: int) -> Path:
+def certificates(size: int, *newcomers: str) -> Path:
     """Certificates of such a group, made once for all tests that do not change them."""
     folder = Path(tempfile.mkdtemp(prefix="tidings-certs-"))
     atexit.register(shutil.rmtree, folder)
     authority = Authority.found(folder / "authority", NAME)
-    for number in range(1, size + 1):
-        authority.issue(NAME, f"p{number}", folder / "certs" / f"p{number}")
+    for member in (*(f"p{number}" for number in range(1, size + 1)), *newcomers):
+        authority.issue(NAME, member, folder / "certs" / member)
     return folder / "certs"
 
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-KNOWN = ("chromium", "namespaces", "strace")
+KNOWN = ("chromium", "namespaces", "promtool", "strace", "systemd", "validators")
 
 
 def require(what: str, available: bool, reason: str) -> None:

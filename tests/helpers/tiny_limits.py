@@ -21,7 +21,8 @@ import tidings
 from real_groups import go, group_file, linked, traced, until
 from tidings.core import TidingsError
 from tidings.node.config import FRAME_ROOM, Config, Limits, Links, Tracing
-from tidings.node.group import Closed, Group, Replayed
+from tidings.node.errors import Closed
+from tidings.node.group import Group, Replayed
 from tidings.node.ledger import Receipt
 from tidings.node.wire import Came
 from tidings.spec import Value, judge

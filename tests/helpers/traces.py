@@ -153,7 +153,8 @@ def _deliver(
 
 def repeat_a_delivery(draft: Draft) -> None:
     process, position = draft.rng.choice(draft.deliveries())
-    again = draft.rng.randint(position + 1, len(draft.events[process]) - 1)
+    last = len(draft.events[process]) - 1
+    again = draft.rng.randint(min(position + 1, last), last)
     draft.events[process].insert(again, dict(draft.events[process][position]))
 
 

@@ -11,13 +11,26 @@ from functools import partial
 
 from msgspec import UNSET
 
-from tidings.core import Deny, Effect, Event, Install, UsageError, majority, ordered
+from tidings.core import (
+    Deny,
+    Effect,
+    Event,
+    Install,
+    MessageId,
+    Recall,
+    Replay,
+    Rereading,
+    UsageError,
+    majority,
+    ordered,
+)
+from tidings.protocols.frontier.records import Stored
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import NO_BALLOT, View
 from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice
 from tidings.simulator.play import recorded, until_quiet
-from tidings.spec import Value, Violation, judge, views
+from tidings.spec import Value, Verdict, judge
 from tidings.trace import Row, Run
 
 MOST_CHOICES = 400
@@ -36,6 +49,7 @@ class ChangingRun:
             "push": dice.choice([10_000, 1]),
             "early": dice.choice([10_000, 1]),
             "near": dice.choice([1_000, 1]),
+            **self._more_options(),
         }
         self.broadcasts = dice.randint(0, 10)
         self.changes = dice.randint(0, 4)
@@ -44,6 +58,11 @@ class ChangingRun:
         self.patience = dice.choice([0.0, 0.02, 0.1])
         """How often a timer runs out although packets are under way."""
         self.added = size
+        self.handed: dict[str, dict[str, int]] = {}
+        self.processed: dict[str, dict[str, int]] = {}
+        self.noted: dict[str, dict[str, int]] = {}
+        """Of each process what it was handed, what it has processed, and what of that its disk
+        knows."""
         self.drowsy: set[str] = set()
         """Those that sleep, or will when they next send or write, and wake up later."""
         self.rows: list[Row] = []
@@ -55,7 +74,26 @@ class ChangingRun:
             partial(kind, **self.options),  # type: ignore[arg-type]
             draw=lambda process, label, weights: dice.choices(range(len(weights)), weights)[0],
             watch=self._watch,
+            slow_newcomers=self.is_processing,
         )
+
+    def _more_options(self) -> dict[str, object]:
+        """Every limit is drawn small: one that is never reached is where guarantees are broken."""
+        self.more_dice = dice = random.Random(f"{self.seed}, and more")
+        self.is_processing = dice.random() < 0.5
+        memory = dice.choice([0, 1, 3])
+        return {
+            "ahead": dice.choice([10_000, 10_000, 0, 1, 3]),
+            "ahead_bytes": dice.choice([2**26, 2**26, 500]),
+            "tell": dice.choice([10_000, 1, 10]),
+            "ticks": dice.random() < 0.3,
+            "strict": dice.random() < 0.2,
+            "until_processed": self.is_processing,
+            "memory": memory,
+            "memory_bytes": dice.choice([0, 1]) if memory else 0,
+            "early_bytes": dice.choice([2**26, 1]),
+            "push_bytes": dice.choice([2**18, 1]),
+        }
 
     # --- what happens
 
@@ -74,24 +112,90 @@ class ChangingRun:
                 self._apply(choices.Recover(process))
             for choice in until_quiet(self.world):
                 self._apply(choice)
-            if not self.asleep:
+            if not self.asleep and not self._process_everything():
                 break
         self._apply(choices.Settle())
+
+    def _process_everything(self) -> bool:
+        """Whether there was anything to process."""
+        behind = [one for one in self.world.up if self._is_behind(one)]
+        for process in behind:
+            self._apply(self._processing(process))
+        return bool(behind)
+
+    def _is_behind(self, process: str) -> bool:
+        handed = self.handed.get(process, {})
+        return self.is_processing and handed != self.processed.get(process, {})
+
+    def _processing(self, process: str) -> Choice:
+        """A newcomer has its state, too: what was delivered before its view."""
+        upto = self.processed[process] = dict(self.handed[process])
+        return choices.UserProcessed(process, tuple(MessageId(*one) for one in upto.items()))
 
     def _apply(self, choice: Choice) -> None:
         self.rows += self.world.apply(choice)
         for process in self.world.up:
             self.world.processes[process].check(self.world.processes)
+        if isinstance(choice, choices.UserProcessed) and choice.process in self.world.up:
+            self.noted[choice.process] = dict(choice.upto)
 
     def _watch(self, process: str, seen: Event | Effect | Row) -> None:
         match seen:
             case Deny():
                 self.happened["denied"] += 1
-            case Install(number=number) if number:
+            case Install(number=number, delivered=before) if number:
                 self.happened["installed"] += 1
+                handed = self.handed.setdefault(process, {})
+                if self.members[process].chain[number].added == process:
+                    handed |= before
+            case Row(kind="deliver", origin=origin, seq=seq):
+                self.handed.setdefault(process, {})[origin] = seq
+            case Recall() | Replay():
+                self.happened[type(seen).__name__.lower()] += 1
+                if isinstance(seen, Replay):
+                    self._check_replay(process, seen)
+            case Row(kind="send", packet_kind="missed"):
+                self.happened["packets that had no room"] += 1
             case Row(kind="send", packet_kind="prepare"):
                 number = self.members[process].number + 1
                 self.ballots.setdefault(number, set()).add(process)
+
+    def _check_replay(self, process: str, replay: Replay) -> None:
+        """Nothing that was handed over and not processed is left out; views in their order."""
+        views, handed = self.members[process], self.handed.get(process, {})
+        assert {one: replay.upto[one] for one in handed} == handed, f"{process}: {replay}"
+        noted = self.noted.get(process, {})
+        late = {one: last for one, last in replay.after.items() if last > handed.get(one, last)}
+        assert not late, f"{process} is not handed {late} again"
+        assert all(noted.get(one, 0) <= last for one, last in replay.after.items()), replay
+        self.processed[process] = {one: replay.after[one] for one in handed}
+        rereading = Rereading(dict(replay.after), replay.upto, 1)
+        again: list[MessageId] = []
+        while not rereading.is_over:
+            wanted = rereading.wanted()
+            rereading.add(wanted, views.messages_in(self.world.disks[process], rereading.handed))
+            again += [one.id for one in rereading.take()]
+        numbers = [self._view_of(views, one) for one in again]
+        assert numbers == sorted(numbers), f"{process} is handed {again} of views {numbers}"
+
+    def _view_of(self, views: Views, message: MessageId) -> int:
+        """The view in which it was delivered."""
+        later = views.chain[1 : views.number + 1]
+        before = (view.number - 1 for view in later if message.seq <= _at(view, message.origin))
+        return next(before, views.number)
+
+    def _rotate(self, process: str) -> None:
+        """The log is begun anew, as a node does it: with a checkpoint, and messages if needed."""
+        checkpoint = self.members[process].checkpoint()
+        if checkpoint is None:
+            return
+        disk, forgotten = self.world.disks[process], checkpoint.forgotten
+        if self.more_dice.random() < 0.7:
+            stored = [one for one in disk if isinstance(getattr(one, "record", None), Stored)]
+            ends = [(one, one.record.batch.id.origin, one.record.batch.last) for one in stored]
+            disk = [one for one, origin, last in ends if last > forgotten[origin]]
+        self.world.disks[process] = [*disk, *checkpoint.records]
+        self.happened["checkpoints"] += 1
 
     @property
     def members(self) -> dict[str, Views]:
@@ -106,6 +210,11 @@ class ChangingRun:
 
     def _pick(self) -> Choice | None:
         world, dice = self.world, self.dice
+        if world.up and self.more_dice.random() < 0.05:
+            self._rotate(self.more_dice.choice(world.up))
+        behind = [one for one in world.up if self._is_behind(one)]
+        if behind and self.more_dice.random() < 0.1:
+            return self._processing(self.more_dice.choice(behind))
         possible = world.choices()
         arriving = [one for one in possible if isinstance(one, choices.PacketArrival)]
         timers = [one for one in possible if isinstance(one, choices.TimerExpiry)]
@@ -231,11 +340,17 @@ class ChangingRun:
         return found
 
 
-def what_is_wrong(run: Run) -> list[object]:
-    five: list[object] = [one for one in judge(run) if one.value is Value.VIOLATED]
-    unknown = [one for one in judge(run) if one.value is Value.UNKNOWN and not one.not_owed]
-    together: Iterable[Violation] = views(run)
-    return [*five, *unknown, *together]
+def _at(view: View, origin: str) -> int:
+    return dict(view.cut).get(origin, -1)
+
+
+def what_is_wrong(run: Run) -> list[Verdict]:
+    """Violated, or unknown for another reason than that nothing was owed."""
+    return [
+        one
+        for one in judge(run)
+        if one.value is Value.VIOLATED or (one.value is Value.UNKNOWN and not one.not_owed)
+    ]
 
 
 def hold_everything(seeds: Iterable[int]) -> Counter[str]:
@@ -262,6 +377,8 @@ def _all_are_there(changing: ChangingRun, seed: int) -> None:
         if name in changing.world.up and name not in changing.world.left and one.number >= 0:
             assert one.number == last.number, f"seed {seed}: {name} stays in view {one.number}"
             assert not one.is_wedged, f"seed {seed}: {name} is wedged in view {one.number}"
+            if all(member in changing.world.up for member in last.members):
+                assert not one.formers.logs, f"seed {seed}: {name} keeps {one.formers.logs}"
 
 
 def what_happened(changing: ChangingRun, run: Run) -> Counter[str]:

@@ -333,7 +333,7 @@ def test_a_segment_of_somebody_else_is_refused(log: DurableLog, tmp_path: Path) 
         ({"member": "p2"}, "this is the log of p1, and not of p2"),
         (
             {"members": ("p1",)},
-            "the log has members p1, p2, the group file p1; the members of a gr",
+            "the log has members p1, p2, the group file p1; there stand those",
         ),
         ({"protocol": "other"}, 'the log has protocol = "frontier", the group file "other"; set'),
         (

@@ -26,7 +26,8 @@ from real_groups import (
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError, each_message
 from tidings.node.config import Address, Config
 from tidings.node.engine import Halted
-from tidings.node.group import Closed, Group, LogFull, Replayed
+from tidings.node.errors import Closed, LogFull
+from tidings.node.group import Group, Replayed
 
 SETTINGS = {
     "durable": "durable = true",
@@ -322,7 +323,10 @@ def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path
             own = asyncio.create_task(take(p1, 100))
             saying = asyncio.create_task(_say_all(p1))
             await until(lambda: p2.status().unread == 100 or p2.is_full)
-            assert sum(len(message.text) for message in each_message(p2._unread.ready)) <= 11_000
+            assert (
+                sum(len(message.text) for message in each_message(p2._reading.unread.ready))
+                <= 11_000
+            )
             texts = [message.text for message in await take(p2, 100)]
             assert texts == [b"%d" % number * 500 for number in range(100)]
             await asyncio.gather(own, saying)
@@ -416,7 +420,9 @@ def test_who_never_reads_can_broadcast_and_is_handed_everything_later(tmp_path: 
             await everywhere_delivered(groups, dict.fromkeys(groups, 200))
             p1, p2, p3 = groups.values()
             assert p1.status().unread == 600
-            assert all(sum(map(len, group._unread.ready)) <= 20 for group in groups.values())
+            assert all(
+                sum(map(len, group._reading.unread.ready)) <= 20 for group in groups.values()
+            )
             for group in (p1, p2):
                 messages = await take(group, 600)
                 assert {type(message) for message in messages} == {Message}
@@ -426,7 +432,7 @@ def test_who_never_reads_can_broadcast_and_is_handed_everything_later(tmp_path: 
         async with joined(config, "p3") as groups:
             messages = await take(groups["p3"], 301)
             assert {type(message) for message in messages} == {Replayed}
-            assert sum(map(len, groups["p3"]._unread.ready)) <= 20
+            assert sum(map(len, groups["p3"]._reading.unread.ready)) <= 20
 
     go(scenario())
     assert_all_hold(traced(config))
@@ -520,7 +526,7 @@ def test_who_does_not_read_loses_nothing(durable: bool, tmp_path: Path) -> None:
             for number in range(2_000):
                 await p1.broadcast(b"%d" % number)
             await reading
-            assert sum(map(len, p3._unread.ready)) < 1_000
+            assert sum(map(len, p3._reading.unread.ready)) < 1_000
             texts = [message.text for message in await take(p3, 2_000)]
             assert texts == [b"%d" % number for number in range(2_000)]
             await own
@@ -637,7 +643,7 @@ def test_there_is_one_reader_at_a_time(tmp_path: Path) -> None:
         async with joined(config) as groups:
             p1 = groups["p1"]
             first = asyncio.create_task(_all_of(p1))
-            await until(lambda: p1._is_awaited)
+            await until(lambda: p1._reading.is_awaited)
             with pytest.raises(UsageError, match="somebody else reads the messages of p1 already"):
                 async for _ in p1:
                     pass
@@ -890,7 +896,7 @@ def test_reading_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
         async with joined(config) as groups:
             group = groups["p1"]
             reading = asyncio.create_task(take(group, 1))
-            await until(lambda: group._is_awaited)
+            await until(lambda: group._reading.is_awaited)
             reading.cancel()
             await asyncio.wait([reading])
             await group.broadcast(b"hello")

@@ -59,10 +59,24 @@ def test_what_the_node_decides_reaches_the_process() -> None:
     [
         ("window = 100", "window = 0", "10: limits.window: expected int >= 1"),
         ("window = 100", "window = 'many'", "10: limits.window: expected int, got str"),
-        ("window = 100", "widow = 100", "10: limits.widow: there is no such setting"),
+        (
+            "window = 100",
+            "widow = 100",
+            "10: limits.widow: there is no such setting; did you mean limits.window?",
+        ),
+        (
+            "durable = false",
+            "window = 100",
+            "2: window: there is no such setting; did you mean limits.window?",
+        ),
+        (
+            "[limits]",
+            "[metrics]\np11 = '[::1]:9'\n[limits]",
+            "10: metrics.p11: not a member of the group; did you mean p1",
+        ),
         ("window = 100", "window 100", "10: Expected '=' after a key in a key/value pair"),
         ("window = 100", "window = [", "12: Invalid value"),
-        ("[limits]", "[limit]", "9: limit: there is no such setting"),
+        ("[limits]", "[limit]", "9: limit: there is no such setting; did you mean limits?"),
         ("durable = false", "durable = 1", "2: durable: expected bool, got int"),
         ('name = "chat"', "", "1: missing: name"),
         ('name = "chat"', 'name = "a b"', "1: name: 'a b' is not a name"),
@@ -108,11 +122,6 @@ def test_what_the_node_decides_reaches_the_process() -> None:
             "durable = false",
             'protocol = "two-phase"',
             "2: protocol: two-phase keeps nothing on disk; write durable = false, or take frontier",
-        ),
-        (
-            "durable = false",
-            'protocol = "views"',
-            "2: protocol: views is for simulated groups only, so far; take frontier",
         ),
     ],
 )

@@ -80,7 +80,7 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
             assert len(shown) == 4
             assert shown[-1].endswith("; what else is wrong is not told for a minute")
             caplog.clear()
-            groups["p1"]._transport._minute_ends_s = 0  # a minute later
+            groups["p1"]._transport._complaints.minute_ends_s = 0  # a minute later
             await strange(9)
             assert len(caplog.messages) == 1
 

@@ -612,7 +612,7 @@ def test_who_cannot_close_its_trace_says_so_and_leaves_nobody_waiting(tmp_path: 
             p1 = (await member.enter_async_context(joined(config, "p1")))["p1"]
             receipt = await p1.broadcast(b"waits for p2")
             waiting = [asyncio.create_task(one) for one in (receipt.delivered(), take(p1, 1))]
-            await until(lambda: p1.status().refusal != "" and p1._is_awaited)
+            await until(lambda: p1.status().refusal != "" and p1._reading.is_awaited)
             shutil.rmtree(config.trace_folder)
             with pytest.raises(EnvironmentMissing, match=gone):
                 await member.aclose()

@@ -27,9 +27,11 @@ from real_groups import (
     until,
 )
 from tidings.core import Message, Packet
+from tidings.node import calling
 from tidings.node import transport as links
 from tidings.node.config import Address, Config, parse_config
 from tidings.node.group import Group
+from tidings.node.membership import Membership
 from tidings.node.transport import Transport
 from tidings.node.wire import (
     GREETING,
@@ -66,7 +68,7 @@ async def say(config: Config, data: bytes, to: str = "p1") -> str:
     ("spoken", "complaint"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "it does not speak our language"),
-        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 2"),
+        (GREETING[:-1] + b"\x09" + bytes(20), "it speaks format 9, this tidings speaks 3"),
         (GREETING + b"\xff\xff\xff\xff" + bytes(20), "a frame of 4,294,967,295 bytes"),
         (GREETING + framed(Kind.PACKETS, 1, b"\x90"), "a frame of kind 2 instead of a hello"),
         (GREETING + framed(Kind.HELLO, 1, b"\xc1\xc1"), "its hello makes no sense"),
@@ -210,7 +212,7 @@ def _calls_of(group: Group) -> list[float]:
 def test_who_is_refused_calls_less_and_less_often_until_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(calling.random, "uniform", lambda low, high: high)
     config = group_file(tmp_path, 2, *MEMORY, "links.refused_ms_max = 320")
     other = msgspec.structs.replace(config, options={"mode": "origin"})
 
@@ -236,7 +238,7 @@ def test_who_is_refused_calls_less_and_less_often_until_it_is_not(
 def test_a_refused_member_is_called_as_soon_as_it_has_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(links.random, "uniform", lambda low, high: 1e9)  # a pause is for ever
+    monkeypatch.setattr(calling.random, "uniform", lambda low, high: 1e9)  # a pause is for ever
     config = group_file(tmp_path, 2, *MEMORY)
     other = msgspec.structs.replace(config, options={"mode": "origin"})
 
@@ -269,7 +271,7 @@ OLD = GREETING[:-1] + b"\x01"
 def test_a_member_of_another_format_is_called_less_and_less_often_and_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(calling.random, "uniform", lambda low, high: high)
     config = group_file(tmp_path, 2, *MEMORY, "links.refused_ms_max = 320")
     calls: list[float] = []
 
@@ -289,7 +291,7 @@ def test_a_member_of_another_format_is_called_less_and_less_often_and_reported_o
     go(scenario())
     assert calls[-1] - calls[-2] >= 0.3
     shown = _about(caplog, "format")
-    assert shown == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 2"]
+    assert shown == ["p1: no link: peer p2, reason it speaks format 1, this tidings speaks 3"]
 
 
 def test_a_caller_of_another_format_learns_ours_and_is_reported_once(
@@ -306,7 +308,7 @@ def test_a_caller_of_another_format_learns_ours_and_is_reported_once(
                 writer.close()
 
     go(scenario())
-    assert len(_about(caplog, "it speaks format 1, this tidings speaks 2")) == 1
+    assert len(_about(caplog, "it speaks format 1, this tidings speaks 3")) == 1
 
 
 def _about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
@@ -583,6 +585,9 @@ class Ear:
     def cast_out(self, reason: str) -> None:
         self.farewell = reason
 
+    def forget(self, peer: str) -> None:
+        raise AssertionError(f"{peer} is a member")
+
 
 @asynccontextmanager
 async def transport(
@@ -592,7 +597,8 @@ async def transport(
     ear = Ear()
     hello = msgspec.structs.replace(hello, session=incarnation)
     codec = Codec(Frontier, config.members, config.limits)
-    made = Transport(hello, 0, config, codec, ear, resends=resends)
+    membership = Membership(Frontier(name, config.members), config)
+    made = Transport(hello, 0, config, codec, ear, membership, resends=resends)
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks)
         try:
@@ -854,7 +860,7 @@ def test_who_is_out_of_reach_is_reported_once_if_it_lasts(
 ) -> None:
     config = group_file(tmp_path, 2, *MEMORY)
     caplog.set_level("DEBUG", logger="tidings.node")
-    monkeypatch.setattr(links, "QUIET_S", 1_000.0)
+    monkeypatch.setattr(calling, "QUIET_S", 1_000.0)
 
     def shown(level: str) -> int:
         missed = "p1: no link: peer p2, reason cannot be reached: Connection refused"
@@ -865,7 +871,7 @@ def test_who_is_out_of_reach_is_reported_once_if_it_lasts(
         async with joined(config, "p1"):
             await until(lambda: shown("DEBUG") >= 3)
             assert shown("WARNING") == 0
-            monkeypatch.setattr(links, "QUIET_S", 0.0)
+            monkeypatch.setattr(calling, "QUIET_S", 0.0)
             await until(lambda: shown("WARNING") == 1)
             async with joined(config, "p2") as one:
                 await until(lambda: one["p2"].status().linked == ("p1",))

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from changing_traces import changing_run, changing_runs
 from pipeline_ways import Verdicts, by_arrays, specified_by
 from slabs import worse_run
 from tidings import pipeline
+from tidings.core import EnvironmentMissing
 from tidings.pipeline.arrays.limits import JudgingLimits
-from tidings.spec import BELOW_THE_CUT, Guarantee, Value, Verdict, Violation
+from tidings.spec import BELOW_THE_CUT, Extra, Guarantee, Value, Verdict, ViewRule, Violation
 from tidings.trace import HistoryCut, Manifest, Row, digest, parquet
 from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
 from traces import Draft, random_cut_runs, random_runs, write_drafts, write_trace
@@ -28,14 +30,16 @@ from traces import Draft, random_cut_runs, random_runs, write_drafts, write_trac
 RUNS = 2000
 CUT = 700
 """Runs of which the beginnings of histories were cut off."""
-QUERIED, QUERIED_CUT = 500, 250
+CHANGING = 500
+"""Runs of groups that change by agreement."""
+QUERIED, QUERIED_CUT, QUERIED_CHANGING = 500, 250, 200
 """The queries take a while; ``make soak`` asks them about all runs."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("random")
-    write_drafts(folder, [*random_runs(RUNS), *random_cut_runs(CUT)])
+    write_drafts(folder, [*random_runs(RUNS), *random_cut_runs(CUT), *changing_runs(CHANGING)])
     return folder
 
 
@@ -63,7 +67,8 @@ def queried(
 ) -> Verdicts:
     """What the queries say about all runs for which tests ask them: each audit takes seconds."""
     trace = tmp_path_factory.mktemp("queried")
-    write_drafts(trace, [*random_runs(QUERIED), *random_cut_runs(QUERIED_CUT)])
+    drafts = [*random_runs(QUERIED), *random_cut_runs(QUERIED_CUT)]
+    write_drafts(trace, [*drafts, *changing_runs(QUERIED_CHANGING)])
     for other in (delivered_again, killed):
         for file in other.iterdir():
             copyfile(file, trace / f"{other.name}-{file.name}")
@@ -74,7 +79,7 @@ def test_the_queries_and_the_specification_agree(
     queried: Verdicts, specified: Verdicts, delivered_again: Path, killed: Path
 ) -> None:
     expected_of = specified | specified_by(delivered_again) | specified_by(killed)
-    assert len(queried) == QUERIED + QUERIED_CUT + 2
+    assert len(queried) == QUERIED + QUERIED_CUT + QUERIED_CHANGING + 2
     for run, verdicts in queried.items():
         for found, expected in zip(verdicts, expected_of[run], strict=True):
             assert _without_violations(found) == _without_violations(expected), run
@@ -107,7 +112,7 @@ def test_batches_are_cut_between_runs(
     """Runs across groups of rows, groups of many runs, runs longer than a batch, and so on."""
     monkeypatch.setattr(parquet, "ROWS_A_GROUP", group)
     seed = group + batch
-    drafts = [*random_runs(100, seed), *random_cut_runs(50, seed)]
+    drafts = [*random_runs(80, seed), *random_cut_runs(40, seed), *changing_runs(40, seed)]
     write_drafts(tmp_path / "trace", _whole_runs(drafts))
     specified = specified_by(tmp_path / "trace")
     (tmp_path / "spool").mkdir()
@@ -139,6 +144,29 @@ def test_names_may_be_numbers_of_any_size(
     assert found == specified_by(tmp_path / "trace")
 
 
+def test_long_runs_of_groups_that_change_are_judged_whole(tmp_path: Path) -> None:
+    write_drafts(tmp_path / "trace", changing_runs(60, seed=7))
+    (tmp_path / "spool").mkdir()
+    limits = JudgingLimits(batch_rows=1, few_long_runs=RUNS)
+    found = by_arrays(tmp_path / "trace", tmp_path / "spool", limits, "pieces")
+    assert found == specified_by(tmp_path / "trace")
+
+
+def test_what_is_too_long_to_be_judged_whole_is_not_judged_wrongly(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    write_drafts(trace, [changing_run("long", seed=4)])
+    limits, stages = JudgingLimits(batch_rows=1, longest_rows=1), list[str]()
+    with pytest.raises(EnvironmentMissing, match="the group of a long run changed by agreement; j"):
+        pipeline.audit_here(trace, limits=limits)
+    found = pipeline.audit(spark, trace, limits=limits, examples=None, progress=stages.append)
+    assert any("by queries: the group of a long run changed" in stage for stage in stages)
+    assert [one.value for one in found.verdicts["long"]] == [
+        one.value for one in specified_by(trace)["long"]
+    ]
+
+
 def test_many_long_runs_are_judged_by_a_task_each(tmp_path: Path) -> None:
     write_drafts(tmp_path / "trace", random_runs(80, seed=3))
     (tmp_path / "spool").mkdir()
@@ -155,8 +183,8 @@ WAYS: dict[str, Any] = {
 
 
 DRAFTS: dict[str, Callable[[], list[Draft]]] = {
-    "at once": lambda: random_runs(200, seed=5),
-    "grouped": lambda: random_runs(200, seed=5),
+    "at once": lambda: [*random_runs(200, seed=5), *changing_runs(50, seed=5)],
+    "grouped": lambda: [*random_runs(200, seed=5), *changing_runs(50, seed=5)],
     # Each with an altered text, and an early delivery whose cause is in another slab.
     "pieces": lambda: [worse_run(f"worse-{seed}", seed) for seed in (44, 53)],
 }
@@ -183,7 +211,7 @@ def test_the_workers_of_spark_and_the_specification_agree(
 
 def _row(run: str, violation: Violation) -> dict[str, Any]:
     """As it stands in the table of violations."""
-    cause = violation.cause
+    cause, root = violation.cause, violation.root
     return {
         "run": run,
         "guarantee": str(violation.guarantee),
@@ -192,9 +220,10 @@ def _row(run: str, violation: Violation) -> dict[str, Any]:
         "seq": violation.message.seq,
         "cause_origin": None if cause is None else cause.origin,
         "cause_seq": None if cause is None else cause.seq,
-        "root_origin": violation.root.origin,
-        "root_seq": violation.root.seq,
+        "root_origin": None if root is None else root.origin,
+        "root_seq": None if root is None else root.seq,
         "witness": [{"process": at.process, "index": at.index} for at in violation.witness],
+        "note": violation.note or None,
     }
 
 
@@ -248,6 +277,23 @@ def test_the_cut_runs_are_not_vacuous(specified: Verdicts) -> None:
     for guarantee in with_a_cut:
         assert below[guarantee] >= 5, below
     assert sum("cannot be compared" in v[1].note for v in cut) >= CUT * 0.1
+
+
+def test_the_changing_runs_are_not_vacuous(specified: Verdicts) -> None:
+    changing = [v for run, v in specified.items() if run.startswith("changing-")]
+    views = [verdict for v in changing for verdict in v if verdict.guarantee is Extra.VIEWS]
+    values = Counter(verdict.value for verdict in views)
+    assert values[Value.VIOLATED] >= CHANGING * 0.2, values
+    assert values[Value.HOLDS] >= CHANGING * 0.2, values
+    assert values[Value.UNKNOWN] >= 5, values
+    rules = Counter(one.note for verdict in views for one in verdict.violations)
+    for rule in ViewRule:
+        assert rules[rule.value] >= 3, rules
+    for guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT, Guarantee.CAUSAL_ORDER):
+        of_it = [one for v in changing for one in v if one.guarantee is guarantee]
+        assert sum(one.value is Value.VIOLATED for one in of_it) >= 5, guarantee
+    owed = [verdict for v in changing for verdict in v if verdict.not_owed]
+    assert sum(verdict.judged > 0 for verdict in owed) >= 10
 
 
 def _without_violations(verdict: Verdict) -> Verdict:

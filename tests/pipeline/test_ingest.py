@@ -91,6 +91,10 @@ def _both(one: Spoil, other: Spoil) -> Spoil:
     return spoil
 
 
+def _rebind(rows: list[Columns]) -> None:
+    rows[2].update(kind="rebind", origin=rows[1]["origin"], seq=rows[1]["seq"], view=0)
+
+
 SAID_ALIKE: dict[str, Spoil] = {
     "unknown kind": _set(2, kind="shout"),
     "unknown process": _set(8, process=3),
@@ -118,6 +122,8 @@ SAID_ALIKE: dict[str, Spoil] = {
     "gaps that overlap": _both(_set(1, kind="gap", value=2), _set(2, kind="gap", value=2)),
     "gap that ends before the next row": _both(_drop(2), _set(1, kind="gap", value=1)),
     "rows below a cut": lambda rows: None,
+    "a view without a number": _set(0, value=0),
+    "rebinding to no view": _both(_rebind, _set(2, view=None)),
 }
 SAID_DIFFERENTLY: dict[str, Spoil] = {
     "no process": _set(8, process=None),
@@ -130,6 +136,7 @@ SAID_DIFFERENTLY: dict[str, Spoil] = {
     "empty packet kind": _set(2, packet_kind=""),
     "long packet kind": _set(2, packet_kind="x" * 256),
     "broadcast for another": _set(1, origin=1),
+    "rebinding for another": _both(_rebind, _set(2, origin=1)),
     "endless index": _set(11, index=2**63 - 1),
 }
 ACCEPTED: dict[str, Spoil] = {
@@ -138,6 +145,8 @@ ACCEPTED: dict[str, Spoil] = {
     "no time": _set(8, time_ns=None),
     "a stored word of 255": _set(2, packet_kind="x" * 255),
     "an empty vector": _set(0, vector=[]),
+    "a view with a number": _set(0, value=1),
+    "rebinding": _rebind,
     "needless columns": _set(9, view=0, origin=2, seq=0, value=-5),
     "a gap of one": _set(2, kind="gap", value=2, vector=[(1, 5)]),
     "a gap of two": _both(_drop(2), _set(1, kind="gap", value=2)),

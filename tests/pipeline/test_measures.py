@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from churn_runs import churned
 from guides import columns_in
 from measured_by_hand import Table, Tables, measured_by_hand, overview_by_hand
 from random_runs import plan_for
@@ -41,8 +42,12 @@ def simulated_runs(count: int) -> Iterator[Run]:
             plan = msgspec.structs.replace(plan, restarts=2)
         run = walk(plan, seed)
         yield _renamed(run, f"walk-{seed}", LEFT_OUT[seed % len(LEFT_OUT)])
+    for seed in REBINDING:
+        yield _renamed(churned(seed), f"churn-{seed}", ())
 
 
+REBINDING = (26, 37)
+"""Seeds of groups that change, in which a message is bound to another list."""
 LEFT_OUT = ((), (), ("send", "receive"), ("held",), ("state",), ("settle",), ("send", "state"))
 
 

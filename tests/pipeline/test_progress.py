@@ -184,6 +184,19 @@ def test_the_tasks_of_a_session_are_counted(spark: SparkSession) -> None:
     assert first < second, "more jobs may always follow"
 
 
+def test_nobody_promises_that_almost_nothing_is_left_while_nothing_moves() -> None:
+    """Never "99 %, about 0 s left": what takes that long is not about to end."""
+    for share in (0.5, 0.98, 0.99, 0.9999, 1.0):
+        for seconds in (3.0, 100.0, 10_000.0):
+            for still_s in (0.0, 1.0, seconds):
+                pace = StageProgress("judging", seconds, share, still_s=still_s)
+                assert "0 s left" not in re.sub(r"[1-9]\d*0 s left", "", pace.words), pace
+                left_s = seconds * (1 / share - 1)
+                if still_s >= left_s:
+                    assert "left" not in pace.words
+                    assert "99 %" not in pace.words
+
+
 def test_a_stage_that_goes_on_after_all_was_counted_promises_nothing() -> None:
     clock, spoken = Clock(), list[str]()
     progress = Progress(spoken.append, clock=clock)

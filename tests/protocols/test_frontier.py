@@ -892,6 +892,17 @@ def test_what_waits_for_its_causes_is_kept_for_ourselves() -> None:
     assert p1.why_not() == reason
 
 
+def test_a_process_counts_what_each_peer_lacks_and_what_it_holds_back_itself() -> None:
+    p1 = process("p1", 3)
+    p1.step(Broadcast((b"a", b"b")))
+    p1.step(Receive("p2", Holding(some("p1#1"))))
+    assert p1.behind() == {"p2": 1, "p3": 2}
+    assert p1.held_back() == {"p1": 1, "p2": 0, "p3": 0}, "of three, two hold the first"
+    p1.step(Receive("p2", data("p2#2", "too early")))
+    assert p1.held_back() == {"p1": 1, "p2": 1, "p3": 0}
+    assert p1.behind() == {"p2": 1, "p3": 2}, "what overtook its predecessor is not held"
+
+
 @pytest.mark.parametrize("limit", [{"window": 2}, {"log_limit": 2}])
 def test_more_at_once_than_any_limit_allows_is_refused_as_such(limit: dict[str, int]) -> None:
     p1 = process("p1", 3, **limit)

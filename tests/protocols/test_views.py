@@ -3,22 +3,55 @@
 The conversations of tests/scenarios/views-*.txt show the rules one by one.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from inspect import signature
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import views_flaws
-from tidings.core import Broadcast, Change, Deny, Receive, Refuse, Start, UsageError
-from tidings.explore import Scope, explore
+from tidings.core import (
+    Approve,
+    Broadcast,
+    Change,
+    Deny,
+    Effect,
+    Halt,
+    LinkUp,
+    MessageId,
+    Packet,
+    Persist,
+    Receive,
+    Refuse,
+    Replay,
+    Send,
+    Start,
+    UsageError,
+)
+from tidings.explore import ALL, Reduction, Scope, explore
+from tidings.explore.expand import Explorer
+from tidings.explore.reactions import NotInertError
 from tidings.guests.diagnosis import ProcessFault
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding, Refusal
 from tidings.protocols.views import Views
-from tidings.protocols.views.packets import Behind, Decided, View
-from tidings.simulator import choices
+from tidings.protocols.views.packets import (
+    Ballot,
+    Behind,
+    Decided,
+    InView,
+    Prepare,
+    Promise,
+    Ready,
+    View,
+)
+from tidings.simulator import World, choices
 from tidings.simulator.play import until_quiet
 from tidings.simulator.script import Script
-from tidings.spec import Extra, Guarantee, Value, judge, views
+from tidings.spec import Extra, Guarantee, Value, broken, judge
 from views_flaws import FLAWS
 from views_runs import ChangingRun, hold_everything, what_is_wrong
 
@@ -29,7 +62,8 @@ VOID = 907
 def test_random_runs_hold_everything() -> None:
     happened = hold_everything([*range(300), VOID])
     rare = ("rival proposals", "dead proposers", "sleepers through two views", "rebound messages")
-    for what in (*rare, "void messages", "no change", "newcomers", "left", "denied"):
+    limits = ("packets that had no room", "recall", "replay", "checkpoints")
+    for what in (*rare, *limits, "void messages", "no change", "newcomers", "left", "denied"):
         assert happened[what] > 0, f"no {what} in these runs"
 
 
@@ -51,11 +85,56 @@ def test_small_groups_change_in_every_order(name: str) -> None:
     assert explored.cut == ""
     assert Extra.VIEWS in explored.properties
     assert {explored.verdict(what) for what in explored.properties} == {Value.HOLDS}
+    assert (explored.pace.owed > 0) is (SCOPES[name].broadcasts > 0)
 
 
 def in_full(scope: Scope, protocol: str = "views") -> Scope:
-    fields = {name: getattr(scope, name) for name in ("processes", "broadcasts", "changes")}
-    return Scope(protocol=protocol, options={"batch_ms": 0}, early_timeouts=0, **fields)
+    usual: dict[str, Any] = {"options": {"batch_ms": 0}, "early_timeouts": 0}
+    return msgspec.structs.replace(scope, protocol=protocol, **usual)
+
+
+ENDS = {
+    "two": Scope(processes=2, broadcasts=1, changes=("p1 remove p2",)),
+    "two, and a crash": Scope(
+        processes=3, broadcasts=0, crashes=1, changes=("p1 remove p3",), in_order=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_no_reduction_loses_a_way_in_which_a_changing_group_ends(name: str) -> None:
+    whole = ends(in_full(ENDS[name]), frozenset())
+    assert len(whole) > 3
+    for reductions in (*(frozenset({one}) for one in ALL), frozenset(ALL)):
+        assert ends(in_full(ENDS[name]), reductions) == whole
+
+
+End = tuple[frozenset[str], tuple[tuple[str, int, object], ...]]
+"""Who crashed or has left, who delivered what, and who is in which view."""
+
+
+def ends(scope: Scope, reductions: frozenset[Reduction]) -> set[End]:
+    lively: frozenset[str] = frozenset()
+    while True:
+        try:
+            return set(each_end(Explorer(scope, reductions, lively)))
+        except NotInertError as mistake:
+            lively |= {mistake.kind}
+
+
+def each_end(explorer: Explorer) -> Iterator[End]:
+    seen: set[int] = set()
+    waiting = list(explorer.first())
+    while waiting:
+        branch = waiting.pop()
+        number = explorer.signatures.number(branch.total())
+        if number not in seen:
+            seen.add(number)
+            waiting += explorer.following(branch)
+            if explorer.is_settled(branch):
+                up = (one for one in branch.everybody if one in branch.processes)
+                members = ((one, branch.delivered[one], branch.view_of(one)) for one in up)
+                yield frozenset((*branch.crashed, *branch.left)), tuple(members)
 
 
 def test_an_exploration_needs_a_group_that_can_change() -> None:
@@ -88,8 +167,9 @@ def test_exploring_finds_the_flaw(kind: type[Views]) -> None:
 SEEDS: dict[type[Views], int] = {
     views_flaws.NotWedging: 10,
     views_flaws.ForgettingPromises: 68,
-    views_flaws.DroppingEarly: 105,
-    views_flaws.ReusingNames: 263,
+    views_flaws.DroppingEarly: 101,
+    views_flaws.ReusingNames: 125,
+    views_flaws.LosingWhatIsAhead: 198,
 }
 
 
@@ -188,9 +268,8 @@ def played(scene: str, protocol: str) -> Script:
 
 
 def test_half_of_four_must_not_decide() -> None:
-    assert views(played(FOUR_DECIDE, flawed(views_flaws.DecidingByQuorum)).run())
+    assert broken(played(FOUR_DECIDE, flawed(views_flaws.DecidingByQuorum)).run(), Extra.VIEWS)
     sound = played(FOUR_DECIDE, "views").run()
-    assert not views(sound)
     assert all(verdict.value is Value.HOLDS for verdict in judge(sound))
 
 
@@ -231,7 +310,8 @@ def test_a_change_that_cannot_be_done_must_not_stop_the_group(size: int) -> None
 
 
 def test_every_flaw_is_found() -> None:
-    assert {*EXPLORED, *SEEDS, *SCENES, views_flaws.NotCanvassing} == {*FLAWS}
+    others = [views_flaws.NotCanvassing, views_flaws.AddingManyWithoutState]
+    assert {*EXPLORED, *SEEDS, *SCENES, *others, views_flaws.LookingOnce} == {*FLAWS}
 
 
 def test_the_guide_names_every_option() -> None:
@@ -255,6 +335,8 @@ def member() -> Views:
     [
         (Change(), "there is nothing to change"),
         (Change(remove="p9"), "p9 is not a member"),
+        (Change(add="p4", address="x" * 301), "an address has 300 characters at most"),
+        (Change(add="p4+0"), "'p4+0' is not a name"),
         (Change(add="p2"), "p2 was a member in view 0; it needs another name"),
         (Change(add="p3", remove="p3"), "p3 was a member in view 0; it needs another name"),
     ],
@@ -277,6 +359,181 @@ def test_the_last_member_cannot_be_removed() -> None:
     assert denied.reason == "a group has 1 to 1,000 members"
 
 
+def changed(world: World, process: str, change: Change) -> list[Effect]:
+    """Ask for it, let everything happen that then happens by itself, and say what came of it."""
+    seen: list[Effect] = []
+    world.watch = lambda _, one: seen.append(one) if isinstance(one, Approve | Deny) else None
+    world.apply(choices.ChangeRequest(process, change.add, change.remove))
+    for choice in islice(until_quiet(world), 1_000):
+        world.apply(choice)
+    return seen
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_one_newcomer_at_a_time_has_no_state(is_restarted: bool) -> None:
+    world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
+    world.apply(choices.UserBroadcast("p1", b"before"))
+    third, fourth = Change("p3"), Change("p4")
+    assert changed(world, "p1", third) == [Approve(third)]
+    reason = "p3, which was added last, is not known to have its state yet"
+    assert changed(world, "p2", fourth) == [Deny(fourth, reason)]
+    world.apply(choices.UserProcessed("p3", (MessageId("p2", 0),)))
+    assert changed(world, "p3", fourth) == [Deny(fourth, reason)]
+    world.apply(choices.UserProcessed("p3", (MessageId("p1", 1), MessageId("p2", 0))))
+    if is_restarted:
+        world.apply(choices.Crash("p3"))
+        world.apply(choices.Recover("p3"))
+    assert changed(world, "p2", fourth) == [Approve(fourth)]
+
+
+def test_without_that_rule_two_may_wait_for_each_others_state() -> None:
+    kind = views_flaws.AddingManyWithoutState
+    world = World("states", ("p1", "p2"), kind, slow_newcomers=True)
+    for add in ("p3", "p4"):
+        assert changed(world, "p1", Change(add)) == [Approve(Change(add))]
+    (third, fourth) = (one for one in world.processes.values() if one.me in ("p3", "p4"))
+    assert isinstance(third, Views)
+    assert isinstance(fourth, Views)
+    assert not third.processing.has_state
+    assert not fourth.processing.has_state
+
+
+def test_what_a_snapshot_is_ahead_of_is_processed_when_it_is_delivered() -> None:
+    world = World("ahead", ("p1", "p2"), partial(Views, until_processed=True), slow_newcomers=True)
+    changed(world, "p1", Change("p3"))
+    for text in (b"in the snapshot", b"after it"):
+        world.apply(choices.UserBroadcast("p1", text))
+    world.apply(choices.UserProcessed("p3", (MessageId("p1", 1), MessageId("p2", 0))))
+    for choice in until_quiet(world):
+        world.apply(choice)
+    replayed: list[Replay] = []
+    world.watch = lambda _, one: replayed.append(one) if isinstance(one, Replay) else None
+    world.apply(choices.Crash("p3"))
+    world.apply(choices.Recover("p3"))
+    nothing = {"p2": 0, "p3": 0}
+    assert replayed == [Replay({"p1": 1} | nothing, {"p1": 2} | nothing)]
+
+
+def test_a_change_that_adds_nobody_waits_for_no_state() -> None:
+    world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
+    assert changed(world, "p1", Change("p3")) == [Approve(Change("p3"))]
+    assert changed(world, "p1", Change(remove="p3")) == [Approve(Change(remove="p3"))]
+    assert changed(world, "p1", Change("p4")) == [Approve(Change("p4"))]
+
+
+def test_a_newcomer_that_comes_back_without_its_disk_is_refused() -> None:
+    alone = Views("p1", ("p1",))
+    alone.step(Start(5))
+    alone.step(LinkUp("p2", 7))
+    alone.step(Change("p2"))
+    alone.step(Receive("p2", Ready(1, 0)))
+    assert alone.number == 1
+    (refused,) = [one for one in alone.step(LinkUp("p2", 8)) if isinstance(one, Send)]
+    assert refused == Send(("p2",), InView(1, Refusal("p2", 8, "lost disk")))
+    assert alone.step(Receive("p2", Behind(-1))) == []
+    again = Views("p2", ("p1", "p2"))
+    again.step(Start(8, joining=True))
+    (halted,) = again.step(Receive("p1", refused.packet))
+    assert isinstance(halted, Halt)
+
+
+def test_a_replacement_has_a_name_that_nobody_had(member: Views) -> None:
+    assert member.replacement_of("p2") == "p2+1"
+    world = World("names", ("p1", "p2"), Views)
+    for add, remove in (("p2+1", "p2"), ("p2+2", "p2+1"), ("p3", "p2+2")):
+        assert changed(world, "p1", Change(add, remove)) == [Approve(Change(add, remove))]
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    (first,) = (one for one in [world.processes["p1"]] if isinstance(one, Views))
+    assert [view.members[1] for view in first.chain] == ["p2", "p2+1", "p2+2", "p3"]
+    assert first.replacement_of("p2+1") == "p2+3"
+    assert first.replacement_of("p1") == "p1+1"
+
+
+def test_the_address_of_a_newcomer_is_kept_with_its_view() -> None:
+    alone = Views("p1", ("p1",))
+    founded = alone.step(Start())
+    alone.step(Change("p2", address="example:7001"))
+    added = alone.step(Receive("p2", Ready(1, 0)))
+    (sent,) = [one.packet for one in added if isinstance(one, Send)]
+    assert isinstance(sent, Decided)
+    assert sent.views[-1].address == "example:7001"
+    written = [one for step in (founded, added) for one in step if isinstance(one, Persist)]
+    again = Views("p1", ("p1",))
+    again.step(Start(recovered=tuple(record for one in written for record in one.records)))
+    assert again.chain == alone.chain
+
+
+def of_p2(number: int, packet: Packet) -> Receive:
+    return Receive("p2", InView(number, packet))  # type: ignore[arg-type]
+
+
+def data(first: int, *texts: bytes) -> Data:
+    return Data(Batch(MessageId("p2", first), texts))
+
+
+def test_from_packets_that_come_together_a_member_concludes_once(member: Views) -> None:
+    together = [of_p2(0, data(seq, b"hello")) for seq in (1, 2, 3)]
+    (sent,) = [one for one in member.steps(together) if isinstance(one, Send)]
+    assert sent.packet == InView(0, Holding(Counts(some=(MessageId("p2", 3),))))
+
+
+@pytest.mark.parametrize("kind", [Views, views_flaws.LookingOnce])
+def test_what_comes_together_with_a_promise_counts_before_it_or_not_at_all(
+    kind: type[Views],
+) -> None:
+    member = kind("p1", ("p1", "p2", "p3"))
+    member.step(Start())
+    prepare = Receive("p3", Prepare(1, Ballot(1, "p3")))
+    before, after = of_p2(0, data(1, b"before")), of_p2(0, data(2, b"after"))
+    sent = [one.packet for one in member.steps([before, prepare, after]) if isinstance(one, Send)]
+    acknowledged, promised, *more = sent
+    assert acknowledged == InView(0, Holding(Counts(some=(MessageId("p2", 1),))))
+    assert promised == Promise(1, Ballot(1, "p3"), (0, 1, 0))
+    assert member.current.log.held["p2"] == 2
+    assert bool(more) is (kind is views_flaws.LookingOnce)
+
+
+def test_a_message_waits_for_the_view_and_for_those_that_are_missing(member: Views) -> None:
+    member.step(of_p2(0, data(1, b"hello")))
+    assert member.missing() == ()
+    member.step(Change(remove="p3"))
+    assert member.missing() == ("p2", "p3")
+    member.step(Receive("p2", Ready(1, 0, held=(0, 0, 0))))
+    member.step(of_p2(0, data(2, b"later")))
+    assert member.missing() == ("p2", "p3")
+    assert member.why(MessageId("p2", 1)) == "p1 has delivered p2#1"
+    why = "p2#2 waits at p1 for view 1; it has yet to hear from p2, p3"
+    assert member.why(MessageId("p2", 2)) == why
+    described = member.describe()
+    assert described["view"] == "view 0 of p1 p2 p3"
+    assert described["missing"] == ["p2", "p3"]
+    assert described["waiting"] == [why]
+
+
+def test_why_speaks_of_members_that_are_gone() -> None:
+    world = World("gone", ("p1", "p2"), Views)
+    world.apply(choices.UserBroadcast("p2", b"hello"))
+    changed(world, "p1", Change("p3", "p2"))
+    words = [world.processes[one].why(MessageId("p2", 1)) for one in ("p1", "p3")]
+    assert words == ["p1 has delivered p2#1", "p2#1 was delivered before p3 came"]
+    void = "p2#2 is void: p2 was removed in view 1 before it"
+    assert world.processes["p1"].why(MessageId("p2", 2)) == void
+    assert world.processes["p1"].why(MessageId("p9", 1)) == "p9 is not a member"
+
+
+def test_views_that_are_over_count_for_the_limit_of_the_log() -> None:
+    world = World("full", ("p1", "p2"), partial(Views, log_limit=2))
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    world.apply(choices.Crash("p2"))
+    member = world.processes["p1"]
+    assert isinstance(member, Views)
+    cut = (MessageId("p1", 2), MessageId("p2", 0))
+    member.step(Receive("p2", Decided((View(1, ("p1", "p2"), cut),), 0, 1)))
+    (refused,) = member.step(Broadcast((b"more",)))
+    assert refused == Refuse("the log of p1 is full: it keeps 2 messages for p2")
+
+
 def test_a_newcomer_waits_for_its_view() -> None:
     newcomer = Views("p4", ("p1", "p4"))
     newcomer.step(Start(joining=True))
@@ -287,6 +544,6 @@ def test_a_newcomer_waits_for_its_view() -> None:
 
 def test_a_member_that_missed_a_view_asks_for_it(member: Views) -> None:
     late = View(2, ("p1", "p2"), (), "")
-    (asking,) = member.step(Receive("p2", Decided((late,), 2)))
+    (asking,) = member.step(Receive("p2", Decided((late,), 2, 2)))
     assert asking.packet == Behind(0)
     assert member.number == 0

@@ -10,6 +10,7 @@ import pytest
 from tidings.report.charts import Axis, LineChart, Point, document, lines_of
 from tidings.report.charts.figures import HEIGHT, WIDTH
 from tidings.report.charts.model import Line
+from tidings.report.numbers import figure
 from tidings.report.svg import width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,6 +71,14 @@ def _look(group: ElementTree.Element) -> Look:
     )
     colours = re.findall(r"\bs\d\b", group.get("class", ""))
     return Look(colours[0], line.get("stroke-dasharray"), mark.get("d"))
+
+
+def apart(*names: str) -> tuple[Line, ...]:
+    """Lines of which no two coincide."""
+    return tuple(
+        Line(name, tuple(Point(x, (10 + number) * x) for x in (1, 10, 100)))
+        for number, name in enumerate(names)
+    )
 
 
 def chart(*names: str, xs: tuple[float, ...] = (1, 10, 100), **changes: object) -> LineChart:
@@ -173,13 +182,71 @@ def test_a_run_that_was_cut_is_marked_as_at_least_and_the_legend_says_so() -> No
     assert list(Drawn(chart()).legend()) == ["relay"]
 
 
+# --- lines on each other
+
+
+def _dashes(line: ElementTree.Element) -> tuple[list[float], float]:
+    return (
+        [float(one) for one in line.get("stroke-dasharray", "").split()],
+        float(line.get("stroke-dashoffset", "0")),
+    )
+
+
+def test_lines_that_coincide_take_turns_so_that_every_colour_is_seen() -> None:
+    drawn = Drawn(chart("a", "b", "c"))
+    lines = drawn.all("line", drawn.panels[0])
+    assert len({line.get("d") for line in lines}) == 1, "all on the same way"
+    seen = [_dashes(line) for line in lines]
+    (inked, gap), _ = seen[0]
+    assert [dashes for dashes, _ in seen] == [[inked, gap]] * 3
+    assert gap == 2 * inked, "as much as the two others need"
+    assert [offset for _, offset in seen] == [0, -inked, -2 * inked]
+
+
+def test_marks_that_coincide_stand_beside_each_other_around_their_place() -> None:
+    alone = list(Drawn(chart("a", lines=apart("a"))).points().values())
+    marks = Drawn(chart("a", "b", "c")).points()
+    for number, x in enumerate(("1", "10", "100")):
+        spots = [marks[f"{name}, processes {x}: {figure(10 * float(x))}"] for name in "abc"]
+        across = [spot[0] for spot in spots]
+        assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.1)
+        assert across[1] - across[0] >= 8
+        assert len({spot[1] for spot in spots}) == 1
+        assert spots[1][1] == pytest.approx(alone[number][1], abs=0.1)
+    assert all(44 <= x <= WIDTH for x, _ in marks.values()), "none beyond the axes"
+
+
+def test_where_lines_part_each_goes_its_own_way() -> None:
+    together, parted = Point(1, 10), Point(10, 100)
+    lines = (
+        Line("a", (together, parted, Point(100, 1000))),
+        Line("b", (together, parted, Point(100, 5000))),
+    )
+    drawn = Drawn(chart(lines=lines))
+    pieces = [drawn.all("line", one) for one in drawn.all("series", drawn.panels[0])]
+    assert [len(of_line) for of_line in pieces] == [2, 2]
+    for shared, own in pieces:
+        assert shared.get("stroke-dasharray")
+        assert own.get("stroke-dasharray") is None
+    (first, mine), (second, yours) = pieces
+    assert first.get("d") == second.get("d")
+    assert mine.get("d") != yours.get("d")
+
+
+def test_a_crowd_of_marks_is_no_wider_than_the_room_for_it() -> None:
+    marks = Drawn(chart(*MANY)).points()
+    across = [x for words, (x, _) in marks.items() if "processes 10:" in words]
+    assert len(across) == len(MANY)
+    assert max(across) - min(across) == pytest.approx(44, abs=0.3)
+
+
 # --- the legend
 
 MANY = [f"algorithm-{number} notice=yes" for number in range(20)]
 
 
 def test_the_legend_shows_each_name_once_as_its_lines_look() -> None:
-    drawn = Drawn(chart(*MANY), chart(*MANY, title="A stream"))
+    drawn = Drawn(chart(lines=apart(*MANY)), chart(lines=apart(*MANY), title="A stream"))
     legend = drawn.legend()
     assert list(legend) == MANY
     looks = [_look(entry[0]) for entry in legend.values()]
@@ -190,7 +257,7 @@ def test_the_legend_shows_each_name_once_as_its_lines_look() -> None:
 
 
 def test_a_name_looks_the_same_in_a_chart_that_lacks_others() -> None:
-    drawn = Drawn(chart("a", "b"), chart("b"))
+    drawn = Drawn(chart(lines=apart("a", "b")), chart("b"))
     (first, second), (alone,) = (drawn.all("series", panel) for panel in drawn.panels)
     assert _look(alone) == _look(second) != _look(first)
 

@@ -142,8 +142,10 @@ def test_every_figure_has_its_numbers_and_the_command_that_makes_them(example: P
     assert len(figures) == 2 + 2 + 1 + 1  # costs, latencies by faults, state, Pareto
     for one in figures:
         assert "<details>" in one
-        assert 'class="how"' in one
-        assert "<code>tidings " in one
+    for key in ("verdicts", "cost", "latency", "state", "pareto"):
+        (section,) = re.findall(rf'<section id="{key}".*?</section>', page, re.DOTALL)
+        assert section.count("Again:") == section.count('class="how"') == 1, "once, for all of it"
+        assert "<code>tidings " in section
 
 
 def test_axes_have_labels_units_and_say_if_they_are_logarithmic(example: Page) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chromium import Chromium, chromium, require_chromium
+from test_crashes import BACK, killed
 from test_page import HOSTILE, careless_picture, hostile_run, page_of
 from tidings.report.page import Page, render
 from tidings.report.page.model import Picture
@@ -253,6 +254,90 @@ def test_a_line_of_the_story_is_a_step(browser: Chromium, picture: Picture) -> N
     assert browser.ask("document.querySelector('.violation').classList.contains('later')") is False
     browser.click("[data-go=back]")
     assert browser.ask("document.querySelector('.violation').classList.contains('later')") is True
+
+
+# --- the story of a crash, at any width
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run in which two members were killed and came back."""
+    file = tmp_path_factory.mktemp("crashed") / "report.html"
+    file.write_text(render(page_of(killed(BACK))), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+def test_the_story_fits_any_screen_quietly(
+    browser: Chromium, crashed: Path, width: int, scheme: str
+) -> None:
+    browser.look(width, scheme=scheme)
+    browser.open(crashed)
+    assert_quiet(browser)
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask(OUTSIDE) == []
+    assert browser.ask("document.querySelectorAll('.episodes li').length") == 4
+    browser.click(".episodes a")
+    key = browser.ask("location.hash.slice(1)")
+    assert browser.ask(f"document.getElementById('{key}').className") == "picture"
+
+
+FIRST_IN_VIEW = """(() => {
+    const stage = document.querySelector(".stage").getBoundingClientRect();
+    const names = document.querySelector(".names").getBoundingClientRect();
+    const first = document.querySelector(".stage .event").getBoundingClientRect();
+    return names.right <= first.left && first.right <= stage.right;
+})()"""
+NAMES_IN_VIEW = """(() => {
+    const stage = document.querySelector(".stage").getBoundingClientRect();
+    return [...document.querySelector(".names").querySelectorAll("text")].map((one) => {
+        const box = one.getBoundingClientRect();
+        const top = document.elementsFromPoint(box.left + 2, box.top + box.height / 2);
+        return box.left >= stage.left && box.right <= stage.right
+            && top.some((hit) => hit.closest(".names"));
+    });
+})()"""
+
+
+@pytest.mark.parametrize("width", [400, 1000])
+def test_a_diagram_opens_at_its_first_event_and_lane_names_stay_in_view(
+    browser: Chromium, crashed: Path, width: int
+) -> None:
+    browser.look(width)
+    browser.open(crashed)
+    browser.ask("document.querySelector('.stage').scrollIntoView({behavior: 'instant'})")
+    assert browser.ask("document.querySelector('.stage').scrollLeft") == 0
+    assert browser.ask(FIRST_IN_VIEW)
+    browser.ask("document.querySelector('.stage').scrollTo({left: 1e6, behavior: 'instant'})")
+    if width == 400:
+        assert browser.ask("document.querySelector('.stage').scrollLeft") > 100
+    assert browser.ask(NAMES_IN_VIEW) == [True] * 5
+
+
+def test_a_violation_far_to_the_right_does_not_scroll_its_diagram_away(
+    browser: Chromium, picture: Picture
+) -> None:
+    browser.look(400)
+    assert browser.ask("document.querySelector('.stage').scrollLeft") == 0
+    assert browser.ask("document.querySelector('.story').scrollTop") == 0
+
+
+# --- pictures as files
+
+
+@pytest.mark.parametrize("name", ["picture.svg", "story.svg", "ranges.svg"])
+def test_the_pictures_of_the_guides_are_dark_where_the_reader_is(
+    browser: Chromium, name: str
+) -> None:
+    file = Path(__file__).parents[2] / "docs" / name
+    seen = []
+    for scheme in ("light", "dark"):
+        browser.look(1000, scheme=scheme)
+        browser.open(file)
+        assert_quiet(browser)
+        seen.append(browser.ask("getComputedStyle(document.querySelector('.paper')).fill"))
+    assert seen == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
 
 
 # --- the rest of the keyboard

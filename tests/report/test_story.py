@@ -253,6 +253,32 @@ def test_of_a_long_run_only_what_led_to_it_is_reported() -> None:
     )
 
 
+def test_a_long_story_draws_the_rows_that_its_text_names_and_leads_to_a_shorter_one(
+    tmp_path: Path,
+) -> None:
+    run = walk(Plan(protocol="flawed/careless", broadcasts=60), seed=3)
+    write_story(tmp_path, run, first(run, Guarantee.CAUSAL_ORDER), trace="runs/long")
+    words = (tmp_path / "story.md").read_text()
+    drawn = (tmp_path / "story.svg").read_text()
+    named = set()
+    for process, begin, end in re.findall(r"^\d+\. `(\w+):(\d+)(?:–(\d+))?`", words, re.MULTILINE):
+        named |= {(process, index) for index in range(int(begin), int(end or begin) + 1)}
+    events = set(
+        re.findall(
+            r'class="(?:event|packet|lost|loss)[^"]*"[^>]*data-process="(\w+)" data-index="(\d+)"',
+            drawn,
+        )
+    )
+    assert len(events) > 10
+    assert {(process, int(index)) for process, index in events} <= named
+    kinds = {(row.process, row.index): row.kind for row in run.rows}
+    marks = {one for one in named if kinds[one] in ("broadcast", "deliver", "receive")}
+    assert marks <= {(process, int(index)) for process, index in events}
+    assert words.endswith("## Make it shorter\n\n```console\n$ tidings shrink runs/long\n```\n")
+    short = story(HASTY, first(HASTY, Guarantee.UNIFORM_AGREEMENT), trace="runs/short")
+    assert "shrink" not in short
+
+
 def test_a_run_cut_short_says_so() -> None:
     lines = ("group p1 p2 p3", "broadcast p1 x", "duplicate p1->p2", "receive p1->p2")
     run = scripted(*lines, protocol="flawed/repeating")

@@ -232,6 +232,14 @@ def test_a_segment_from_before_there_were_frames_is_read_as_strictly(folder: Pat
         list(Reader(path).blocks())
 
 
+def test_a_segment_of_version_2_is_read_and_not_continued(folder: Path) -> None:
+    path = write(folder, "p1-1.segment", *BLOCKS)
+    path.write_bytes(path.read_bytes().replace(b"tidings trace 3 f", b"tidings trace 2 f", 1))
+    reader = Reader(path)
+    assert list(reader.blocks()) == list(BLOCKS)
+    assert not reader.is_current
+
+
 def test_several_blocks_in_a_frame_are_read_one_by_one(folder: Path) -> None:
     begin = beginning(OWNER)
     path = folder / "p1-1.segment"
@@ -260,7 +268,7 @@ def test_what_was_never_written_is_a_torn_end(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"tidings trace 3\n", "trace schema 3, this tidings reads 1 and 2"),
+        (b"tidings trace 4\n", "trace schema 4, this tidings reads 1, 2 and 3"),
         (b"PAR1 and so on", "not a segment of a trace"),
         (b"tidings trace 1\n", "cut off before its first block"),
     ],

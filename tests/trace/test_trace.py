@@ -69,8 +69,14 @@ def test_every_column_survives_both_formats(tmp_path: Path) -> None:
             packet_kind="copy", bytes=9, origin="ghost", seq=0),
         Row(run="r", process="p1", index=4, kind="crash", time_ns=4),
         Row(run="r", process="p1", index=5, kind="recover", time_ns=5, incarnation=2**40),
-        Row(run="r", process="p1", index=6, kind="gap", time_ns=6, incarnation=2**40, value=2**50,
+        Row(run="r", process="p1", index=6, kind="view", time_ns=5, incarnation=2**40, view=0,
+            value=3, vector={"p1": 2, "p2": 7}),
+        Row(run="r", process="p1", index=7, kind="rebind", time_ns=5, incarnation=2**40,
+            origin="p1", seq=2**62, view=0),
+        Row(run="r", process="p1", index=8, kind="gap", time_ns=6, incarnation=2**40, value=2**50,
             vector={"p2": 9}, seq=3),
+        Row(run="r", process="p1", index=2**50 + 1, kind="leave", time_ns=7, incarnation=2**40,
+            value=4),
     ]  # fmt: skip
     run = collect(manifest, rows)
     assert run.holed == {"p1"}
@@ -193,7 +199,7 @@ def test_each_kind_needs_its_columns(kind) -> None:
     [
         (b"", "manifest.jsonl: the manifest is empty"),
         (b"{", "manifest.jsonl:1: not a part of a manifest"),
-        (b'{"schema":3,"run":"r","colour":"red"}', "jsonl:1: trace schema 3, .* reads 1 and 2"),
+        (b'{"schema":4,"run":"r","colour":"red"}', "jsonl:1: trace schema 4, .* reads 1, 2 and 3"),
         (b'{"schema":1,"run":"r","colour":"red"}', "manifest.jsonl:1: .* unknown field `colour`"),
         (
             b'{"schema":2,"run":"r","digest":"md5"}',

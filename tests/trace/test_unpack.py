@@ -27,16 +27,18 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path,
                 Mark("recover", None, {"p1": 0, "p2": 7}, 2),
                 Messages("held", "p2", 8, 3),
                 Packets("receive", (), "x", 1),
+                Mark("view", 0, {"p1": 1}, number=3),
+                Messages("rebind", "p1", 2, 1, view=0),
             ),
         ),
-        Block(8, 9, 1, (Messages("deliver", "p1", 1, 2, digests), Mark("settle"))),
+        Block(10, 9, 1, (Messages("deliver", "p1", 1, 2, digests), Mark("leave", number=4))),
     )
     if cut:
         manifest = msgspec.structs.replace(manifest, cuts={"p1": HistoryCut(index=2, broadcast=2)})
         (tmp_path / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest))
         blocks = (
             *blocks[:-1],
-            Block(8, 9, 1, (Gap("gap", 7, {"p2": 9}, 2), Gap("gap", 1), Mark("settle"))),
+            Block(10, 9, 1, (Gap("gap", 7, {"p2": 9}, 2), Gap("gap", 1), Mark("settle"))),
         )
     segment = tmp_path / "p1-1.segment"
     segment.write_bytes(whole_segment(Owner("run", "p1"), *blocks))
@@ -47,7 +49,7 @@ def test_the_segments_of_nodes_become_the_rows_that_python_reads(tmp_path: Path,
     (tmp_path / "aside").rename(segment)
     (from_segment,) = read_runs(tmp_path)
     assert list(from_parquet.rows) == list(from_segment.rows)
-    assert len(list(from_segment.rows)) == (9 if cut else 11)
+    assert len(list(from_segment.rows)) == (11 if cut else 13)
     assert from_segment.holed == ({"p1"} if cut else set())
 
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from tidings.campaign import statistics
 from tidings.campaign.cells import GridCell
 from tidings.campaign.folder import Folder
-from tidings.campaign.numbers import MEASURES, RUNS, column_of, grouped, values_of
+from tidings.campaign.numbers import COMPARED, MEASURES, column_of, grouped, values_of
 from tidings.campaign.tables import Rows, read_table, write_table
 from tidings.core import UsageError
 from tidings.spec import Guarantee, Value
@@ -101,7 +101,7 @@ def compare(ours: Folder, theirs: Folder) -> list[dict[str, Any]]:
 def paired(ours: Folder, theirs: Folder) -> list[PairedCell]:
     """The cells in common; of their runs those whose seed both have."""
     after, before = (
-        grouped(read_table(folder.table("runs"), RUNS), itemgetter("cell"))
+        grouped(read_table(folder.table("runs"), COMPARED), itemgetter("cell"))
         for folder in (ours, theirs)
     )
     cells = []

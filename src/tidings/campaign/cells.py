@@ -37,7 +37,7 @@ class GridCell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def expected_cost(self) -> float:
         """Of one run, in packets or so: what it costs a process to exist is some packets, too."""
-        size = self.processes + self.plan.joiners
+        size = self.processes + self.plan.joiners + self.plan.changes
         packets = self.plan.broadcasts * size * (size + 5)
         tells_all_to_all = "form=news" in self.algorithm or self.plan.protocol == "flawed/storm"
         return 50 + packets * (size / 2 if tells_all_to_all else 1.0)

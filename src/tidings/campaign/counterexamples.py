@@ -23,7 +23,7 @@ from tidings.report import write_story
 from tidings.report.page.from_trace import MOST_ROWS_OF_A_WHOLE_RUN
 from tidings.report.words import many
 from tidings.shrink import Charge, ShrinkProgress, shrink
-from tidings.spec import Guarantee, Value, judge
+from tidings.spec import JUDGED, Extra, Guarantee, Value, judge
 from tidings.trace import Run, read_runs, write_runs
 
 SHRINK_S = 20.0
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
     algorithm: str
     flawed: bool
-    guarantee: Guarantee
+    guarantee: Guarantee | Extra
     run: str
 
     @property
@@ -76,9 +76,9 @@ def find(folder: Folder, perform: Perform, progress: Callable[[str], None]) -> N
 
 def wanted_of(folder: Folder) -> list[Wanted]:
     """For each algorithm and guarantee the shortest run that violates it."""
-    shortest: dict[tuple[str, Guarantee], dict[str, Any]] = {}
+    shortest: dict[tuple[str, Guarantee | Extra], dict[str, Any]] = {}
     for row in read_table(folder.table("runs")):
-        for guarantee in Guarantee:
+        for guarantee in JUDGED:
             if row[column_of(guarantee)] == Value.VIOLATED.value:
                 known = shortest.get((row["algorithm"], guarantee), row)
                 shortest[row["algorithm"], guarantee] = min(known, row, key=itemgetter("rows"))
@@ -102,7 +102,7 @@ def _shown(wanted: Wanted, path: Path, shown: Path, campaign: Campaign) -> tuple
     return small is not None, note
 
 
-def _shrunk(run: Run, guarantee: Guarantee, seconds: float) -> tuple[Run | None, str]:
+def _shrunk(run: Run, guarantee: Guarantee | Extra, seconds: float) -> tuple[Run | None, str]:
     """A smaller run that violates the same, or None, and what there is to say about it."""
     end = time.monotonic() + seconds
 
@@ -158,7 +158,8 @@ def _store_a_good_run(folder: Folder) -> None:
 
 
 def _values(row: dict[str, Any]) -> list[str]:
-    return [row[column_of(guarantee)] for guarantee in Guarantee]
+    values = (row[column_of(guarantee)] for guarantee in JUDGED)
+    return [value for value in values if value is not None]
 
 
 def _had_again(folder: Folder, run: str, algorithm: str) -> Run:

@@ -17,12 +17,12 @@ from tidings.campaign.folder import Folder
 from tidings.campaign.runs import outcomes_of
 from tidings.campaign.tables import read_table, write_table
 from tidings.core.ranks import percentile
-from tidings.spec import Guarantee, Value
+from tidings.spec import JUDGED, Extra, Guarantee, Value
 
 _MS = 1_000_000
 
 
-def column_of(guarantee: Guarantee) -> str:
+def column_of(guarantee: Guarantee | Extra) -> str:
     """What the guarantee is called in the table of runs."""
     return guarantee.value.replace(" ", "_")
 
@@ -48,8 +48,10 @@ RUNS = {
     "rows": "int64",
     "cpu_s": "float64",
     **dict.fromkeys(MEASURES, "float64"),
-    **{column_of(guarantee): "string" for guarantee in Guarantee},
+    **{column_of(guarantee): "string" for guarantee in JUDGED},
 }
+COMPARED = tuple(column for column in RUNS if column != column_of(Extra.VIEWS))
+"""What every campaign has, also one from before views were judged."""
 STATISTICS = {
     **CELL,
     "measure": "string",
@@ -125,7 +127,7 @@ def _runs(folder: Folder, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
             "rows": outcome.rows,
             "cpu_s": outcome.cpu_s,
             **measured(cell, outcome.run),
-            **{column_of(guarantee): values[guarantee.value] for guarantee in Guarantee},
+            **{column_of(guarantee): values.get(guarantee.value) for guarantee in JUDGED},
         }
 
 
@@ -182,9 +184,15 @@ def values_of(found: Iterable[Mapping[str, Any]], measure: str) -> list[float]:
 
 
 def _shares(found: Rows) -> Iterator[dict[str, Any]]:
-    """Of some runs, in how many each guarantee was violated; what is unknown does not count."""
-    for guarantee in Guarantee:
-        values = [row[column_of(guarantee)] for row in found]
+    """Of some runs, in how many each guarantee was violated; what is unknown does not count.
+
+    Agreed views are judged where there are any.
+    """
+    for guarantee in JUDGED:
+        judged = [row for row in found if row[column_of(guarantee)] is not None]
+        if not judged:
+            continue
+        values = [row[column_of(guarantee)] for row in judged]
         violated, unknown = values.count(Value.VIOLATED.value), values.count(Value.UNKNOWN.value)
         share = statistics.exact_interval(violated, len(values) - unknown)
         first = values.index(Value.VIOLATED.value) if violated else None
@@ -196,7 +204,7 @@ def _shares(found: Rows) -> Iterator[dict[str, Any]]:
             "share": share.value if len(values) > unknown else None,
             "share_low": share.low,
             "share_high": share.high,
-            "first_violated": None if first is None else found[first]["run"],
+            "first_violated": None if first is None else judged[first]["run"],
         }
 
 

@@ -66,7 +66,8 @@ from tidings.report.page.model import (
 from tidings.report.page.pictures import can_be_drawn
 from tidings.report.words import listed, many
 from tidings.shrink import Charge
-from tidings.spec import Guarantee, Value
+from tidings.spec import JUDGED, Value
+from tidings.spec.verdict import judged_as
 
 USUAL_SIZE = 5
 AGAIN = "again"
@@ -246,9 +247,7 @@ def _answer(found: CampaignResults) -> str:
 def _share(found: CampaignResults, algorithm: str) -> str:
     """In how many of its runs anything was violated."""
     runs = [row for row in found.runs if row["algorithm"] == algorithm]
-    wrong = sum(
-        any(row[column_of(one)] == Value.VIOLATED.value for one in Guarantee) for row in runs
-    )
+    wrong = sum(any(row[column_of(one)] == Value.VIOLATED.value for one in JUDGED) for row in runs)
     return f"{algorithm} in {wrong:,} of {many(len(runs), 'run')}"
 
 
@@ -293,7 +292,7 @@ def _matrix(found: CampaignResults, pictures: set[str]) -> Matrix:
                 name=name,
                 flawed=of_name[0]["flawed"],
                 note="; ".join(_notes(found, name, of_name)),
-                cells={Guarantee(row["guarantee"]): _cell(found, row, pictures) for row in of_name},
+                cells={judged_as(row["guarantee"]): _cell(found, row, pictures) for row in of_name},
             )
             for name, of_name in grouped(found.verdicts, itemgetter("algorithm")).items()
         ),
@@ -517,7 +516,7 @@ def _violations(found: CampaignResults) -> Iterator[Picture]:
     """Those of sound algorithms first, in case there are too many."""
     for row, run in found.counterexamples:
         causality = Causality(run)
-        violations = Charge(Guarantee(row["guarantee"])).against(run)
+        violations = Charge(judged_as(row["guarantee"])).against(run)
         if violations and can_be_drawn(causality):
             picture = picture_of(
                 causality,

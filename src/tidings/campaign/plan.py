@@ -81,6 +81,8 @@ class Faults(TomlTable, frozen=True):
     slow_factor: float = 10.0
     restarts: int = 0
     joiners: int = 0
+    changes: int = 0
+    rivals: float = 0.3
 
 
 class Budget(TomlTable, frozen=True):
@@ -285,6 +287,8 @@ def _mistakes_in_loads_and_faults(campaign: Campaign) -> Iterator[Mistake]:
                 yield ["faults", name, key], "", f"{protocol} cannot bear that; see 'only'"
             if faults.joiners and not kind.grows:
                 yield ["faults", name, "joiners"], "", f"{protocol} has a fixed group; see 'only'"
+            if faults.changes and not kind.changes:
+                yield ["faults", name, "changes"], "", f"{protocol} has a fixed group; see 'only'"
     for size, steady, wrong in product(campaign.sizes, campaign.workloads, campaign.faults):
         plan = campaign.plan_for(Contender("majority-relay"), size, steady, wrong)
         try:

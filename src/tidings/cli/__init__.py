@@ -25,13 +25,17 @@ from tidings.core import Exit, TidingsError, without_secrets
 # isort: off
 from tidings.cli import (
     simulate as simulate,
+    check as check,
     audit as audit,
+    watch as watch,
     campaign as campaign,
     ingest as ingest,
     demo as demo,
     group as group,
     certs as certs,
     node as node,
+    members as members,
+    status as status,
     settle as settle,
     conform as conform,
     algorithms as algorithms,
@@ -43,7 +47,8 @@ from tidings.cli import (
 # isort: on
 
 
-for command in (*app.registered_commands, *certs.app.registered_commands):
+rooms = (app, certs.app, members.app)
+for command in [one for room in rooms for one in room.registered_commands]:
     # Each paragraph in one line: Typer breaks lines itself, and ours would be broken twice.
     paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
     command.help = "\n\n".join(" ".join(one.split()) for one in paragraphs)

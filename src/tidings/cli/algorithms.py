@@ -11,6 +11,7 @@ from tidings.cli.common import (
     app,
     checked_own,
     faults_are_stored,
+    known_protocols,
     out,
     print_json,
     progress_line,
@@ -29,14 +30,18 @@ from tidings.compare import (
 from tidings.compare import bounds as packet_bounds
 from tidings.compare import compare as compare_all
 from tidings.core import UsageError
+from tidings.core.likeness import did_you_mean
 from tidings.explore.gallery import how_to_see
 from tidings.protocols import PROTOCOLS
 from tidings.report import plain_table
+from tidings.report.numbers import figure
 
 
 @app.command(epilog="Example: tidings algorithms flawed/hasty")
 def algorithms(
-    name: Annotated[str | None, typer.Argument(help="Describe this one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Describe this one.", autocompletion=known_protocols)
+    ] = None,
     flawed: Annotated[bool, typer.Option(help="List the gallery of flaws instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +60,8 @@ def algorithms(
 
 def _describe(name: str, as_json: bool) -> None:
     if name not in PROTOCOLS:
-        raise UsageError(f"no algorithm is called {name!r}; tidings algorithms lists them")
+        meant = did_you_mean(name, PROTOCOLS)
+        raise UsageError(f"no algorithm is called {name!r}; tidings algorithms lists them{meant}")
     algorithm = PROTOCOLS[name]
     instead_of, words, see = algorithm.instead_of, algorithm.theory, how_to_see(name)
     if as_json:
@@ -108,12 +114,13 @@ def _list_costs(as_json: bool) -> None:
     if as_json:
         print_json({"rows": rows})
         return
-    shown = {"packets": "{:g}", "bytes": "{:,.0f}", "delays": "{:g}", "state": "{:,.0f} bytes"}
-    out.print(
-        plain_table(
-            [row | {name: form.format(row[name]) for name, form in shown.items()} for row in rows]
-        )
-    )
+    shown = [
+        row
+        | {name: figure(row[name]) for name in ("packets", "bytes", "delays")}
+        | {"state": f"{figure(row['state'])} bytes"}
+        for row in rows
+    ]
+    out.print(plain_table(shown))
     out.print()
     for name, algorithm in PROTOCOLS.items():
         if not algorithm.breaks:
@@ -124,7 +131,10 @@ def _list_costs(as_json: bool) -> None:
 def compare(
     protocol: Annotated[
         list[str] | None,
-        typer.Option(help="As in a scenario: 'majority-relay notice=yes'. May be repeated."),
+        typer.Option(
+            help="As in a scenario: 'majority-relay notice=yes'. May be repeated.",
+            autocompletion=known_protocols,
+        ),
     ] = None,
     process: Annotated[
         list[str] | None,

@@ -5,11 +5,12 @@ The pipeline is imported late: everything else works without Spark.
 
 import logging
 import shlex
+import time
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import typer
@@ -101,10 +102,10 @@ def on_spark(
     """A session, and the progress that is shown as long as the block lasts."""
     # py4j logs an interruption with its stack; a root logger with a handler is not given another.
     logging.getLogger().addHandler(logging.NullHandler())
-    with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as show:
+    with progress_line("looking for Spark and Java", EVERY_S, quiet_s=0.0) as show:
         from tidings import pipeline
 
-        progress = pipeline.Progress(show, every_s=0.0 if err.is_terminal else EVERY_S)
+        progress = pipeline.Progress(show)
         with (
             pipeline.session(master=master, remote=remote, progress=progress) as spark,
             progress.following(pipeline.tasks_of(spark)),
@@ -186,6 +187,9 @@ def audit(
     local: Annotated[
         bool, typer.Option("--local", help="Judge in this process, without Spark and Java.")
     ] = False,
+    history: Annotated[
+        Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
+    ] = None,
     master: Master = None,
     remote: Remote = None,
     as_json: AsJson = False,
@@ -225,6 +229,11 @@ def audit(
     if tables is not None and not is_trace:
         raise UsageError("--tables measures a trace; make one of it first: tidings ingest")
     _refuse_one_in_the_other(violations, tables)
+    if history is not None:
+        from tidings.pipeline.history import append, measured_in, refuse_no_history
+
+        refuse_no_history(history)
+    begin_s = time.monotonic()
     for folder in (violations, tables):
         if folder is not None:
             refuse_to_overwrite(folder)
@@ -271,6 +280,10 @@ def audit(
         if untold:
             err.print(untold, soft_wrap=True)
     status = _status(audited)
+    if history is not None:
+        took_s = time.monotonic() - begin_s
+        measured = measured_in(tables) if tables is not None else {}
+        append(history, "audit", source, audited.verdicts, took_s, audited.rows, measured)
     if as_json:
         runs = [
             result(audited.manifests[run], of_run)
@@ -318,6 +331,8 @@ def _status(audited: "Audit") -> Exit:
 # --- the page
 
 PAGE = "report.html"
+HISTORY = "history.json"
+"""By this file a history is recognised without the libraries that read it."""
 
 
 @app.command(epilog="Example: tidings report runs/7 --open")
@@ -328,22 +343,29 @@ def report(
         typer.Option("--out", help=f"The page to write, a .html file; by default PATH/{PAGE}."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Without Spark and Java; nothing is measured.")
+    ] = False,
     master: Master = None,
     remote: Remote = None,
     as_json: AsJson = False,
 ) -> None:
     """Audit a trace on Spark and write one HTML page: verdicts, costs, latencies, pictures.
 
-    The page opens offline. Exits as audit does, with the verdict.
+    Of a history (audit --history) it draws what is there, and audits nothing. The page opens
+    offline. Exits as audit does, with the verdict.
     """
-
     refuse_both(master, remote)
+    if local:
+        _refuse_with_local({"--master": master is not None, "--remote": remote is not None})
     if file is not None and (file.suffix not in (".html", ".htm") or file.is_dir()):
         raise UsageError(f"--out takes a .html file, not {file}")
     target = file or (path.parent if path.is_file() else path) / PAGE
     where = ["--out", str(file)] if file else []
-    how = shlex.join(["tidings", "report", str(path), *where])
+    how = shlex.join(["tidings", "report", str(path), *where, *(["--local"] if local else [])])
     refuse_unwritable(target)
+    if (path / HISTORY).is_file():
+        _report_history(path, target, as_json, open_)
     if is_campaign(path):
         # It is complete: all numbers are there, and nothing is run or judged again.
         from tidings.campaign.page import page_of, status_of
@@ -351,7 +373,7 @@ def report(
         folder = opened(path)
         page, status = page_of(folder, how), status_of(folder)
     else:
-        page, audited = audited_page(path, how, master, remote)
+        page, audited = audited_page(path, how, master, remote, local=local)
         status = _status(audited)
     size = write_page(page, target)
     if as_json:
@@ -363,6 +385,24 @@ def report(
     raise typer.Exit(status)
 
 
+def _report_history(path: Path, target: Path, as_json: bool, open_: bool) -> NoReturn:
+    """It exits with the newest verdict."""
+    from tidings.pipeline.history import entries, newest
+    from tidings.report.over_time import answer, history_page
+
+    found = entries(path)
+    value = newest(found)
+    with whole_file(target) as draft:
+        draft.write_text(history_page(found, value, path.name), encoding="utf-8")
+    if as_json:
+        print_json({"answer": answer(found, value), "value": value.value, "page": str(target)})
+    else:
+        say(f"{answer(found, value)}\npage   {target}")
+    if open_:
+        open_page(target)
+    raise typer.Exit(Exit[value.name])
+
+
 def audited_page(
     path: Path,
     how: str,
@@ -370,17 +410,23 @@ def audited_page(
     remote: str | None = None,
     *,
     runs: Sequence[Run] | None = None,
+    local: bool = False,
 ) -> tuple[Page, "Audit"]:
     """The page of a trace with all that it tells, judged and measured in one session.
 
     ``how`` is the command that makes it again, ``runs`` the trace, if it is in memory already.
+    Without Spark (``local``) nothing is measured.
     """
     _looked_at(path)
-    with on_spark(master, remote) as (spark, progress):
-        from tidings import pipeline
+    if local:
+        audited, measured = _judged_here(path, examples=1, violations=None), None
+    else:
+        with on_spark(master, remote) as (spark, progress):
+            from tidings import pipeline
 
-        audited = pipeline.audit(spark, path, examples=1, progress=progress)
-        measured = pipeline.overview(spark, path, entries_of(audited.manifests), progress=progress)
+            audited = pipeline.audit(spark, path, examples=1, progress=progress)
+            entries = entries_of(audited.manifests)
+            measured = pipeline.overview(spark, path, entries, progress=progress)
     rows, manifests, verdicts = audited.rows, audited.manifests, audited.verdicts
     if runs is None:
         runs = read_runs(path) if rows <= MOST_ROWS else []

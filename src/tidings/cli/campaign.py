@@ -36,7 +36,7 @@ from tidings.cli.common import (
 from tidings.core import DataError, Exit, Interrupted, UsageError
 from tidings.report import listed, many, plain_table
 from tidings.report.numbers import percent
-from tidings.spec import Guarantee, exit_status, judge
+from tidings.spec import JUDGED, Extra, Guarantee, exit_status, judge
 from tidings.trace import write_runs
 
 if TYPE_CHECKING:
@@ -205,13 +205,20 @@ def _tell_ended(alike: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) ->
 
 
 def _matrix(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """One row for each algorithm: how many runs, and in how many each guarantee was violated."""
+    """One row for each algorithm: how many runs, and in how many each guarantee was violated.
+
+    The last column is that of views, if any group changed by agreement.
+    """
+    given = {verdict["guarantee"] for verdict in verdicts}
+    columns = [one.value for one in JUDGED if one is not Extra.VIEWS or one.value in given]
     rows: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
         name = verdict["algorithm"]
         row = rows.setdefault(name, {"algorithm": name, "runs": f"{verdict['runs']:,}"})
         row[verdict["guarantee"]] = _in_a_word(verdict)
-    assert all(len(row) == 2 + len(Guarantee) for row in rows.values()), "a guarantee is missing"
+    for row in rows.values():
+        assert all(one.value in row for one in Guarantee), "a guarantee is missing"
+        row |= {column: row.get(column, "-") for column in columns}
     return list(rows.values())
 
 

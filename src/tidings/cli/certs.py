@@ -1,6 +1,7 @@
 """``tidings certs``: what members prove who they are with, from the first day to the last."""
 
 import time
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from tidings.cli.common import AsJson, GroupFile, err, say
 from tidings.cli.common import app as whole
 from tidings.cli.group import AUTHORITY, Days
-from tidings.core import EnvironmentMissing, TidingsError, UsageError
+from tidings.core import EnvironmentMissing, TidingsError, UsageError, is_name, ordered
 from tidings.node.config import Config, read_config
 
 if TYPE_CHECKING:
@@ -38,11 +39,24 @@ LOOK_S, PATIENCE_S = 0.05, 10.0
 
 @app.command(epilog="Example: tidings certs issue p2 --days 90")
 def issue(
-    members: Members, group: GroupFile = FILE, authority: AuthorityFolder = None, days: Days = 365
+    members: Members,
+    group: GroupFile = FILE,
+    authority: AuthorityFolder = None,
+    days: Days = 365,
+    newcomer: Annotated[
+        bool, typer.Option("--newcomer", help="For somebody who is to be added to the group.")
+    ] = False,
 ) -> None:
-    """Make a key and a certificate for members that have none, or whose were revoked."""
-    config, folder = _certified(group, members)
+    """Make a key and a certificate for members that have none, or whose were revoked.
+
+    For whoever is not in the group file yet: tidings certs issue p4 --newcomer
+    """
+    config, folder = _certified(group)
     signer = _signer(group, authority)
+    if not newcomer:
+        _check(members, config, _later(signer))
+    elif wrong := [one for one in members if not is_name(one)]:
+        raise UsageError(f"{wrong[0]!r} is not a name: letters, digits, _ . -, or p2+1")
     live = {one.member for one in signer.issued() if one.state == "valid"}
     for member in members:
         if member in live:
@@ -59,8 +73,9 @@ def renew(
 
     A running member goes on with its old one until it reloads.
     """
-    config, folder = _certified(group, members)
+    config, folder = _certified(group)
     signer = _signer(group, authority)
+    _check(members, config, _later(signer))
     for member in members:
         _issue(signer, config, member, folder, days)
 
@@ -76,17 +91,17 @@ def revoke(members: Members, group: GroupFile = FILE, authority: AuthorityFolder
 
     That holds at each member once it has the new list, crl.pem, and has reloaded.
     """
-    config, folder = _certified(group, members)
+    config, folder = _certified(group)
     signer = _signer(group, authority)
+    _check(members, config, _later(signer))
     newly = signer.revoke(*members)
     for one in newly:
         say(f"{one.member}: {one.serial} is revoked")
     for member in members:
         if all(one.member != member for one in newly):
             say(f"{member}: everything was revoked before")
-    for member in config.members:
-        if (folder / member).is_dir():
-            signer.publish(folder / member)
+    for member in _here(folder):
+        signer.publish(folder / member)
     say(f"copy {signer.revoked} into the folder of each member, and reload: tidings certs reload")
 
 
@@ -100,8 +115,9 @@ def reload(members: AnyMembers = None, group: GroupFile = FILE) -> None:
     from tidings.node.credentials import ask_to_reload
     from tidings.node.identity import Identity
 
-    config, folder = _certified(group, members or [])
-    here = members or [one for one in config.members if (folder / one).is_dir()]
+    config, folder = _certified(group)
+    here = members or _here(folder)
+    _check(here, config, _here(folder))
     if not here:
         raise UsageError(f"{folder} has no folder of any member")
     asked: dict[str, Path] = {}
@@ -133,7 +149,7 @@ def show(
     group: GroupFile = FILE, authority: AuthorityFolder = None, as_json: AsJson = False
 ) -> None:
     """List the certificates that were issued, and their state."""
-    _certified(group, [])
+    _certified(group)
     issued = _signer(group, authority).issued()
     if as_json:
         print(msgspec.json.encode(issued).decode())
@@ -147,13 +163,30 @@ def show(
         )
 
 
-def _certified(group: Path, members: list[str]) -> tuple[Config, Path]:
+def _certified(group: Path) -> tuple[Config, Path]:
     config = read_config(group)
     if config.certificates is None:
         raise UsageError(f"{group} says tls.plain = true: there are no certificates")
-    for member in members:
-        config.check_member(member)
     return config, config.certificates
+
+
+def _check(members: Iterable[str], config: Config, later: Collection[str]) -> None:
+    """Each is in the group file, or came later."""
+    for member in members:
+        if member not in later:
+            config.check_member(member)
+
+
+def _later(signer: "Authority") -> set[str]:
+    """Whom it has certified: members that the group file does not have among them."""
+    return {one.member for one in signer.issued()}
+
+
+def _here(folder: Path) -> list[str]:
+    """Whose certificates are on this machine."""
+    from tidings.node.identity import CERTIFICATE
+
+    return list(ordered(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}")))
 
 
 def _signer(group: Path, folder: Path | None) -> "Authority":

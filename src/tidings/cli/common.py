@@ -19,6 +19,7 @@ from rich.console import Console
 from tidings.core import MessageId, UsageError, ordered
 from tidings.guests import is_file
 from tidings.guests.diagnosis import ProcessFault
+from tidings.protocols import PROTOCOLS
 from tidings.report import (
     can_be_replayed,
     cause_lines,
@@ -36,7 +37,6 @@ from tidings.spec import Extra, Place, Verdict, Violation, broken
 from tidings.trace import Format, Manifest, Run, layout, read_manifests, write_runs
 
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Group messaging in causal order that survives crashes, and the judge that checks it.",
@@ -113,6 +113,11 @@ def named_protocol(words: str, options: Sequence[str] = ()) -> tuple[str, dict[s
     except UnicodeEncodeError:
         raise UsageError(f"{whole!r} is not UTF-8, as names and options have to be") from None
     return protocol_of(whole)
+
+
+def known_protocols(incomplete: str) -> list[str]:
+    """For completion in a shell."""
+    return [name for name in PROTOCOLS if name.startswith(incomplete)]
 
 
 def group_manifest(path: Path, done: str) -> Manifest:

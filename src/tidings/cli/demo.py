@@ -3,22 +3,29 @@
 import secrets
 import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import msgspec
 import typer
 
 from tidings.cli.audit import PAGE, audited_page, open_page, write_page
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.core import Exit, Interrupted
-from tidings.demo.simulated import Break, demo_run, last_words
-from tidings.report import listed
-from tidings.spec import exit_status
+from tidings.core import EnvironmentMissing, Exit, Interrupted, UsageError
+from tidings.demo.simulated import Break, demo_run
+from tidings.report.causality import Causality
+from tidings.report.crashes import crashes_of
+from tidings.report.page import Page, page_of_trace
+from tidings.spec import Guarantee, Value, Verdict, exit_status
 from tidings.trace import Run, refuse_to_overwrite, write_runs
+
+Verdicts = Sequence[Verdict]
 
 
 @app.command(epilog="Example: tidings demo --simulated --break order")
@@ -36,19 +43,28 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--out", help="A new folder; by default runs/demo-ID.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Judge the nodes while they run, too.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Five nodes, two killed in the middle of a broadcast; Spark audits what they logged.
 
     The nodes are durable, each a separate process on this machine, and one of the two comes back.
-    With --break they keep nothing, and neither comes back. Exits 0 when all five guarantees hold;
-    with --break, exits 1 and names what broke.
+    With --break they keep nothing, and neither comes back. Without Spark the trace is audited in
+    this process. Exits 0 when all five guarantees hold; with --break, exits 1 and names what
+    broke; 2 where no judge is installed.
     """
     if folder is not None:
         refuse_to_overwrite(folder)
+    if watch and simulated:
+        raise UsageError("--watch needs nodes that run: leave out --simulated")
     try:
-        page, status = (_simulate if simulated else _run_nodes)(folder, seed, broken, as_json)
+        if simulated:
+            page, status = _simulate(folder, seed, broken, as_json)
+        else:
+            page, status = _run_nodes(folder, seed, broken, as_json, watch)
     except KeyboardInterrupt:
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
@@ -59,33 +75,75 @@ def demo(
     raise typer.Exit(status)
 
 
+# --- who judges: Spark, or this process, or nobody
+
+Judge = Literal["on Spark", "here", ""]
+NOBODY = (
+    "no judge is installed: pip install 'tidings[spark]' judges on Spark, "
+    "pip install 'tidings[audit]' in this process"
+)
+
+
+def _judge() -> Judge:
+    """What is installed; what Spark lacks beside is said before anything begins."""
+    if find_spec("pyspark"):
+        from tidings.pipeline.spark.java import find_java
+
+        find_java()
+        return "on Spark"
+    return "here" if find_spec("numpy") and find_spec("pyarrow") else ""
+
+
+def _judged(folder: Path, run: Run, rows: int, judge: Judge) -> tuple[Page, int, Verdicts]:
+    """The page, how many rows were judged, and the verdicts."""
+    how = shlex.join(["tidings", "report", str(folder), *(["--local"] if judge == "here" else [])])
+    if judge:
+        page, audited = audited_page(folder, how, runs=[run], local=judge == "here")
+        return page, audited.rows, audited.verdicts[run.manifest.run]
+    verdicts = tuple(
+        Verdict(guarantee=one, value=Value.UNKNOWN, judged=0, reason=NOBODY) for one in Guarantee
+    )
+    name = run.manifest.run
+    page = page_of_trace(folder, rows, {name: run.manifest}, {name: verdicts}, [run], how=how)
+    return page, 0, verdicts
+
+
 # --- Each of these returns the page that was written, and how the command ends.
 
 
 def _run_nodes(
-    folder: Path | None, seed: int, broken: Break | None, as_json: bool
+    folder: Path | None, seed: int, broken: Break | None, as_json: bool, watch: bool
 ) -> tuple[Path, Exit]:
-    # Imported late: the other commands need neither a network nor Spark.
+    # Imported late: the other commands need no network.
     from tidings.demo.on_nodes import DemoPlay, perform
-    from tidings.pipeline.spark.java import find_java
 
-    find_java()  # what is missing is said before anything begins
+    judge = _judge()
     name = f"demo-{secrets.token_hex(4)}"
     folder = folder or Path("runs") / name
     say(f"seed   {seed}")
-    starting = Thread(target=_start_spark, daemon=True)
+    starting = Thread(target=_start_spark if judge == "on Spark" else lambda: None, daemon=True)
     play = DemoPlay.of(broken, seed)
-    played = perform(folder, name, play, seed, tell=say, meanwhile=starting.start)
-    print_run(played.run)
-    for death in played.deaths:
-        say(
-            f"crash  {death.process} died broadcasting {death.message}: {death.copies} of "
-            f"{len(played.run.manifest.members) - 1} copies had arrived; "
-            f"{listed(death.readers or ('nobody',))} delivered it"
-        )
-    starting.join()
-    details = {"killed": played.deaths, "came_back": played.comebacks}
-    return _audit(folder, played.run, sum(1 for _ in played.run.rows), details, as_json)
+    with ExitStack() as stack:
+        if watch and judge != "on Spark":
+            raise EnvironmentMissing("--watch needs Spark: pip install 'tidings[spark]'")
+        if watch:
+            # Spark first: the story is shorter than its start.
+            _start_spark()
+        begin = partial(_begin_watch, folder, stack) if watch else starting.start
+        run = perform(folder, name, play, seed, tell=say, meanwhile=begin)
+    if not watch:
+        starting.join()
+    return _audit(folder, run, sum(1 for _ in run.rows), judge, as_json)
+
+
+def _begin_watch(folder: Path, stack: ExitStack) -> None:
+    """Follow the nodes until they have stopped, and tell what the watch sees."""
+    from tidings.cli.watch import shown_while
+    from tidings.pipeline import session, watch
+
+    checkpoint = stack.enter_context(TemporaryDirectory(prefix="tidings-watch-"))
+    watching = watch(session(), folder, checkpoint=checkpoint, every_s=0.5)
+    stack.enter_context(shown_while(watching))
 
 
 def _start_spark() -> None:
@@ -99,37 +157,38 @@ def _start_spark() -> None:
 def _simulate(
     folder: Path | None, seed: int, broken: Break | None, as_json: bool
 ) -> tuple[Path, Exit]:
+    judge = _judge()
     run = demo_run(seed, broken)
     # The same run again writes the same bytes, so its own folder may be written again.
     folder = folder or Path("runs") / f"demo-{run.manifest.run}"
-    rows = write_runs(folder, [run], "parquet")
+    rows = write_runs(folder, [run], "parquet" if judge else "jsonl")
     say(f"seed   {seed}")
-    print_run(run)
-    for process, message, copies in last_words(run):
-        of = f"{copies} of {len(run.manifest.names) - 1} copies"
-        say(f"crash  {process} died broadcasting {message}: {of} had left")
-    return _audit(folder, run, rows, {}, as_json)
+    return _audit(folder, run, rows, judge, as_json)
 
 
-def _audit(
-    folder: Path, run: Run, rows: int, details: Mapping[str, Any], as_json: bool
-) -> tuple[Path, Exit]:
+def _audit(folder: Path, run: Run, rows: int, judge: Judge, as_json: bool) -> tuple[Path, Exit]:
     """Judge what was written, all of it; say so, and tell it on a page."""
+    print_run(run)
+    crashes = crashes_of(Causality(run))
+    back = [crash for crash in crashes if crash.back is not None]
+    for crash in crashes:
+        say(f"crash  {crash.in_words()}")
+    for crash in back:
+        say(f"back   {crash.return_in_words()}")
     say(f"trace  {folder}: {rows:,} rows")
-    how = shlex.join(["tidings", "report", str(folder)])
-    page, audited = audited_page(folder, how, runs=[run])
-    assert audited.rows == rows, f"{rows} rows were written, but {audited.rows} judged"
+    page, judged, verdicts = _judged(folder, run, rows, judge)
+    assert judged == (rows if judge else 0), f"{rows} rows were written, but {judged} judged"
     file = folder / PAGE
     write_page(page, file)
-    verdicts = audited.verdicts[run.manifest.run]
     if as_json:
-        counts = {"written": rows, "judged": audited.rows, "page": str(file)}
         print_json(
             result(run.manifest, verdicts)
-            | counts
-            | {name: msgspec.to_builtins(value) for name, value in details.items()}
+            | {"written": rows, "judged": judged, "page": str(file)}
+            | {"killed": msgspec.to_builtins(crashes)}
+            | {"came_back": [{"process": one.process, "behind": one.behind} for one in back]}
         )
     else:
-        say(f"audit  {audited.rows:,} of {rows:,} rows judged on Spark\npage   {file}")
+        whole = f"{judged:,} of {rows:,} rows judged {judge}"
+        say(f"audit  {whole if judge else 'UNKNOWN'}\npage   {file}")
         print_verdicts(run.manifest, verdicts, run=run, folder=folder)
     return file, exit_status(verdicts)

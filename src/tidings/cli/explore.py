@@ -13,6 +13,7 @@ from tidings.cli.common import (
     app,
     checked_own,
     faults_are_stored,
+    known_protocols,
     named_protocol,
     out,
     print_json,
@@ -36,7 +37,11 @@ EVERY_S = 10.0
 def explore_command(
     protocol: Annotated[
         str | None,
-        typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
+        typer.Option(
+            help="The algorithm: see tidings algorithms.",
+            show_default=DEFAULT,
+            autocompletion=known_protocols,
+        ),
     ] = None,
     process: Annotated[
         str | None, typer.Option(help="Instead, a class of your own: my_file.py:MyProcess.")
@@ -67,6 +72,9 @@ def explore_command(
         int | None,
         typer.Option(help="How many timers run out while packets are under way; others wait."),
     ] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Links deliver in order, as TCP connections do.")
+    ] = False,
     depth: Annotated[int | None, typer.Option(help="How many moves a run has at most.")] = None,
     without: Annotated[
         list[str] | None,
@@ -108,6 +116,7 @@ def explore_command(
         rollbacks=rollbacks,
         texts=tuple(map(os.fsencode, text or ())),
         max_packets=max_packets,
+        in_order=in_order,
         depth=depth,
     )
     reductions = reductions_without(without or ())
@@ -117,7 +126,7 @@ def explore_command(
             reductions=reductions,
             workers=workers,
             keep_going=keep_going,
-            progress=lambda now: show(_progress(now)),
+            progress=lambda now: show(progress_words(now)),
         )
     stored = {what: _store(run, what, folder, scope) for what, run in explored.found.items()}
     if as_json:
@@ -146,7 +155,7 @@ def explore_command(
     raise typer.Exit(Exit.VIOLATED if explored.found else unbroken)
 
 
-def _progress(pace: SearchProgress) -> str:
+def progress_words(pace: SearchProgress) -> str:
     return (
         f"exploring: depth {pace.depth}, {pace.states:,} states "
         f"({pace.states_per_second:,.0f}/s), {pace.frontier:,} to go, {pace.memory_mb:,} MB"
@@ -180,6 +189,7 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
         many(scope.broadcasts, "broadcast"),
         *(many(count, noun) for noun, count in faults.items() if count),
     ]
+    parts += ["packets in order"] if scope.in_order else []
     say(f"scope  {', '.join(parts)}")
     everything = "that is everything"
     if explored.cut:
@@ -188,7 +198,8 @@ def _print(explored: Explored, stored: dict[Any, Path]) -> None:
         everything = "everything but what follows a violation, so the rest is unknown"
     say(
         f"seen   {many(pace.states, 'state')}, {many(pace.transitions, 'transition')}, "
-        f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled; {everything}"
+        f"{many(pace.depth, 'move')} deep, {pace.settled:,} settled, "
+        f"{pace.owed:,} with something owed; {everything}"
     )
     if pace.seconds > QUIET_S:
         say(

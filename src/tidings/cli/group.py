@@ -35,6 +35,12 @@ def new_group(
         bool,
         typer.Option("--plain", help="Without certificates: for members on this machine only."),
     ] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="A port on loopback for metrics and health; then the next."
+        ),
+    ] = None,
     days: Days = 365,
     authority_days: Annotated[
         int, typer.Option(min=1, max=36500, help="How long the authority is valid.")
@@ -51,7 +57,8 @@ def new_group(
     """
     addresses = _addresses(members, port)
     name = group.stem if is_name(group.stem) else "group"
-    text = new_group_file(name, addresses, plain=plain)
+    asked = _metrics(addresses, metrics) if metrics is not None else None
+    text = new_group_file(name, addresses, plain=plain, metrics=asked)
     try:
         config = parse_config(text, group)
     except DataError as fault:
@@ -88,6 +95,16 @@ def _addresses(members: list[str], port: int) -> Mapping[str, str]:
         given[member] = address
     here = iter(_free_addresses(list(given.values()).count(""), port))
     return {member: address or next(here) for member, address in given.items()}
+
+
+def _metrics(addresses: Mapping[str, str], port: int) -> dict[str, str]:
+    """Each on this port of its own machine; those that share one, on the next."""
+    hosts = [address.rpartition(":")[0] for address in addresses.values()]
+    before = (hosts[:number].count(host) for number, host in enumerate(hosts))
+    return {
+        member: f"127.0.0.1:{port + others}"
+        for member, others in zip(addresses, before, strict=True)
+    }
 
 
 def _free_addresses(count: int, port: int) -> list[str]:

@@ -23,6 +23,14 @@ Founding = Annotated[
         "--founding", help="The group is certainly new: begin before all members have met."
     ),
 ]
+Newcomer = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Where a newcomer is reached that is not in the group file, at its first start.",
+    ),
+]
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}
 """What a text may not do to a terminal, and how it is shown instead."""
 
@@ -32,6 +40,7 @@ def node(
     member: Member,
     group: GroupFile = Path("group.toml"),
     founding: Founding = False,
+    address: Newcomer = "",
     logs: Annotated[
         Literal["console", "json"], typer.Option(help="How to log, on standard error.")
     ] = "console",
@@ -45,7 +54,8 @@ def node(
     terminal, SIGHUP reads the certificates again. In a pipe:
     tail -f app.log | tidings node p1 --json > all.jsonl
 
-    The group file is written by: tidings group p1 p2 p3
+    The group file is written by: tidings group p1 p2 p3. Somebody who is not in it waits until
+    a member adds it.
     """
     # Imported late: the other commands need no network.
     from tidings.node import terminal
@@ -58,7 +68,8 @@ def node(
         for handler in logging.getLogger("tidings.node").handlers:
             handler.addFilter(_is_not_the_last_word)
     face, output = _Pipe(member, as_json), terminal.Output()
-    terminal.run(member, read_config(group, member), face, output, stay=True, founding=founding)
+    config = read_config(group, member)
+    terminal.run(member, config, face, output, stay=True, founding=founding, address=address)
 
 
 def _is_not_the_last_word(record: logging.LogRecord) -> bool:
@@ -126,7 +137,12 @@ TOLD_OTHERWISE = ("cannot be reached", "broadcasts are stuck", "left in haste", 
 
 
 @app.command(epilog="Example: tidings chat p1 --group group.toml")
-def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Founding = False) -> None:
+def chat(
+    member: Member,
+    group: GroupFile = Path("group.toml"),
+    founding: Founding = False,
+    address: Newcomer = "",
+) -> None:
     """Talk in a group: what you type is broadcast, what any member says is printed.
 
     /who says who is there, /why what your words wait for (/why bob#3: what that message waits
@@ -143,7 +159,8 @@ def chat(member: Member, group: GroupFile = Path("group.toml"), founding: Foundi
     for handler in logging.getLogger("tidings.node").handlers:
         handler.addFilter(_is_for_people)
     config, output = read_config(group, member), terminal.Output()
-    terminal.run(member, config, _Chat(output.say), output, stay=False, founding=founding)
+    face = _Chat(output.say)
+    terminal.run(member, config, face, output, stay=False, founding=founding, address=address)
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

@@ -10,6 +10,7 @@ import typer
 
 from tidings.cli.common import app, group_manifest, say
 from tidings.core import Members, UsageError
+from tidings.core.likeness import did_you_mean
 from tidings.disk.files import is_locked, whole_file
 from tidings.report import listed
 from tidings.trace import SCHEMA_VERSION, Fate, Manifest
@@ -36,9 +37,8 @@ def settle(
     gone = tuple(dict.fromkeys(crashed or ()))
     for name in gone:
         if name not in manifest.members:
-            raise UsageError(
-                f"{name} is not in run {manifest.run}; its members: {', '.join(manifest.members)}"
-            )
+            known, meant = ", ".join(manifest.members), did_you_mean(name, manifest.members)
+            raise UsageError(f"{name} is not in run {manifest.run}; its members: {known}{meant}")
     up = tuple(name for name in manifest.members if name not in gone)
     _refuse_what_is_untrue(path, up, gone)
     unsettled = [name for name in up if not is_settled(last_block(path, manifest.run, name))]

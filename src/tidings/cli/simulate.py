@@ -1,6 +1,7 @@
 """``tidings simulate``: one run, random or as written."""
 
 import random
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from tidings.cli.common import (
     checked_own,
     extra_violations,
     faults_are_stored,
+    known_protocols,
     named_protocol,
     print_json,
     print_proofs,
@@ -26,7 +28,7 @@ from tidings.protocols import DEFAULT
 from tidings.report import write_story
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
-from tidings.spec import exit_status, judge
+from tidings.spec import Extra, exit_status, judge
 from tidings.trace import Format, Run, refuse_to_overwrite, write_runs
 
 
@@ -38,7 +40,11 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Decides the run; random if absent.")] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="The algorithm: see tidings algorithms.", show_default=DEFAULT),
+        typer.Option(
+            help="The algorithm: see tidings algorithms.",
+            show_default=DEFAULT,
+            autocompletion=known_protocols,
+        ),
     ] = None,
     process: Annotated[
         str | None, typer.Option(help="Instead, a class of your own: my_file.py:MyProcess.")
@@ -62,6 +68,9 @@ def simulate(
         int, typer.Option(help="How often a process crashes and comes back (frontier).")
     ] = 0,
     joiners: Annotated[int, typer.Option(help="How many processes join (interval-history).")] = 0,
+    changes: Annotated[
+        int, typer.Option(help="How often the group adds, removes or replaces a member (views).")
+    ] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the trace to this new folder.")] = None,
     story: Annotated[
         Path | None, typer.Option(help="Write the story of the first violation to this new folder.")
@@ -94,6 +103,7 @@ def simulate(
         partitions=partitions,
         restarts=restarts,
         joiners=joiners,
+        changes=changes,
     )
     if file is None:
         run = _walk(plan, seed, trace, form)
@@ -123,11 +133,21 @@ def simulate(
             say(f"trace  {trace}: {rows:,} rows")
         print_verdicts(run.manifest, verdicts, run=run, folder=trace)
         print_proofs(run.manifest, extras, run=run, folder=trace)
-        if len(run.manifest.views) > 1 and not extras:
+        has_agreed = any(verdict.guarantee is Extra.VIEWS for verdict in verdicts)
+        if len(run.manifest.views) > 1 and not extras and not has_agreed:
             say("reach, which is none of the five, holds too: no newcomer is left out of an answer")
+        if violations:
+            say(_shorter(trace))
         if story is not None:
             say(f"\nstory  {story_file or 'none: nothing is violated'}")
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
+
+
+def _shorter(trace: Path | None) -> str:
+    """How to make a violation short: it needs a trace."""
+    if trace is not None:
+        return f"Shrink:  {shlex.join(['tidings', 'shrink', str(trace)])}"
+    return "Shrink:  the same with --trace FOLDER, then tidings shrink FOLDER"
 
 
 def _walk(plan: Plan, seed: int | None, trace: Path | None, form: Format) -> Run:

@@ -8,6 +8,8 @@ from tidings.trace import Manifest
 from tidings.trace.segments import Block, Gap, Mark, Messages, Owner, Reader, segments_of
 from tidings.trace.steps import DIGEST_BYTES
 
+_MARKS = ("recover", "settle", "leave")
+
 
 class CannotTell(Exception):  # noqa: N818 - reads as what it says
     """Something is missing without which nobody knows; the text says what."""
@@ -20,6 +22,8 @@ class History:
         self.rows = 0
         self.delivered: dict[str, int] = {}
         self.broadcast = 0
+        self.view = 0
+        """Which view is installed."""
         self._member = member
         self._blocks = self._read(folder, Owner(manifest.run, member))
         self._next: Block | None = None
@@ -44,6 +48,9 @@ class History:
                     self.delivered[origin] = first + count - 1
                 case Messages("broadcast", _, first, count):
                     self.broadcast = first + count - 1
+                case Mark("view" | "join", view, delivered):
+                    self.view = view or 0
+                    self.delivered |= delivered or {}
         return block
 
     def _read(self, folder: Path, owner: Owner) -> Iterator[Block]:
@@ -62,8 +69,8 @@ class History:
 
 
 def is_mark(block: Block) -> bool:
-    """Whether it is about neither a message nor a packet: the life began, or the run is over."""
-    return all(isinstance(item, Mark) for item in block.items)
+    """Whether no step led to it: a life began or ended, or the run is over."""
+    return all(isinstance(item, Mark) and item.kind in _MARKS for item in block.items)
 
 
 class ExpectedLog:

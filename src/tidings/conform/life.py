@@ -20,6 +20,7 @@ from tidings.conform.meaning import (
     PacketRow,
     PacketToSend,
     Rows,
+    ViewRow,
     Wanted,
     counts_after,
     wanted_by,
@@ -27,6 +28,7 @@ from tidings.conform.meaning import (
 from tidings.conform.packets import Packets, base
 from tidings.core import (
     Broadcast,
+    Change,
     DataError,
     Event,
     LinkDown,
@@ -45,6 +47,7 @@ from tidings.node.wire import packet_types
 from tidings.trace import Manifest
 from tidings.trace.steps import (
     DIGEST_BYTES,
+    ChangeAsked,
     End,
     Life,
     LinkIsDown,
@@ -99,6 +102,7 @@ class LifeReplay:
         self._draws: deque[tuple[str, int]] = deque()
         self._handed = Handed(self._me)
         self._delivered = dict(history.delivered)
+        self._view = history.view
         self._before: deque[StepTaken] = deque(maxlen=STEPS_BEFORE)
         self._tick = 0
         self._end = life.index
@@ -202,7 +206,8 @@ class LifeReplay:
         if self._draws:
             label, position = self._draws[0]
             raise Diverged("it drew what its process does not ask for", did=f"{label}: {position}")
-        wanted = wanted_by(events, effects, self._manifest.digest)
+        wanted = wanted_by(events, effects, self._manifest.digest, self._view)
+        self._view = wanted.view
         self._handed.expect(wanted)
         return wanted
 
@@ -238,6 +243,8 @@ class LifeReplay:
                 return LinkDown(peer)
             case ProcessedUpTo(upto):
                 return Processed(upto)
+            case ChangeAsked(add, remove, address):
+                return Change(add, remove, address)
             case ReadBack(peer, origin, first, last, records):
                 return Recalled(peer, MessageId(origin, first), last, self._decode_records(records))
             case Started(incarnation, is_recovered, founding, joining, lossy):
@@ -268,6 +275,9 @@ class LifeReplay:
                 missing = rows.take_messages(would)
                 if missing is not None:
                     raise _unlike(missing, rows)
+            elif isinstance(would, ViewRow):
+                if not rows.take_view(would):
+                    raise _unlike(would, rows)
             elif isinstance(would, PacketToSend):
                 self._compare_sends(would, step, rows, sent)
             else:

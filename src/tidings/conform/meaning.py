@@ -20,8 +20,10 @@ from tidings.core import (
     Effect,
     Event,
     Held,
+    Install,
     MessageId,
     Persist,
+    Rebind,
     Recall,
     Receive,
     Refuse,
@@ -32,11 +34,8 @@ from tidings.core import (
     text_spans_of,
 )
 from tidings.trace.schema import DIGESTS
-from tidings.trace.segments import DIGEST_BYTES, Block, Messages, Packets
+from tidings.trace.segments import DIGEST_BYTES, Block, Mark, Messages, Packets
 from tidings.trace.steps import digest_of, digests_of, encode
-
-VIEW = 0
-"""The member list of every broadcast: groups on a real network do not change."""
 
 
 class MessageRows(msgspec.Struct, frozen=True):
@@ -75,7 +74,17 @@ class PacketRow(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.packet_kind}{about}, {self.size:,} bytes, {way} {self.peer}"
 
 
-Fact = MessageRows | PacketRow
+class ViewRow(msgspec.Struct, frozen=True):
+    """A view that is installed, and what was delivered before it."""
+
+    number: int
+    delivered: dict[str, int]
+
+    def __str__(self) -> str:
+        return f"installs view {self.number}"
+
+
+Fact = MessageRows | PacketRow | ViewRow
 
 
 class Rows:
@@ -96,6 +105,13 @@ class Rows:
             return None
         self.index += 1
         return self._facts.popleft()[1]
+
+    def take_view(self, would: ViewRow) -> bool:
+        is_so = self.next == would
+        if is_so:
+            self._facts.popleft()
+            self.index += 1
+        return is_so
 
     def take_messages(self, would: MessageRows) -> MessageRows | None:
         """Take these, in as many pieces as they stand there; what is not there, if not all are."""
@@ -123,6 +139,8 @@ def _facts_of(block: Block) -> Iterator[tuple[Fact, int]]:
                 about = MessageId(origin, seq) if origin is not None and seq is not None else None
                 for peer, number in peers:
                     yield PacketRow(kind, peer, packet_kind, size, about), number
+            case Mark("view" | "join", view, delivered) if view is not None:
+                yield ViewRow(view, delivered or {}), 0
 
 
 class PacketToSend(msgspec.Struct, frozen=True):
@@ -141,6 +159,8 @@ class PacketToSend(msgspec.Struct, frozen=True):
 class Wanted(msgspec.Struct):
     """What one step comes to."""
 
+    view: int
+    """Which view is installed then."""
     facts: list[Fact | PacketToSend] = []
     """In the order of their rows."""
     records: bytes = b""
@@ -150,12 +170,13 @@ class Wanted(msgspec.Struct):
     recalls: list[Recall] = []
 
 
-def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str) -> Wanted:
+def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str, view: int) -> Wanted:
     """What a member does that hands these events to its process at once, and performs the effects.
 
-    Of events handed over at once, those that brought a packet have their rows first.
+    Of events handed over at once, those that brought a packet have their rows first. ``view`` is
+    the one that is installed before.
     """
-    wanted = Wanted()
+    wanted = Wanted(view)
     records = list[Any]()
     texts = deque(deque(event.texts) for event in events if isinstance(event, Broadcast))
     for event in events:
@@ -168,7 +189,9 @@ def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str) -
             case Accept(ids):
                 for span in spans_of(ids):
                     those = [_next_text(texts) for _ in range(len(span))]
-                    wanted.facts.append(_rows("broadcast", span, DIGESTS[digest](those), VIEW))
+                    wanted.facts.append(
+                        _rows("broadcast", span, DIGESTS[digest](those), wanted.view)
+                    )
             case Refuse() if texts:
                 texts.popleft()
             case Held(ids):
@@ -189,6 +212,12 @@ def wanted_by(events: Sequence[Event], effects: Iterable[Effect], digest: str) -
                 wanted.timers[name] = False
             case Recall():
                 wanted.recalls.append(effect)
+            case Install(_, number, delivered) if number is not None:
+                wanted.view = number
+                before = {origin: last for origin, last in delivered.items() if last}
+                wanted.facts.append(ViewRow(number, before))
+            case Rebind(ids):
+                wanted.facts += [_rows("rebind", span, b"", wanted.view) for span in spans_of(ids)]
     wanted.records = digests_of(records)
     return wanted
 
@@ -210,4 +239,6 @@ def counts_after(counts: Mapping[str, int], facts: Iterable[Any]) -> dict[str, i
     for fact in facts:
         if isinstance(fact, MessageRows) and fact.kind == "deliver":
             after[fact.origin] = fact.first + fact.count - 1
+        elif isinstance(fact, ViewRow):
+            after |= fact.delivered
     return after

@@ -12,6 +12,7 @@ from tidings.core.effects import (
     Install,
     Leave,
     Persist,
+    Rebind,
     Recall,
     Refuse,
     Reject,
@@ -40,7 +41,15 @@ from tidings.core.events import (
     Start,
     Timeout,
 )
-from tidings.core.group import MOST_MEMBERS, Members, is_name, majority, ordered, quorum
+from tidings.core.group import (
+    MOST_MEMBERS,
+    Members,
+    is_name,
+    majority,
+    ordered,
+    quorum,
+    replacement,
+)
 from tidings.core.intervals import IntervalSet
 from tidings.core.message import (
     Message,
@@ -58,6 +67,7 @@ from tidings.core.part import Part
 from tidings.core.process import Checkpoint, Choose, Process, take_first
 from tidings.core.rereading import Causes, Found, Rereading
 from tidings.core.secrets import without_secrets
+from tidings.core.ticks import Ticks
 
 __all__ = [
     "MOST_MEMBERS",
@@ -93,6 +103,7 @@ __all__ = [
     "Persist",
     "Process",
     "Processed",
+    "Rebind",
     "Recall",
     "Recalled",
     "Receive",
@@ -106,6 +117,7 @@ __all__ = [
     "Stable",
     "Start",
     "TextSpan",
+    "Ticks",
     "TidingsError",
     "Timeout",
     "UsageError",
@@ -116,6 +128,7 @@ __all__ = [
     "majority",
     "ordered",
     "quorum",
+    "replacement",
     "spans_of",
     "take_first",
     "text_spans_of",

@@ -108,6 +108,14 @@ class Install(msgspec.Struct, frozen=True):
     view: Members
     number: int | None = None
     """Where the members agree on one view after the other: which of them it is."""
+    delivered: Mapping[str, int] = {}
+    """What all of them have delivered before it: of each origin everything up to this message."""
+
+
+class Rebind(msgspec.Struct, frozen=True):
+    """These messages of this process belong to the view just installed, not to one before."""
+
+    ids: tuple[MessageId | Span, ...]
 
 
 class Approve(msgspec.Struct, frozen=True):
@@ -127,6 +135,8 @@ class Leave(msgspec.Struct, frozen=True):
     """This process is no member any more; it may go on for a while to serve those that are."""
 
     reason: str
+    number: int | None = None
+    """Which of the views that the members agreed on is the first without it."""
 
 
 class Reject(msgspec.Struct, frozen=True):
@@ -155,6 +165,7 @@ Effect = (
     | CancelTimer
     | Stable
     | Install
+    | Rebind
     | Approve
     | Deny
     | Leave

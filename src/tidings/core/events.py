@@ -70,7 +70,11 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 class Processed(msgspec.Struct, frozen=True):
-    """The application has taken to heart everything up to these sequence numbers."""
+    """The application has processed everything up to these sequence numbers.
+
+    Of a newcomer to a group that was there before it: it has the state to which all messages before
+    its first view have led, and perhaps some after.
+    """
 
     upto: Mapping[str, int]
 
@@ -78,11 +82,13 @@ class Processed(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True, array_like=True):
     """An operator asks this member to change the group: add one, remove one, or replace one.
 
-    The answer is an Approve or a Deny, which may take a while.
+    The answer is an Approve or a Deny, which may take a while. ``address`` is where the newcomer
+    can be reached: it means something to holders alone, and all members get it with the view.
     """
 
     add: str = ""
     remove: str = ""
+    address: str = ""
 
     def __str__(self) -> str:
         add = f"add {self.add}" if self.add else ""

@@ -9,7 +9,7 @@ Members = tuple[str, ...]
 MOST_MEMBERS = 1_000
 """A larger group is refused: what one member says of all of them must stay small."""
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})(?:\+([1-9][0-9]{0,8}))?")
 
 
 def ordered(names: Iterable[str]) -> Members:
@@ -24,7 +24,16 @@ def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 def is_name(name: str) -> bool:
+    """A word such as p2, or such as p2+1: whoever replaces p2, then p2+2."""
     return _NAME.fullmatch(name) is not None
+
+
+def replacement(name: str, used: Iterable[str]) -> str:
+    """The name of whoever replaces this member; no name that was ever used is used again."""
+    found = _NAME.fullmatch(name)
+    assert found is not None, f"{name!r} is no name"
+    alike = filter(None, map(_NAME.fullmatch, (name, *used)))
+    return f"{found[1]}+{1 + max(int(one[2] or 0) for one in alike if one[1] == found[1])}"
 
 
 def quorum(size: int) -> int:

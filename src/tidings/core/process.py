@@ -99,6 +99,14 @@ class Process(ABC):
         """Whom most of what is kept is kept for: a member, or somebody else in words; or nobody."""
         return ""
 
+    def behind(self) -> Mapping[str, int]:
+        """Of each peer, how many messages it is not known to hold that are held here."""
+        return {}
+
+    def held_back(self) -> Mapping[str, int]:
+        """Of each origin, how many messages have arrived here and are not delivered yet."""
+        return {}
+
     @property
     def indifferent(self) -> bool:
         """Whether it treats all members alike, whatever their names and their order.
@@ -152,6 +160,10 @@ class Process(ABC):
         vars(twin).update(copied_state(self._attributes(), memo))
         twin.choose = choose
         return twin
+
+    def __deepcopy__(self, memo: Memo) -> Self:
+        """In the state of another process it is copied as it copies itself."""
+        return self.fork(take_first)
 
     def renew(self) -> None:
         """Go on with a copy of the state, such as a fork has.

@@ -65,6 +65,8 @@ class Rereading:
 
     def _keep(self, message: Message, causes: Causes) -> None:
         origin, seq = message.id
+        if origin not in self.upto:
+            return  # nothing is wanted of it
         following = self.handed[origin] + 1
         has_room = seq == following or self._bytes[origin] < self.share
         is_wanted = following <= seq <= self.upto[origin]
@@ -86,7 +88,7 @@ class Rereading:
         found, handed = self._found[origin], self.handed
         while (following := found.get(handed[origin] + 1)) is not None:
             message, causes = following
-            if causes and any(handed[cause] < seq for cause, seq in causes):
+            if causes and any(handed.get(cause, seq) < seq for cause, seq in causes):
                 return
             self._drop(origin, handed[origin] + 1)
             handed[origin] += 1

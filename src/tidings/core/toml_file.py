@@ -2,13 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from tidings.core.errors import DataError, UsageError
+from tidings.core.likeness import did_you_mean
 
 T = TypeVar("T")
 
@@ -43,13 +44,25 @@ class TomlFile:
             keys = [*within, *_keys(where.rstrip("`"), given)]
             if unknown := re.search(r"unknown field `(.*)`", words):
                 keys.append(unknown[1])
-                words = "there is no such setting"
+                written = ".".join(keys[len(within) :])
+                meant = did_you_mean(written, _settings(kind))
+                words = f"there is no such setting{meant}"
             raise self.error(keys, _in_our_words(words)) from None
 
     def error(self, keys: Sequence[str], words: str) -> DataError:
         name = ".".join(keys)
         complaint = f"{name}: {words}" if name else words
         return DataError(f"{self.path}:{line_of(self.text, keys)}: {complaint}")
+
+
+def _settings(kind: object, within: str = "") -> Iterator[str]:
+    """The names of all settings of a struct, those of its tables after a dot."""
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            for field in msgspec.structs.fields(one):
+                name = f"{within}{field.encode_name}"
+                yield name
+                yield from _settings(field.type, f"{name}.")
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:

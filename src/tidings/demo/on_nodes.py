@@ -14,9 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
 
-from tidings.core import Members, MessageId
 from tidings.demo.simulated import BREAKS, Break
 from tidings.node.authority import certify
 from tidings.node.config import read_config
@@ -57,38 +55,6 @@ class DemoPlay(msgspec.Struct, frozen=True):
         )
 
 
-class Death(msgspec.Struct, frozen=True):
-    """How a member was killed: broadcasting this, of which so many copies arrived."""
-
-    process: str
-    message: MessageId
-    copies: int
-    delivered_by: Members
-    came_from_disk: bool
-    """Whether it delivered that itself, but only when it was back."""
-
-    @property
-    def readers(self) -> Members:
-        """Who delivered it, and how that can be."""
-        from_disk = {self.process: f"{self.process} (from its disk, when it was back)"}
-        known = from_disk if self.came_from_disk else {}
-        return tuple(known.get(name, name) for name in self.delivered_by)
-
-
-class Comeback(msgspec.Struct, frozen=True):
-    process: str
-    behind: int
-    """How many messages it had to catch up on."""
-
-
-class Performance(msgspec.Struct, frozen=True):
-    """What happened, as its runner saw it and as the members recorded it."""
-
-    run: Run
-    deaths: tuple[Death, ...]
-    comebacks: tuple[Comeback, ...]
-
-
 def perform(
     folder: Path,
     name: str,
@@ -97,7 +63,7 @@ def perform(
     *,
     tell: Tell = lambda line: None,
     meanwhile: Callable[[], None] = lambda: None,
-) -> Performance:
+) -> Run:
     """Run it in this folder under this name; ``meanwhile`` is called when all members are up."""
     group = _group_file(folder, name, play)
     with Fleet(group, proxied=True, seed=seed, injector=play.injector) as fleet:
@@ -113,10 +79,11 @@ def perform(
             _kill_in_mid_broadcast(fleet, victim, play)
             tell(f"kill   {victim.name} with SIGKILL, while it broadcasts")
         _wait_for_more(fleet, play.opening)
-        comebacks = [_come_back(fleet, victims[-1], play, tell)] if play.durable else []
+        if play.durable:
+            _come_back(fleet, victims[-1], play, tell)
         fleet.settle(timeout_s=play.settle_s)
     (run,) = read_runs(fleet.config.trace_folder)
-    return Performance(run, tuple(_death(run, one.name) for one in victims), tuple(comebacks))
+    return run
 
 
 def _group_file(folder: Path, name: str, play: DemoPlay) -> Path:
@@ -174,40 +141,8 @@ def _kill_in_mid_broadcast(fleet: Fleet, victim: Member, play: DemoPlay) -> None
     fleet.on_links(lambda links: links.heal())
 
 
-def _come_back(fleet: Fleet, victim: Member, play: DemoPlay, tell: Tell) -> Comeback:
-    witness = next(iter(fleet.up))
-    theirs, its_own = (sum(one.report.delivered.values()) for one in (witness, victim))
-    missed = theirs - its_own
-    tell(f"start  {victim.name} again, {missed:,} messages behind")
+def _come_back(fleet: Fleet, victim: Member, play: DemoPlay, tell: Tell) -> None:
+    tell(f"start  {victim.name} again")
     victim.start()
     victim.publish(play.per_s)
     _wait_for_more(fleet, play.opening)
-    return Comeback(victim.name, missed)
-
-
-def _death(run: Run, process: str) -> Death:
-    """What the traces say about the last thing that a victim said in its first life."""
-    life = [row for row in run.histories[process] if row.incarnation == 0]
-    last = [row for row in life if row.kind == "broadcast"][-1]
-    sent = {
-        (row.peer, row.packet)
-        for row in life[last.index :]
-        if row.kind == "send" and row.origin is not UNSET and row.origin == process
-    }
-    arrived = {
-        row.process
-        for row in run.rows
-        if row.kind == "receive" and row.peer == process and (row.process, row.packet) in sent
-    }
-    delivered = {
-        row.process: row.incarnation
-        for row in run.rows
-        if row.kind == "deliver" and row.message == last.message
-    }
-    return Death(
-        process=process,
-        message=last.message,
-        copies=len(arrived),
-        delivered_by=tuple(name for name in run.histories if name in delivered),
-        came_from_disk=delivered.get(process, 0) > 0,
-    )

@@ -1,11 +1,7 @@
 """The demo's group: five processes, a lively conversation, two senders dead in mid-sentence."""
 
-from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import UNSET
-
-from tidings.core import MessageId
 from tidings.protocols import DEFAULT
 from tidings.simulator import Plan, walk
 from tidings.trace import Run
@@ -35,16 +31,3 @@ def demo_run(seed: int, broken: Break | None = None) -> Run:
         partitions=1,
     )
     return walk(plan, seed)
-
-
-def last_words(run: Run) -> Iterator[tuple[str, MessageId, int]]:
-    """For each process that crashed: itself, its last message, and how many copies had left."""
-    for process, history in run.histories.items():
-        spoken = [row for row in history if row.kind == "broadcast"]
-        if spoken and history[-1].kind == "crash":
-            last = spoken[-1]
-            copies = sum(
-                row.kind == "send" and row.origin is not UNSET and row.message == last.message
-                for row in history[last.index :]
-            )
-            yield process, last.message, copies

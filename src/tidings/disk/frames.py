@@ -142,7 +142,7 @@ class FrameFile:
         self.size = os.fstat(self._file.fileno()).st_size
         self._begin = self.read(0, 2 * max(map(len, kind.lines)))
         self._line = next(filter(self._begin.startswith, kind.lines), b"")
-        self._format = kind.older.get(self._line, WRITTEN)
+        self.format = kind.older.get(self._line, WRITTEN)
 
     def __enter__(self) -> Self:
         return self
@@ -194,37 +194,60 @@ class FrameFile:
             yield frame
             start, expected = frame.end, frame.number + 1
 
+    def whole_end(self, start: int, limit: int, may_be_torn: bool) -> int:
+        """Where the last frame ends before the limit, or the first one behind it.
+
+        Only heads are read, and the last frame: all others were whole when that was written.
+        """
+        places = [start]
+        while places[-1] < min(limit, self.size):
+            try:
+                end = self._end(places[-1], self._head(places[-1]))
+            except BadFrameError:
+                break
+            if end > self.size or (end > limit and len(places) > 1):
+                break
+            places = [places[-1], end]
+        if len(places) > 1:
+            try:
+                self.frame(places[-2])
+            except BadFrameError:
+                places.pop()
+        if places[-1] == start < self.size and not (may_be_torn and self.is_torn(start)):
+            self.frame(start)
+        return places[-1]
+
     def frame(self, place: int) -> DiskFrame:
         """The one that begins here."""
         head = self._head(place)
         end = self._end(place, head)
         if end > self.size:
             raise BadFrameError("the file ends within a frame")
-        content = self._format.gathered(place, self.read(place, end - place))
+        content = self.format.gathered(place, self.read(place, end - place))
         if content is None:
             raise BadFrameError("a sector's mark is wrong")
-        begin = self._format.head_bytes
+        begin = self.format.head_bytes
         body = memoryview(content)[begin : begin + head.length]
-        if head.check != self._format.check(body, place):
+        if head.check != self.format.check(body, place):
             raise BadFrameError("a frame's body is wrong")
-        if content[begin + head.length :] != self._format.tail(head.length):
+        if content[begin + head.length :] != self.format.tail(head.length):
             raise BadFrameError("a frame's end is wrong")
         return DiskFrame(head.number, body, place, end)
 
     def _head(self, place: int) -> Head:
-        size = self._format.spread_size(place, self._format.head_bytes)
+        size = self.format.spread_size(place, self.format.head_bytes)
         data = self.read(place, size)
         if len(data) < size:
             raise BadFrameError("the file ends within a frame")
-        content = self._format.gathered(place, data)
-        head = self._format.head(bytes(content)) if content is not None else None
+        content = self.format.gathered(place, data)
+        head = self.format.head(bytes(content)) if content is not None else None
         if head is None:
             raise BadFrameError("a frame's head is wrong")
         return head
 
     def _end(self, place: int, head: Head) -> int:
-        length = self._format.head_bytes + head.length + len(self._format.tail(head.length))
-        return place + self._format.spread_size(place, length)
+        length = self.format.head_bytes + head.length + len(self.format.tail(head.length))
+        return place + self.format.spread_size(place, length)
 
     # --- what is not
 
@@ -234,7 +257,7 @@ class FrameFile:
         Then the file ends within it, or has a sector of it that was never written. One that has
         all of its sectors was whole. Frames from the ``expected`` number on are behind it.
         """
-        end_of_head = place + self._format.spread_size(place, self._format.head_bytes)
+        end_of_head = place + self.format.spread_size(place, self.format.head_bytes)
         if self._has_blanks(place, end_of_head):
             return not self._has_later(place, expected)
         if end_of_head > self.size:
@@ -262,7 +285,7 @@ class FrameFile:
 
     def _has_later(self, place: int, expected: int) -> bool:
         """Whether a later frame than the one expected here was begun: then that was on disk."""
-        if not self._format.mark:
+        if not self.format.mark:
             return not self._is_zero(place, self.size)
         for candidate in self._candidates(place + 1):
             with suppress(BadFrameError):

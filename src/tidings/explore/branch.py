@@ -10,7 +10,7 @@ left of a legacy therefore keeps no state from being settled; and when the way t
 each crash is told with the packets that did not arrive after it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from tidings.explore.scope import Scope
 from tidings.guests.diagnosis import ProcessFault
 from tidings.protocols import Factory
 from tidings.simulator import choices
-from tidings.simulator.choices import Choice, PacketId, Schedule, Step
+from tidings.simulator.choices import Choice, Link, PacketId, Schedule, Step
 from tidings.simulator.world import InFlight, World
 from tidings.spec import Extra, Guarantee
 from tidings.trace import Kind
@@ -97,6 +97,8 @@ class Branch(World):
         self.crashes = self.duplicates = self.restarts = self.rollbacks = 0
         self.early_timeouts = 0
         """How often each has been chosen."""
+        self.touched: Members | None = None
+        """To whom something happened by the last move that made a difference; at the start, all."""
         self.requests = scope.requests
         """What operators have yet to ask."""
         self.deaths = 0
@@ -186,6 +188,8 @@ class Branch(World):
         """Make the choice happen, and remember it."""
         is_early = isinstance(choice, choices.TimerExpiry) and not self.is_quiet()
         self._make(choice)
+        if not inert:
+            self.touched = self.touched_by(choice)
         match choice:
             case choices.PacketArrival():
                 pass
@@ -207,6 +211,21 @@ class Branch(World):
         self.length += 1
         self._draws.clear()
         self._judge_move()
+
+    def touched_by(self, choice: Choice) -> Members:
+        """To whom something happens by the choice."""
+        match choice:
+            case choices.PacketArrival(packet) | choices.Duplicate(packet):
+                return (packet.link.receiver,)
+            case choices.ChangeRequest(process, add):
+                return (process, *((add,) if add else ()))
+            case choices.UserBroadcast(process) | choices.TimerExpiry(process):
+                return (process,)
+            case choices.Join(process):
+                return (process,)
+            case choices.Recover():
+                return self.up  # their links to it come up
+        return ()
 
     def after(self, choice: Choice) -> "Iterator[Branch]":
         """The states to which the choice may lead: one, unless a process draws."""
@@ -272,8 +291,10 @@ class Branch(World):
     def arrivals(self) -> Arrivals:
         """Of each process the packets that may arrive; of equal ones the first."""
         arriving: Arrivals = {}
+        any_order = not self.scope.in_order
         for packet, found in self.in_flight.items():
-            key = (packet.link.sender, id(found.content), packet in self.legacy)
+            content = id(found.content) if any_order else 0
+            key = (packet.link.sender, content, packet in self.legacy)
             arriving.setdefault(packet.link.receiver, {}).setdefault(key, packet)
         return arriving
 
@@ -318,9 +339,13 @@ class Branch(World):
         for name, process in self.processes.items():
             total += fact("crashed", name) if name in crashed else numbers[id(process)]
         packet_numbers = reactions.packet_numbers
+        places: dict[Link, int] = {}
         for (link, _), (content, _) in self.in_flight.items():
-            known = packet_numbers.get((link, id(content)))
-            total += known or reactions.number_of_packet(link, content)
+            if self.scope.in_order:
+                places[link] = places.get(link, 0) + 1
+            place = places.get(link, 0)
+            known = packet_numbers.get((link, id(content), place))
+            total += known or reactions.number_of_packet(link, content, place)
         for timer in self.timers:
             total += fact("timer", *timer)
         for name in self.gone:
@@ -397,7 +422,9 @@ class Branch(World):
         elif kind == "broadcast":
             self._judge_broadcast(process, MessageId(origin, seq), columns)
         elif kind in ("view", "join") and self.scope.changes:
-            self._judge_view(process, kind, columns["view"])
+            self._judge_view(process, kind, columns["view"], columns["vector"])
+        elif kind == "rebind":
+            self._rebind(MessageId(origin, seq), columns["view"])
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight
@@ -440,8 +467,11 @@ class Branch(World):
             self.broken += (Extra.VIEWS,)
         self.judged += self.signatures.of_fact("in view", process, message, self._name_of(view))
 
-    def _judge_view(self, process: str, kind: Kind, number: int) -> None:
-        """Who goes on from a view has delivered there what anybody has, as ``spec.views`` says."""
+    def _judge_view(self, process: str, kind: Kind, number: int, cut: Mapping[str, int]) -> None:
+        """Who goes on from a view has delivered there what anybody has.
+
+        It follows from what ``spec.views`` says, which also knows the cut, and is asked in the end.
+        """
         (view, before), delivered = self.stays[process], self.delivered[process]
         if kind == "view":
             end = _Stay(number, delivered & ~before)
@@ -449,7 +479,24 @@ class Branch(World):
                 self.broken += (Extra.VIEWS,)
             self.ends = {view: end} | self.ends
         self.stays = self.stays | {process: _Stay(number, delivered)}
-        self.judged += self.signatures.of_fact("installed", process, self._name_of(number))
+        installed = (self._name_of(number), frozenset(cut.items()))
+        self.judged += self.signatures.of_fact("installed", process, installed)
+
+    def _address(self, message: MessageId, view: Members) -> None:
+        bit = self.bits[message]
+        self.lists = self.lists | {message: view}
+        self.addressed = {
+            member: mask | bit if member in view else mask & ~bit
+            for member, mask in self.addressed.items()
+        }
+
+    def _rebind(self, message: MessageId, position: int) -> None:
+        self._address(message, self.views[position])
+        self.judged += self.signatures.of_fact("rebound", message, self._name_of(position))
+
+    def view_of(self, process: str) -> tuple[int, Members]:
+        """The number and the members of the view in which the process is."""
+        return self._name_of(self.stays[process].view)
 
     def _name_of(self, position: int) -> tuple[int, Members]:
         """The view at this position of the table, whichever came first into it."""
@@ -467,13 +514,9 @@ class Branch(World):
             self.broken += (Extra.REACH,)
         self.bits = self.bits | {message: bit}
         self.digests = self.digests | {message: digest}
-        self.lists = self.lists | {message: view}
         self.pasts = self.pasts | {message: past}
         self.met = self.met | {process: past | bit}
-        self.addressed = {
-            member: mask | bit if member in view else mask
-            for member, mask in self.addressed.items()
-        }
+        self._address(message, view)
         self.judged += self.signatures.of_fact(
             "broadcast", message, digest, causes, frozenset(view)
         )

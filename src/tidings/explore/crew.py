@@ -84,6 +84,7 @@ class Count(msgspec.Struct):
     states: int = 0
     transitions: int = 0
     settled: int = 0
+    owed: int = 0
     pruned: bool = False
     """Whether states were not expanded because something was broken in them."""
     restless: bool = False
@@ -153,8 +154,10 @@ class Worker:
                     self._settle(circle)
 
     def _settle(self, branch: Branch) -> None:
+        ending = self.explorer.at_the_end(branch)
         self.count.settled += 1
-        for what in self.explorer.broken_at_the_end(branch):
+        self.count.owed += ending.is_owed
+        for what in ending.broken:
             self._find(what, branch)
 
     def _take_in(self, branch: Branch, where: list[Branch]) -> bool:

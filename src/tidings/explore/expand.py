@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings.core import Members, Receive, UsageError, take_first
+from tidings.core import Receive, UsageError, take_first
 from tidings.core.renaming import Names
 from tidings.explore.branch import Arrivals, Branch, Property, Way
 from tidings.explore.reactions import Reactions, Signatures
@@ -19,7 +19,7 @@ from tidings.simulator import World, choices
 from tidings.simulator.choices import Choice, Schedule
 from tidings.simulator.failure import ANOTHER_TIME
 from tidings.simulator.play import recorded, replay, until_quiet
-from tidings.spec import Extra, Value, broken, judge, views
+from tidings.spec import Guarantee, Value, broken, judge
 from tidings.trace import Run, digest
 
 MOST_RENAMED = 4
@@ -33,6 +33,14 @@ class Completion(Enum):
     CUT = "it stops there"
     SETTLE = "nothing more comes"
     QUIET_AND_SETTLE = "what is under way arrives, then nothing more comes"
+
+
+class Ending(NamedTuple):
+    """What a settled state says of Validity and Uniform Agreement."""
+
+    broken: tuple[Property, ...]
+    is_owed: bool
+    """Whether anything was owed to anybody: where nothing was, nothing is shown."""
 
 
 class Explorer:
@@ -57,7 +65,7 @@ class Explorer:
         is_symmetric = Reduction.SYMMETRY in reductions and specimen.indifferent
         self.signatures = Signatures(self._renamings() if is_symmetric else [])
         self.reactions = Reactions(self.signatures)
-        self._ends: dict[Any, tuple[Property, ...]] = {}
+        self._ends: dict[Any, Ending] = {}
         self._ends_in_rest: set[int] = set()
         """Numbers of states from which the group comes to rest, round by round."""
 
@@ -102,7 +110,7 @@ class Explorer:
     def _after(self, branch: Branch, choice: Choice) -> Iterator[Branch]:
         yield from branch.after(choice)
         if self.scope.restarts and branch.crashes < self.scope.crashes:
-            for process in _touched(choice, branch):
+            for process in branch.touched_by(choice):
                 yield from branch.torn(choice, process)
 
     def _worth_trying(self, branch: Branch) -> Iterator[Choice]:
@@ -114,7 +122,22 @@ class Explorer:
         if speaker is None:
             if branch.duplicates < self.scope.duplicates:
                 yield from map(choices.Duplicate, packets)
-            yield from branch.news()
+            yield from self._worth_crashing(branch)
+
+    def _worth_crashing(self, branch: Branch) -> Iterator[Choice]:
+        """All news; but of a process to which nothing has just happened, no crash.
+
+        It has crashed right after something did, and then happened what has happened since to
+        others: that led to the same state. (What they sent to it is lost, sooner or later; and what
+        it had sent may arrive or not, before or after.)
+        """
+        touched = branch.touched if Reduction.CRASH in self.reductions else None
+        for choice in branch.news():
+            if isinstance(choice, choices.Crash) and touched is not None:
+                if choice.process in touched:
+                    yield choice
+            else:
+                yield choice
 
     def _ignore_what_is_ignored(self, child: Branch, parent: Branch) -> None:
         """Receive every packet that will never make a difference; the parent has done so."""
@@ -211,19 +234,20 @@ class Explorer:
             twin.early_timeouts = branch.early_timeouts
             yield twin
 
-    def broken_at_the_end(self, branch: Branch) -> tuple[Property, ...]:
+    def at_the_end(self, branch: Branch) -> Ending:
         """Validity and Uniform Agreement in a settled state, as the specification judges them.
 
         They depend on who crashed and on who broadcast and delivered what, so states that have
         this in common are judged once.
         """
-        key = (branch.judged, frozenset(branch.crashed), frozenset(branch.left))
+        key = (branch.judged, frozenset(branch.crashed), frozenset(branch.left.items()))
         known = self._ends.get(key)
         if known is None:
             run = self._run_of(branch, Completion.SETTLE)
-            five = (one.guarantee for one in judge(run) if one.value is Value.VIOLATED)
-            more = (Extra.VIEWS,) if self.scope.changes and views(run) else ()
-            known = self._ends[key] = (*five, *more)
+            verdicts = judge(run)
+            violated = tuple(one.guarantee for one in verdicts if one.value is Value.VIOLATED)
+            is_owed = any(one.judged for one in verdicts if one.guarantee in LIVENESS)
+            known = self._ends[key] = Ending(violated, is_owed)
         return known
 
     def run_that_breaks(self, what: Property, way: Way) -> Run:
@@ -281,23 +305,10 @@ class Explorer:
         )
 
 
+LIVENESS = (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
 MOST_ROUNDS = 1_000
 """After how many rounds nobody waits for a group to come to rest any more."""
 
 
 class RestlessError(Exception):
     """Nobody can say whether the group comes to rest."""
-
-
-def _touched(choice: Choice, branch: Branch) -> Members:
-    """To whom something happens by the choice."""
-    match choice:
-        case choices.PacketArrival(packet) | choices.Duplicate(packet):
-            return (packet.link.receiver,)
-        case choices.UserBroadcast(process) | choices.TimerExpiry(process) | choices.Join(process):
-            return (process,)
-        case choices.ChangeRequest(process):
-            return (process,)
-        case choices.Recover():
-            return branch.up  # their links to it come up
-    return ()

@@ -128,8 +128,9 @@ class Reactions:
         self._outcomes: dict[Any, Outcomes] = {}
         self.process_numbers: dict[int, int] = {}
         """Under the identity of an interned process."""
-        self.packet_numbers: dict[tuple[Link, int], int] = {}
-        """Under a link and the identity of an interned packet."""
+        self.packet_numbers: dict[tuple[Link, int, int], int] = {}
+        """Under a link, the identity of an interned packet, and its place on the link, if that
+        makes a difference."""
         self._mute: dict[Any, bool] = {}
         self._became: dict[int, list[Process]] = {}
         """What a process, known by its identity, may become in one step."""
@@ -153,9 +154,9 @@ class Reactions:
     def interned_packet(self, packet: Packet) -> Packet:
         return self._packets.setdefault((type(packet), fingerprint(packet)), packet)
 
-    def number_of_packet(self, link: Link, packet: Packet) -> int:
-        number = self._signatures.of_value(["packet", link, packet])
-        self.packet_numbers[link, id(packet)] = number
+    def number_of_packet(self, link: Link, packet: Packet, place: int) -> int:
+        number = self._signatures.of_value(["packet", link, packet, place])
+        self.packet_numbers[link, id(packet), place] = number
         return number
 
     # --- reactions

@@ -21,6 +21,9 @@ class Reduction(StrEnum):
     """A receipt that changes nothing, neither now nor later, is made at once."""
     ORDER = "order"
     """Receipts at different processes, of which none can hear of the other, in one order only."""
+    CRASH = "crash"
+    """A process crashes right after something happened to it, or at the start: what happens to
+    others in between would not be different."""
     SYMMETRY = "symmetry"
     """Members exchange their names, where the protocol declares that it treats them alike."""
 
@@ -55,6 +58,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     early_timeouts: int | None = None
     """How many timers run out while something is under way; without a number, any. All others wait
     until nothing is: of members that try again, there is no end otherwise."""
+    in_order: bool = False
+    """Whether packets of one process to another arrive in the order in which they were sent, as on
+    a TCP connection; of what a dead process sent, then, the first arrive, or none."""
     depth: int | None = None
     """How many choices a run has at most; deeper ones are cut, and the verdict is unknown."""
 

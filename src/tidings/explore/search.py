@@ -11,7 +11,7 @@ import msgspec
 from tidings.core import UsageError
 from tidings.explore.branch import Property, Way
 from tidings.explore.crew import Crew, Seen, Worker
-from tidings.explore.expand import Explorer
+from tidings.explore.expand import LIVENESS, Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.explore.scope import ALL, Reduction, Scope
 from tidings.guests.diagnosis import ProcessFault
@@ -30,6 +30,8 @@ class SearchProgress(msgspec.Struct, frozen=True):
     transitions: int = 0
     settled: int = 0
     """States in which nothing more comes by itself, where liveness was judged."""
+    owed: int = 0
+    """Those of them in which anything was owed to anybody: the others show nothing."""
     depth: int = 0
     """How many moves away from the start the states are that are being expanded."""
     frontier: int = 0
@@ -68,8 +70,7 @@ class Explored(msgspec.Struct, frozen=True):
     def verdict(self, what: Property) -> Value:
         if what in self.found:
             return Value.VIOLATED
-        is_liveness = what in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)
-        doubtful = self.cut or self.pace.pruned or (self.pace.restless and is_liveness)
+        doubtful = self.cut or self.pace.pruned or (self.pace.restless and what in LIVENESS)
         return Value.UNKNOWN if doubtful else Value.HOLDS
 
 
@@ -79,11 +80,13 @@ def explore(
     reductions: frozenset[Reduction] = frozenset(ALL),
     workers: int | None = None,
     keep_going: bool = False,
+    most_states: int | None = None,
     progress: Callable[[SearchProgress], None] = lambda now: None,
 ) -> Explored:
     """Search the scope; stop at the first level where something breaks, unless told to go on.
 
-    Ctrl-C ends the search early, with what was found so far.
+    With ``most_states`` it ends when there are more, else when memory is full. Ctrl-C ends the
+    search early, with what was found so far.
     """
     scope.check()
     workers = (os.cpu_count() or 1) if workers is None else workers
@@ -94,7 +97,7 @@ def explore(
     with _uncollected():
         while True:
             explorer = Explorer(scope, reductions, lively)
-            search = _Search(explorer, workers, keep_going, progress, started)
+            search = _Search(explorer, workers, keep_going, most_states, progress, started)
             try:
                 return search.run()
             except NotInertError as mistake:
@@ -123,11 +126,13 @@ class _Search:
         explorer: Explorer,
         workers: int,
         keep_going: bool,
+        most_states: int | None,
         progress: Callable[[SearchProgress], None],
         started: float,
     ) -> None:
         self.explorer = explorer
         self.keep_going = keep_going
+        self.most_states = most_states
         self.progress = progress
         self.started = started
         self.pace = SearchProgress()
@@ -164,7 +169,7 @@ class _Search:
             if deepest is not None and self.pace.depth >= deepest:
                 return f"not deeper than {deepest} moves"
             if not self._expand_level():
-                return f"more than {self.seen.room():,} states"
+                return f"more than {self.most_states or self.seen.room():,} states"
             self.ways = self.crew.found()
             if self.ways and not self.keep_going:
                 return "stopped at the first violation"
@@ -180,6 +185,8 @@ class _Search:
         """Whether there was room for all that the level leads to."""
         left = 1
         while left:
+            if self.most_states is not None and self.pace.states >= self.most_states:
+                return False
             while (room := self.seen.room() - self.pace.states) <= 0:
                 if not self.seen.grow():
                     return False
@@ -189,6 +196,7 @@ class _Search:
                     states=sum(count.states for count in counts),
                     transitions=sum(count.transitions for count in counts),
                     settled=sum(count.settled for count in counts),
+                    owed=sum(count.owed for count in counts),
                     depth=self.pace.depth,
                     frontier=left + sum(count.next for count in counts),
                     memory_mb=sum(count.memory_mb for count in counts),

@@ -46,6 +46,7 @@ from tidings.core import (
     Packet,
     Persist,
     Process,
+    Rebind,
     Receive,
     Refuse,
     Send,
@@ -475,7 +476,8 @@ _CHECKS: dict[type, Callable[[Any], str | None]] = {
     SetTimer: _in_timer,
     CancelTimer: lambda effect: _in_name(effect.name),
     Stable: lambda effect: _in_mapping(effect.upto),
-    Install: lambda effect: _in_tuple(effect.view, _in_name),
+    Install: lambda effect: _in_tuple(effect.view, _in_name) or _in_mapping(effect.delivered),
+    Rebind: lambda effect: _in_tuple(effect.ids, _in_id_or_span),
 }
 """What is wrong with the fields of each effect, if anything."""
 

@@ -22,7 +22,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from tidings.core import (
     MOST_MEMBERS,
@@ -35,6 +35,7 @@ from tidings.core import (
     ordered,
     take_first,
 )
+from tidings.core.likeness import did_you_mean
 from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
 from tidings.trace.schema import DIGEST, Digest
@@ -117,6 +118,13 @@ class Limits(TomlTable, frozen=True):
     recall_bytes: Positive = MIB
     """About how much of the log is read back at a time, and how much of that waits in memory to be
     handed over."""
+    snapshots: Positive = 2
+    """How many newcomers a member makes a snapshot for at the same time."""
+    snapshot_piece_bytes: Annotated[int, Meta(ge=1, le=MIB)] = 256 * KIB
+    """How much of a snapshot is sent at once; a few pieces of it are in memory."""
+    snapshot_wait_ms: Ms = 60_000
+    """How long a newcomer waits for the next piece before it asks somebody else: the other program
+    has to read all that was delivered before the newcomer came."""
 
 
 class Retention(TomlTable, frozen=True):
@@ -147,6 +155,8 @@ class Links(TomlTable, frozen=True):
     """How many connections may be open that have not yet said who they are."""
     strangers_per_address: Positive = 16
     """The same for those from one address, or from one network of IPv6 (/64)."""
+    newcomers: Positive = 8
+    """How many may be linked that are no members: newcomers, and members that were removed."""
     calls_per_s: Positive = 100
     """How many of one address are answered in a second; each costs a handshake."""
     hello_bytes: Annotated[int, Meta(ge=16 * KIB, le=2**53)] = 64 * KIB
@@ -179,6 +189,18 @@ class Tracing(TomlTable, frozen=True):
     """How much of that in one life; the rest of it is not recorded."""
 
 
+class Control(TomlTable, frozen=True):
+    """How much whoever asks a running member on this machine may ask (node/control)."""
+
+    connections: Annotated[int, Meta(ge=2, le=2**53)] = 16
+    """How many are answered at once; beyond, one is sent away. A command needs two for a moment:
+    it looks for the member before it asks."""
+    request_bytes: Annotated[int, Meta(ge=512, le=2**53)] = 16 * KIB
+    """How long the head of a request may be, and its body."""
+    request_ms: Ms = 5_000
+    """How long a request may take to arrive, and its answer to be read."""
+
+
 class Tls(TomlTable, frozen=True):
     """How members prove who they are."""
 
@@ -201,6 +223,7 @@ class _Settings(TomlTable, frozen=True):
     retention: Retention = Retention()
     links: Links = Links()
     trace: Tracing = Tracing()
+    control: Control = Control()
 
 
 class GroupFile(_Settings, frozen=True, kw_only=True):
@@ -253,12 +276,28 @@ class Config(_Settings, frozen=True, kw_only=True):
 
     def check_member(self, name: str) -> None:
         if name not in self.members:
-            raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
+            meant = did_you_mean(name, self.members)
+            members = ", ".join(self.members)
+            raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
+
+    def with_newcomer(self, name: str, address: str) -> "Config":
+        """The group as somebody sees it who is not in the file, and wants to be reached there."""
+        found = parse_address(address)
+        if found is None:
+            raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
+        if self.tls.plain and not is_loopback(found.host):
+            raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
+        for member, used in self.addresses.items():
+            if used == found:
+                raise UsageError(f"{address} is the address of {member} already")
+        return structs.replace(self, addresses=self.addresses | {name: found})
 
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
-        self.check_member(name)
-        return factory(self.protocol, self.process_options())(name, self.members, choose)
+        process = factory(self.protocol, self.process_options())(name, self.members, choose)
+        if not process.changes:
+            self.check_member(name)
+        return process
 
     def process_options(self) -> dict[str, Any]:
         """The options of the file, and those that follow from other settings."""
@@ -286,7 +325,13 @@ class Config(_Settings, frozen=True, kw_only=True):
         return usual | self.options | ours
 
 
-def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = False) -> str:
+def new_group_file(
+    name: str,
+    addresses: Mapping[str, str],
+    *,
+    plain: bool = False,
+    metrics: Mapping[str, str] | None = None,
+) -> str:
     """The text of a first group file, with what one is likely to change as comments."""
     keys = {one: one if re.fullmatch("[A-Za-z0-9_-]+", one) else f'"{one}"' for one in addresses}
     members = "\n".join(f'{keys[one]} = "{address}"' for one, address in addresses.items())
@@ -295,6 +340,12 @@ def new_group_file(name: str, addresses: Mapping[str, str], *, plain: bool = Fal
         members=members,
         first=next(iter(keys.values())),
         tls=PLAIN if plain else CERTIFIED,
+        metrics="".join(
+            ["\n[metrics]                # what Prometheus and health checks ask, on loopback\n"]
+            + [f'{keys[one]} = "{address}"\n' for one, address in metrics.items()]
+        )
+        if metrics
+        else "",
     )
 
 
@@ -314,7 +365,7 @@ name = "{name}"
 [members]                # where each is reached; by a name or an address
 {members}
 
-{tls}
+{tls}{metrics}
 # [listen]               # where one listens, if that is another address
 # {first} = "0.0.0.0:7001"
 
@@ -402,8 +453,11 @@ class _ConfigReader:
             self._refuse_if(not is_name(member), ["members", member], no_name)
         for table in ("listen", "metrics"):
             for member in getattr(file, table):
+                meant = did_you_mean(member, file.members)
                 self._refuse_if(
-                    member not in file.members, [table, member], "not a member of the group"
+                    member not in file.members,
+                    [table, member],
+                    f"not a member of the group{meant}",
                 )
         return ordered(file.members)
 
@@ -420,7 +474,7 @@ class _ConfigReader:
     def _addresses(self, table: str, given: Mapping[str, str]) -> dict[str, Address]:
         found: dict[str, Address] = {}
         for member, text in given.items():
-            address = _address(text)
+            address = parse_address(text)
             if address is None:
                 keys = [table, member]
                 raise self.toml.error(keys, f"{text!r} is not an address like 127.0.0.1:7001")
@@ -473,11 +527,6 @@ class _ConfigReader:
         for option, value in file.options.items():
             self._made(file, members, {option: value}, ["options", option])
         process = self._made(file, members, file.options, ["options"])
-        self._refuse_if(
-            process.changes,
-            ["protocol"],
-            f"{file.protocol} is for simulated groups only, so far; take frontier",
-        )
         self._refuse_if(
             file.durable and not process.recovers,
             ["durable"] if "durable" in self.toml.text else ["protocol"],
@@ -538,7 +587,7 @@ def _first_given(limits: Limits, *names: str) -> list[str]:
     return next((["limits", name] for name in given), [])
 
 
-def _address(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     match = re.fullmatch(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)", text)
     if match is None or not 0 < int(match["port"]) < 65536:
         return None

@@ -23,6 +23,7 @@ from tidings.node.wire import (
     read_bye,
     read_hello,
     read_knock,
+    read_snapshot,
 )
 
 PACKETS = int(Kind.PACKETS)
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 class Peer:
     """Another member, over all connections with it."""
 
-    def __init__(self, name: str, address: Address, first_number: int) -> None:
+    def __init__(self, name: str, address: Address | None, first_number: int) -> None:
         self.name = name
         self.address = address
+        """Where it is reached; None for a newcomer that has called us."""
         self.link: Connection | None = None
         self.incarnation: int | None = None
         self.sent = first_number
@@ -49,8 +51,12 @@ class Peer:
         self.kept_bytes = 0
         self.has_knocked = asyncio.Event()
         """It has started since we last called it, and wants to be called."""
+        self.is_linked = asyncio.Event()
+        """Set whenever a link comes up; whoever waits for the next one clears it first."""
         self.missed_s = 0.0
         """Since when we have called it in vain."""
+        self.missed_because = ""
+        """Why the last call was in vain."""
         self.has_left = False
         """Whether it said good-bye, and has not come back."""
         self.crashed: Why | None = None
@@ -228,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
             self.owner.greet(self, read_hello(frame))
         elif frame.kind == Kind.ALIVE:
             self.owner.alive(self, frame.number)
+        elif frame.kind == Kind.SNAPSHOT:
+            self.owner.heard(self, read_snapshot(frame))
         else:
             raise WireFault(f"a frame of kind {frame.kind}")
 

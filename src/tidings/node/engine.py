@@ -16,15 +16,17 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from tidings.core import (
     Accept,
+    Approve,
     Broadcast,
     CancelTimer,
     Deliver,
+    Deny,
     EnvironmentMissing,
     Event,
     Exit,
@@ -32,6 +34,7 @@ from tidings.core import (
     Halt,
     Held,
     Install,
+    Leave,
     LinkDown,
     LinkUp,
     MessageId,
@@ -39,6 +42,7 @@ from tidings.core import (
     Persist,
     Process,
     Processed,
+    Rebind,
     Recall,
     Recalled,
     Receive,
@@ -48,6 +52,7 @@ from tidings.core import (
     Send,
     SetTimer,
     Stable,
+    Start,
     TidingsError,
     Timeout,
     spans_of,
@@ -57,11 +62,12 @@ from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk, Tick
 from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
+from tidings.node.membership import Membership
 from tidings.node.recording import Recorder
-from tidings.node.tracing import VIEW, Tracer
+from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
-from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, body_of
-from tidings.trace.segments import Messages, Packets
+from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, SnapshotWords, body_of
+from tidings.trace.segments import Mark, Messages, Packets
 
 if TYPE_CHECKING:
     from tidings.node.group import Group
@@ -102,6 +108,7 @@ class Engine:
         self.config = config
         self.application = application
         self.tasks = tasks
+        self.membership = Membership(process, config)
         self.disk = Disk(log, config, self._finish, self.fail) if log is not None else None
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
@@ -132,6 +139,10 @@ class Engine:
         """What the process was handed last."""
         self._incarnations: dict[str, int] = {}
         """As which each peer was last linked."""
+        self._view = 0
+        """Which view is installed."""
+        self._removed_in: int | None = None
+        """Which view is the first without this member, if there is one."""
         self._is_stopped = False
         self._moved = asyncio.Event()
         self._wanted: dict[str, dict[str, Recall]] = {}
@@ -154,6 +165,10 @@ class Engine:
             Reject: self._reject,
             Halt: partial(self._afterwards, self._halt),
             Install: self._install,
+            Rebind: self._rebind,
+            Approve: partial(self._afterwards, application.approved),
+            Deny: partial(self._afterwards, application.denied),
+            Leave: self._leave,
         }
 
     # --- what comes in
@@ -182,6 +197,7 @@ class Engine:
 
     def link_down(self, peer: str) -> None:
         self._post_of(peer, LinkDown(peer))
+        self.application.link_down(peer)
 
     def received(self, peer: str, packets: Iterator[Came]) -> None:
         self._post_of(peer, packets)
@@ -192,6 +208,14 @@ class Engine:
 
     def cast_out(self, reason: str) -> None:
         self.fail(Halted(reason))
+
+    def forget(self, peer: str) -> None:
+        """It is no peer any more; what it said and nobody took yet is still taken."""
+        self._under_way.pop(peer, None)
+        self._incarnations.pop(peer, None)
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        self.application.heard(peer, words)
 
     def _ring(self, name: str) -> None:
         self.post(_Alarm(name, self._timers[name]))
@@ -316,6 +340,8 @@ class Engine:
             kind = type(effect)
             tick.is_due |= kind not in UNSEEN and (is_behind or bool(tick.records))
             self._perform[kind](effect, tick)
+        if type(self._event) is Start:
+            self._know_views()
 
     def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -370,14 +396,21 @@ class Engine:
         if self.me in to:
             self._send_to_self(effect.packet, len(encoded), tick)
             to = tuple(peer for peer in to if peer != self.me)
+        if self.membership.changes and not self.transport.peers.keys() >= set(to):
+            # Of a newcomer only those know where it is that were asked to add it.
+            asked, to = to, tuple(peer for peer in to if peer in self.transport.peers)
+            self._note_unsent(asked, to, encoded)
         if not self.transport.resends:
             asked, to = to, self._with_room_for(len(encoded), to, tick)
-            if self.recorder is not None and asked != to:
-                self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
+            self._note_unsent(asked, to, encoded)
         if to:
             tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
             if self.tracer is not None:
                 tick.items.append(None)
+
+    def _note_unsent(self, asked: tuple[str, ...], to: tuple[str, ...], encoded: bytes) -> None:
+        if self.recorder is not None and asked != to:
+            self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
 
     def _with_room_for(self, size: int, to: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
         """Who asks for more than may wait for it loses its link, before it costs us memory.
@@ -425,7 +458,7 @@ class Engine:
         if self.tracer is not None:
             for span in those:
                 digests = self.tracer.digests(islice(self._accepting, len(span)))
-                about = span.origin, span.first, len(span), digests, VIEW
+                about = span.origin, span.first, len(span), digests, self._view
                 tick.items.append(Messages("broadcast", *about))
         if those:
             tick.after.append(partial(self.application.accepted, those))
@@ -456,8 +489,48 @@ class Engine:
     def _halt(self, effect: Halt) -> None:
         self.fail(Halted(effect.reason))
 
+    # --- the group changes
+
+    def _know_views(self) -> None:
+        """The disk may know of views that the group file does not."""
+        membership = self.membership
+        self._view = max(0, membership.number or 0)
+        self._removed_in = membership.removed_in if membership.has_left else None
+        if self.tracer is not None and membership.changes:
+            self.tracer.know(membership.chain)
+        self.transport.follow()
+        if not membership.has_state:
+            self.application.needs_state()
+
     def _install(self, effect: Install, tick: Tick) -> None:
-        assert effect.view == self.process.members, "a group on a real network cannot change yet"
+        """Whoever is new is called at once: what follows may be for it."""
+        assert effect.number is not None, "only members that agree on a view install it"
+        self._view = effect.number
+        self.transport.follow()
+        view = self.membership.chain[effect.number]
+        is_first = view.added == self.me
+        cut = {origin: last for origin, last in effect.delivered.items() if last}
+        if self.tracer is not None:
+            self.tracer.know(self.membership.chain)
+            kind: Literal["join", "view"] = "join" if is_first else "view"
+            tick.items.append(Mark(kind, effect.number, cut, 0, effect.number))
+        if is_first and self.disk is not None:
+            tick.delivered |= cut
+        tick.after.append(partial(self.application.installed, effect.number, cut, is_first))
+
+    def _rebind(self, effect: Rebind, tick: Tick) -> None:
+        if self.tracer is not None:
+            for span in spans_of(effect.ids):
+                about = span.origin, span.first, len(span), b"", self._view
+                tick.items.append(Messages("rebind", *about))
+
+    def _leave(self, effect: Leave, tick: Tick) -> None:
+        self.transport.follow()
+        tick.after.append(partial(self._has_left, effect))
+
+    def _has_left(self, effect: Leave) -> None:
+        self._removed_in = effect.number
+        self.application.removed(effect.reason)
 
     # --- the end of a tick
 
@@ -595,6 +668,10 @@ class Engine:
         only for so long: the loop goes on in any case.
         """
         self.stop()
+        if self.tracer is not None and self._removed_in is not None:
+            # Whatever ended it: it had left before.
+            leave = Mark("leave", None, None, 0, self._removed_in)
+            self.tracer.write(self.tracer.block([leave]))
         parts = [part for part in (self.disk, self.tracer) if part is not None]
         for part in parts:
             part.close()

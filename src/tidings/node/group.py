@@ -26,35 +26,44 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 import msgspec
 
 from tidings.core import (
-    Exit,
+    Approve,
+    Change,
+    Deny,
     Found,
     Members,
     Message,
     MessageId,
     Process,
+    Processed,
     Replay,
     Span,
     Stable,
     Start,
     TextSpan,
-    TidingsError,
     UsageError,
+    is_name,
 )
 from tidings.node import tracing
+from tidings.node.changing import Changes, Progress
 from tidings.node.config import NO_LIMIT, Config, read_config
 from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
+from tidings.node.errors import Closed, LogFull, Removed
 from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import About, DurableLog, Recovered, open_log
 from tidings.node.logs import get_logger
+from tidings.node.membership import GroupView, Role
+from tidings.node.reading import Reading
 from tidings.node.recording import Recorder
+from tidings.node.snapshot import Giving, Snapshot, Taking
 from tidings.node.tracing import Standing, Tracer
 from tidings.node.transport import Injecting, Transport
 from tidings.node.unread import Replayed as Replayed
-from tidings.node.unread import Unread
-from tidings.node.wire import Codec, Hello
+from tidings.node.wire import Codec, Hello, SnapshotWish, SnapshotWords
+from tidings.protocols.views.records import Installed
 
 if TYPE_CHECKING:
+    from tidings.node.control.door import Control
     from tidings.node.metrics import Metrics
 
 Acknowledge = Literal["next", "explicitly"]
@@ -62,18 +71,6 @@ Acknowledge = Literal["next", "explicitly"]
 
 PATIENCE_S = 1.0
 """How long a broadcast of its own may get nowhere before the reason is logged."""
-
-
-class Closed(TidingsError):  # noqa: N818 - reads as what happened
-    """The program has left the group, or never entered it."""
-
-    status = Exit.USAGE
-
-
-class LogFull(TidingsError):  # noqa: N818 - reads as what happened
-    """The log has reached its limit: somebody is away, or does not read; nothing is lost."""
-
-    status = Exit.ENVIRONMENT
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -104,6 +101,16 @@ class Status(msgspec.Struct, frozen=True):
     """Why nothing of its own was delivered for a second or longer, if so."""
     awaited: Members = ()
     """After a start: members of which some must answer before anything is broadcast."""
+    view: int = 0
+    """How often the group has changed; -1 for a newcomer that is in no view yet."""
+    wedged_s: float = 0.0
+    """For how long the group has been about to change: broadcasts wait meanwhile."""
+    missing: Members = ()
+    """Members whose links are down."""
+
+
+def _silently(reached: str) -> None:
+    pass
 
 
 class Group:
@@ -116,37 +123,33 @@ class Group:
         acknowledge: Acknowledge,
         listen: bool,
         founding: bool,
+        snapshot: Snapshot | None,
         injector: Injecting | None,
     ) -> None:
         self.name = name
         self.config = config
         self._text_bytes = config.limits.text_bytes
-        self._acknowledge_next = config.durable and acknowledge == "next"
-        self._listen = listen
         self._founding = founding
         self._injector = injector
+        self._snapshot = snapshot
+        self._taking: Taking | None = None
+        """How the program comes by its state, while it has none."""
         self._engine: Engine | None = None
         self._error: BaseException | None = Closed(f"{name} has not joined; write: async with")
         self._logger = get_logger(member=name)
+        self._reading = Reading(
+            name, config, self._recall, acknowledges_next=acknowledge == "next", listens=listen
+        )
+        self._reading.end = self._error
         self._own = Ledger(name, config.limits.window, config.limits.window_bytes)
-        self._own.on_waiting = self._wait
-        recall = self._recall if config.durable else None
-        self._unread = Unread(config.members, config.limits, recall)
-        self._news: asyncio.Future[None] | None = None
-        """What the reader waits for: something to read, or to hear that there is nothing more."""
-        self._reader: asyncio.Task[object] | None = None
-        self._waiting_reader: asyncio.Task[object] | None = None
-        """The reader, while it waits for something else than the next message."""
-        self._is_awaited = False
-        """Whether somebody waits in ``async for``: there is one reader at a time."""
-        self._newly_processed: dict[str, int] = {}
-        self._processed: dict[str, int] = {}
-        """What the program has said of itself to be processed, of each origin the last."""
+        self._own.on_waiting = self._reading.wait
         self._metrics: Metrics | None = None
-        self._delivered_upto: dict[str, int] = {}
+        self._control: Control | None = None
         self._stable_upto: dict[str, int] = {}
         self._stuck = ""
-        self._watching: asyncio.Task[None] | None = None
+        self._wedged_s: float | None = None
+        """Since when the group is about to change and has not yet, as far as anybody looked."""
+        self._jobs: list[asyncio.Task[None]] = []
 
     # --- joining and leaving
 
@@ -169,7 +172,7 @@ class Group:
         if engine is not None:
             engine.stop()
             self._transport.fall_silent()
-            self._stop_watching()
+            self._stop_jobs()
         try:
             with suppress(BaseExceptionGroup, asyncio.CancelledError):
                 await self._tasks.__aexit__(type(error), error, error.__traceback__)
@@ -184,14 +187,19 @@ class Group:
         incarnation, life = secrets.randbits(62) + 1, 0
         log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
         try:
+            if recovered is not None and self.name not in self.config.addresses:
+                self.config = self.config.with_newcomer(self.name, recovered.address)
+            self._check_that_we_are_reached()
             if log is not None:
                 incarnation, life = log.identity.incarnation, log.identity.life
             if log is not None and recovered is not None:
-                self._delivered_upto = dict(recovered.delivered)
-                self._unread.begin(recovered.delivered)
+                self._reading.come_back(recovered.delivered)
                 self._own.last = _last_of(self.name, process, log, recovered)
             engine = Engine(process, self.config, self, self._tasks, log=log)
             engine.transport = self._transport = self._made_transport(engine, incarnation, life)
+            self._changes = Changes(self.config, engine.membership, self._transport, engine.post)
+            about = (self.config, self._reading, self._transport)
+            self._giving = Giving(self._snapshot, *about, self._tasks)
         except BaseException:
             if log is not None:
                 log.close()
@@ -200,10 +208,20 @@ class Group:
             unknown = f"{self.config.protocol} does not tell when a message is stable"
             self._own.never_stable = unknown
         self._engine, self._error = engine, None
+        self._reading.engine, self._reading.end = engine, None
         # Whatever may be taken already is tried before anything is written.
         self._tell_metrics()
         begin = partial(self._begin_life, engine, recovered, incarnation)
         await self._transport.start(self._tasks, begin)
+        await self._open_control(engine)
+
+    def _check_that_we_are_reached(self) -> None:
+        if self.name not in self.config.addresses:
+            members = ", ".join(self.config.members)
+            raise UsageError(
+                f"{self.name} is not in the group file, which has {members}; a newcomer says where "
+                "it is reached: address, or tidings node --address HOST:PORT"
+            )
 
     def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:
         """Nothing can fail any more but the disk: until here, nothing is written of this life.
@@ -222,10 +240,18 @@ class Group:
         if self.config.trace.conform:
             life = log.identity.life if log is not None else 0
             engine.recorder = Recorder(self.config, engine.process, life, index)
-        self._watching = self._tasks.create_task(self._watch())
+        self._jobs.append(self._tasks.create_task(self._watch()))
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None
-        engine.post(Start(incarnation, records, founding=self._founding, lossy=is_lossy))
+        engine.post(
+            Start(
+                incarnation,
+                records,
+                founding=self._founding,
+                joining=self.name not in self.config.members and not _has_a_view(records),
+                lossy=is_lossy,
+            )
+        )
 
     def _made_transport(self, engine: Engine, incarnation: int, life: int) -> Transport:
         hello = Hello(
@@ -239,12 +265,16 @@ class Group:
             incarnation=incarnation,
             session=secrets.randbits(62),
         )
+        membership = engine.membership
+        members = None if membership.changes else self.config.members
+        kind, limits = type(engine.process), self.config.limits
         return Transport(
             hello,
             life,
             self.config,
-            Codec(type(engine.process), self.config.members, self.config.limits),
+            Codec(kind, members, limits, membership.members_of),
             engine,
+            membership,
             resends=not engine.process.recovers,
             injector=self._injector,
         )
@@ -258,9 +288,24 @@ class Group:
             self._metrics.listen(self.config.metrics[self.name])
             self._own.on_delivery = self._metrics.delivery.observe
 
-    def _stop_watching(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+    async def _open_control(self, engine: Engine) -> None:
+        """For operators. A member does its work without them, so a place for it need not be."""
+        from tidings.node.control.door import Control
+
+        control = Control(self, engine)
+        try:
+            await control.open(self._tasks)
+        except OSError as fault:
+            self._logger.warning("no control socket", reason=str(fault))
+        else:
+            self._control = control
+
+    def _stop_jobs(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        self._giving.close()
+        for job in self._jobs:
+            job.cancel()
 
     async def _close(self, engine: Engine) -> None:
         """Wait for a disk that hangs, unless this was cancelled: then nobody waits any longer."""
@@ -283,7 +328,7 @@ class Group:
         try:
             await self._leave(engine)
         finally:
-            self._stop_watching()
+            self._stop_jobs()
             async with AsyncExitStack() as rest:
                 rest.callback(self.failed, Closed(f"{self.name} has left the group"))
                 rest.push_async_callback(self._close, engine)
@@ -363,16 +408,6 @@ class Group:
             raise self._full_log(engine.disk.log)
         return engine
 
-    def _wait(self, is_waiting: bool) -> None:
-        """The reader cannot read while it waits: what it waits for must come all the same."""
-        task = asyncio.current_task()
-        if not is_waiting and task is self._waiting_reader:
-            self._waiting_reader = None
-        elif is_waiting and task is self._reader:
-            self._waiting_reader = task
-            if self._engine is not None:
-                self._engine.balance()
-
     def _bad_text(self, text: object) -> UsageError:
         if not isinstance(text, bytes):
             return UsageError(f"a text is bytes, not {type(text).__name__}")
@@ -380,8 +415,8 @@ class Group:
         return UsageError(f"a text of {len(text):,} bytes; {limit:,} is the limit (text_bytes)")
 
     def _full_log(self, log: DurableLog) -> LogFull:
-        if self._unread.has_later:
-            reason = f"its program reads on; {self._unread_words()}"
+        if self._reading.unread.has_later:
+            reason = f"its program reads on; {self._reading.words()}"
         else:
             silent = [name for name, peer in self._transport.peers.items() if peer.link is None]
             reason = (
@@ -392,93 +427,27 @@ class Group:
             f"the log of {self.name} is full: {log.size:,} bytes are kept until {reason}"
         )
 
-    def _unread_words(self) -> str:
-        return f"{len(self._unread):,} messages wait for the program of {self.name} to read them"
-
     # --- reading
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        self._refuse_a_second_reader()
-        self._reader = asyncio.current_task()
-        return self._messages()
-
-    async def _messages(self) -> AsyncIterator[Message]:
-        """What ``async for`` goes through; another reader may go on in between."""
-        unread = self._unread
-        while await self._something_in_hand():
-            unread.at_once = 1
-            for message in unread.messages:
-                yield message
+        self._reading.begin()
+        return self._reading.messages()
 
     async def __anext__(self) -> Message:
         """The next message; asking for it says that the one before is processed.
 
         Cancelled, it has taken nothing.
         """
-        if not await self._something_in_hand():
+        if not await self._reading.something_in_hand():
             raise StopAsyncIteration
-        return self._unread.pop()
+        return self._reading.unread.pop()
 
-    async def batches(self) -> AsyncIterator[TextSpan]:
+    def batches(self) -> AsyncIterator[TextSpan]:
         """Instead of messages, spans of them as they come: consecutive ones of one origin.
 
         Asking for the next says that all of the one before are processed.
         """
-        self._reader = asyncio.current_task()
-        while await self._something_in_hand():
-            yield self._unread.pop_all()
-
-    async def _something_in_hand(self) -> bool:
-        """Wait for the next message; whoever asks for it is done with the one before.
-
-        False if there will be none, since the program has left.
-        """
-        self._refuse_a_second_reader()
-        if self._reader is None:
-            self._reader = asyncio.current_task()
-        while not self._turn():
-            if not await self._wait_for_news():
-                return False
-        return True
-
-    def _turn(self) -> bool:
-        unread = self._unread
-        if unread.has_more_in_hand:
-            return True
-        done = unread.turn()
-        if done is not None and self._acknowledge_next:
-            self._newly_processed[done.origin] = done.seq
-        return bool(unread.hand.texts)
-
-    def _refuse_a_second_reader(self) -> None:
-        if self._is_awaited:
-            raise UsageError(
-                f"somebody else reads the messages of {self.name} already; one reader at a time"
-            )
-
-    async def _wait_for_news(self) -> bool:
-        """Until something is ready; False if that cannot be any more."""
-        if self._engine is not None:
-            if self._newly_processed and self._engine.refusal:
-                self._engine.wake()  # it may be what the process waits for
-            elif self._newly_processed:
-                self._engine.wake_soon()
-            self._engine.balance()
-        self._is_awaited = True
-        try:
-            while not self._unread.is_ready:
-                if isinstance(self._error, Closed):
-                    return False
-                if self._error is not None:
-                    raise self._error
-                if self._unread.has_later:
-                    await self._unread.read_back(self._processed)
-                else:
-                    self._news = self._loop.create_future()
-                    await self._news
-        finally:
-            self._is_awaited = False
-        return True
+        return self._reading.batches()
 
     async def _recall(
         self, first: MessageId, last: int, most_bytes: int, after: Mapping[str, int]
@@ -487,19 +456,9 @@ class Group:
 
     def processed(self, message: Message) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
-        origin, seq = _id_of(message)
-        self.config.check_member(origin)
-        if seq > self._delivered_upto.get(origin, 0):
-            raise UsageError(
-                f"{message.id} is not delivered at {self.name} yet: it cannot be processed"
-            )
-        self._note_processed(origin, seq)
-
-    def _note_processed(self, origin: str, seq: int) -> None:
-        if seq > self._processed.get(origin, 0):
-            self._processed[origin] = self._newly_processed[origin] = seq
-            if self._engine is not None:
-                self._engine.wake()
+        if isinstance(message, Message):
+            self._check_origin(message.origin)
+        self._reading.processed(message)
 
     async def history(self, first: MessageId | str) -> AsyncIterator[Message]:
         """What a durable member still keeps of one origin: from this message to the last delivered.
@@ -510,7 +469,7 @@ class Group:
         engine = self._joined()
         if engine.disk is None:
             raise UsageError(f"{self.name} keeps no history: the group is not durable")
-        last = self._delivered_upto.get(origin, 0)
+        last = self._reading.delivered.get(origin, 0)
         while seq <= last:
             if self._error is not None:
                 raise self._error
@@ -553,16 +512,22 @@ class Group:
         if not isinstance(message, MessageId | str):
             raise UsageError(f"{message!r} is not the name of a message; write it as 'p1#4'")
         name = MessageId.parse(message) if isinstance(message, str) else message
-        self.config.check_member(name.origin)
+        self._check_origin(name.origin)
         if name.seq < 1:
             raise UsageError(f"there is no {name}: the first message of {name.origin} is number 1")
         return name
+
+    def _check_origin(self, name: str) -> None:
+        membership = self._joined().membership
+        if membership.role_of(name) is Role.NEWCOMER:
+            members = ", ".join(membership.members)
+            raise UsageError(f"{name} is not in the group; its members: {members}")
 
     def _why_we_wait(self, engine: Engine) -> str:
         if not self._own.under_way:
             return ""
         if self.is_full:
-            return f"{self._unread_words()}: until then it hears nothing from the others"
+            return f"{self._reading.words()}: until then it hears nothing from the others"
         if engine.disk is not None and engine.disk.is_slow:
             return f"{self.name} waits for its disk, which takes longer than {SLOW_S:g} s to write"
         oldest = self._own.name_of(self._own.delivered.reached + 1)
@@ -579,7 +544,7 @@ class Group:
         while True:
             count, reached = own.count, own.delivered.reached
             await asyncio.sleep(PATIENCE_S)
-            is_stuck = count > reached == own.delivered.reached
+            is_stuck = count > reached == own.delivered.reached and self._error is None
             before, self._stuck = self._stuck, self.why() if is_stuck else ""
             if self._stuck and self._stuck != before:
                 self._logger.warning("broadcasts are stuck", reason=self._stuck)
@@ -593,8 +558,8 @@ class Group:
         if engine.disk is not None and (percent := engine.disk.newly_full(engine.process)):
             # Kept for a member that lacks what is in the log, or for a program that does not read.
             kept_for = engine.process.kept_for()
-            if kept_for not in self.config.members and len(self._unread):
-                kept_for = f"the program: {self._unread_words()}"
+            if kept_for not in engine.membership.members and len(self._reading.unread):
+                kept_for = f"the program: {self._reading.words()}"
             self._logger.warning(
                 "the log fills up",
                 percent=percent,
@@ -616,65 +581,143 @@ class Group:
         self._joined()
         return self._transport.reload()
 
+    # --- changing the group
+
+    @property
+    def view(self) -> GroupView:
+        """The members, where they are reached, and how often the group has changed."""
+        return self._joined().membership.view()
+
+    async def add(self, name: str, address: str, *, progress: Progress = _silently) -> GroupView:
+        """Make somebody a member that runs at this address; the view in which it is one."""
+        return await self._change(Change(name, "", address), progress)
+
+    async def remove(self, name: str, *, progress: Progress = _silently) -> GroupView:
+        """The members go on without this one, whose name is never used again."""
+        return await self._change(Change("", name), progress)
+
+    async def replace(
+        self, name: str, address: str, *, progress: Progress = _silently
+    ) -> GroupView:
+        """Put a new member in the place of one that is lost: p2+1, at this address, after p2."""
+        newcomer = self._joined().membership.replacement_of(name)
+        return await self._change(Change(newcomer, name, address), progress)
+
+    async def _change(self, change: Change, progress: Progress) -> GroupView:
+        self._joined()
+        if self._error is not None:
+            raise self._error
+        return await self._changes.make(change, progress)
+
+    # --- asking how it is
+
     def status(self) -> Status:
         engine = self._joined()
-        peers = self._transport.peers
+        membership, peers = engine.membership, self._transport.peers
+        members = membership.members
+        linked = tuple(one for one in members if one in peers and peers[one].link)
         return Status(
             member=self.name,
-            members=self.config.members,
-            linked=tuple(one for one in self.config.members if one in peers and peers[one].link),
+            members=members,
+            linked=linked,
             broadcast=self._own.accepted,
             own=self._own.last,
             queued=self._own.count - self._own.accepted,
             waiting=self._own.under_way,
-            delivered=dict(self._delivered_upto),
+            delivered=dict(self._reading.delivered),
             stable=dict(self._stable_upto),
-            unread=len(self._unread),
+            unread=len(self._reading.unread),
             log_bytes=engine.disk.log.size if engine.disk is not None else 0,
             refusal=engine.refusal,
             stuck=self._stuck,
             awaited=engine.process.awaited(),
+            view=membership.view().number,
+            wedged_s=self._wedged_for_s(engine),
+            missing=tuple(one for one in members if one not in (self.name, *linked)),
         )
+
+    def _wedged_for_s(self, engine: Engine) -> float:
+        """How long the group has been about to change, to the second: that is how often we look."""
+        if not engine.membership.is_wedged or engine.membership.has_left:
+            self._wedged_s = None
+            return 0.0
+        now_s = self._loop.time()
+        self._wedged_s = now_s if self._wedged_s is None else self._wedged_s
+        return now_s - self._wedged_s
 
     # --- what the engine tells
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no place any more for what is delivered: in memory, or on disk."""
-        engine = self._engine
-        if self._waiting_reader is not None or engine is None:
-            return False
-        if engine.disk is None:
-            return self._unread.is_too_much
-        return self._unread.has_later and engine.disk.is_full(engine.process)
+        return self._reading.is_full
 
     def accepted(self, spans: Sequence[Span]) -> None:
         self._own.accept(spans)
 
     def delivered(self, spans: Sequence[TextSpan]) -> None:
         for one in spans:
-            self._delivered_upto[one.origin] = one.last
             if one.origin == self.name:
                 self._own.deliver(one)
-        if self._listen:
-            self._unread.add(spans)
-            self._tell_the_reader()
-        else:
-            for one in spans:
-                self._newly_processed[one.origin] = one.last
-
-    def _tell_the_reader(self) -> None:
-        news, self._news = self._news, None
-        if news is not None and not news.done():
-            news.set_result(None)
+        self._reading.add(spans)
 
     def replayed(self, replay: Replay) -> None:
-        if self._listen:
-            self._unread.replay(replay.after, replay.upto)
-            self._tell_the_reader()
-        else:
-            for origin, last in replay.upto.items():
-                self._note_processed(origin, last)
+        self._reading.replay(replay)
+
+    def approved(self, effect: Approve) -> None:
+        self._changes.approved(effect)
+
+    def denied(self, effect: Deny) -> None:
+        self._changes.denied(effect)
+
+    def installed(self, number: int, cut: Mapping[str, int], is_first: bool) -> None:
+        view = self._joined().membership.view(number)
+        self._logger.info("view installed", number=view.number, members=" ".join(view.members))
+        if is_first:
+            self._reading.begin_at(cut)
+            self.needs_state()
+        self._changes.installed(view)
+
+    def needs_state(self) -> None:
+        """A newcomer: without snapshots, its program begins at the cut, and has all it needs."""
+        engine = self._joined()
+        if self._snapshot is None:
+            engine.post(Processed(engine.membership.delivered_before(self.name) or {}))
+        elif self._taking is None:
+            self._reading.hold_back()
+            self._taking = Taking(self._snapshot, self.config, self._reading, self._transport)
+            self._jobs.append(self._tasks.create_task(self._take_state(engine, self._taking)))
+
+    async def _take_state(self, engine: Engine, taking: Taking) -> None:
+        try:
+            vector = await taking.run()
+            # The next life must not be handed what is in the state, so all of it has to be here.
+            await self._reading.has_delivered(vector)
+            engine.post(Processed(vector))
+            self._reading.go_on_after(vector)
+        except Exception as error:
+            engine.fail(error)
+        self._taking = None
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        if isinstance(words, SnapshotWish):
+            self._giving.wished(peer, words, self._joined().membership.delivered_before(peer))
+        elif self._taking is not None:
+            self._taking.came(peer, words)
+
+    def link_down(self, peer: str) -> None:
+        self._giving.forget(peer)
+        if self._taking is not None:
+            self._taking.link_down(peer)
+
+    def removed(self, reason: str) -> None:
+        """What of our own is not in the cut is void; what is delivered can still be read."""
+        membership = self._joined().membership
+        view = membership.view(membership.removed_in)
+        self._logger.warning("removed", reason=reason)
+        self._error = Removed(f"{reason}; what was not delivered of its messages is void")
+        self._own.end_with(dict(membership.chain[view.number].cut).get(self.name, 0), self._error)
+        self._changes.installed(view)
+        self._changes.fail(self._error)
 
     def stable(self, effect: Stable) -> None:
         self._stable_upto.update(effect.upto)
@@ -682,19 +725,16 @@ class Group:
             self._own.stabilise_up_to(effect.upto[self.name])
 
     def newly_processed(self) -> Mapping[str, int] | None:
-        """What was processed since the engine last asked."""
-        upto, self._newly_processed = self._newly_processed, {}
-        if not self.config.durable:
-            return None
-        if self._acknowledge_next and (done := self._unread.done_in_hand()):
-            upto[done.origin] = max(done.seq, upto.get(done.origin, 0))
-        return upto
+        return self._reading.newly_processed()
 
     def failed(self, error: BaseException) -> None:
         if self._error is None or isinstance(self._error, Closed):
             self._error = error
         self._own.fail(self._error)  # what stopped the member, not that the program left later
-        self._tell_the_reader()
+        if self._engine is not None:
+            self._changes.fail(self._error)
+        self._reading.end = self._error
+        self._reading.tell()
 
 
 def join(
@@ -704,6 +744,8 @@ def join(
     acknowledge: Acknowledge = "next",
     listen: bool = True,
     founding: bool = False,
+    address: str = "",
+    snapshot: Snapshot | None = None,
     injector: Injecting | None = None,
 ) -> Group:
     """Take part in a group as this member: ``async with tidings.join("p1") as group``.
@@ -712,21 +754,31 @@ def join(
     for, or only when ``group.processed`` says so. ``listen=False`` is for programs that only
     broadcast: nothing is handed over, and everything counts as processed. ``founding`` says that
     the group is new, so that nobody can remember an earlier life of this member: it may broadcast
-    before it has met everybody. Say so only if it is true. ``injector`` is for tests: it loses,
+    before it has met everybody. Say so only if it is true. ``address`` is where a newcomer is
+    reached that is not in the group file: it waits until a member adds it, and need not say so
+    again after a restart. ``snapshot`` is how newcomers come by what they have missed.
+    ``injector`` is for tests: it loses,
     repeats and reorders what comes over the links.
     """
     if acknowledge not in get_args(Acknowledge):
         choices = " or ".join(map(repr, get_args(Acknowledge)))
         raise UsageError(f"acknowledge is {choices}, not {acknowledge!r}")
     config = group if isinstance(group, Config) else read_config(Path(group), name)
-    config.check_member(name)
-    return Group(name, config, acknowledge, listen, founding, injector)
+    if name not in config.members:
+        _check_newcomer(name, config)
+        config = config.with_newcomer(name, address) if address else config
+    elif address:
+        raise UsageError(f"{name} is in the group file, which says where it is reached")
+    if snapshot is not None:
+        snapshot.check()
+    return Group(name, config, acknowledge, listen, founding, snapshot, injector)
 
 
-def _id_of(message: object) -> MessageId:
-    if not isinstance(message, Message):
-        raise UsageError(f"processed takes a message of this group, not {type(message).__name__}")
-    return message.id
+def _check_newcomer(name: str, config: Config) -> None:
+    """It can be added only to a group that can change."""
+    config.process(name, _choose)
+    if not is_name(name):
+        config.check_member(name)
 
 
 def _choose(label: str, weights: Sequence[int]) -> int:
@@ -739,8 +791,16 @@ def _opened_log(
     if not config.durable:
         return None, None
     trace = config.trace
-    about = About(config.name, name, config.members, config.protocol, trace.on, trace.digest)
-    return open_log(config.data / name, about, kind, incarnation, config.limits)
+    is_founding = name in config.members
+    members = config.members if is_founding else ()
+    address = "" if is_founding else str(config.addresses.get(name, ""))
+    about = (config.name, name, members, config.protocol, trace.on, trace.digest, address)
+    return open_log(config.data / name, About(*about), kind, incarnation, config.limits)
+
+
+def _has_a_view(records: Iterable[object] | None) -> bool:
+    """Whether an earlier life was in a group; a newcomer's may have ended before."""
+    return any(isinstance(record, Installed) for record in records or ())
 
 
 def _last_of(name: str, process: Process, log: DurableLog, recovered: Recovered) -> int:

@@ -7,7 +7,7 @@ names, once they are on disk: a power failure damages only what is still open.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import Any
 
 import msgspec
 
-from tidings.core import DataError
+from tidings.core import DataError, Members
 from tidings.disk.files import whole_file
 from tidings.node.config import Config
 from tidings.node.logs import get_logger
+from tidings.protocols.views.packets import View
 from tidings.trace import HistoryCut, Manifest
 from tidings.trace.cutting import OutOfSequenceError, Past
 from tidings.trace.schema import SCHEMA_VERSION
@@ -46,10 +47,16 @@ class Keeper:
         self.fault: OSError | None = None
         """Why the manifest could not be written when the member started, if so."""
         self.cut: HistoryCut | None = None
+        self._names: Members = ()
+        self._views: tuple[Members, ...] = ()
+        if member in config.members:
+            self._names, self._views = config.members, (config.members,)
         with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
             # What an earlier life noted.
             part = msgspec.json.decode(self.path.read_bytes(), type=Manifest)
             self.cut = part.cuts.get(member)
+            if len(part.views) > 1:
+                self._names, self._views = part.names, part.views
 
     @property
     def begin(self) -> int:
@@ -57,13 +64,13 @@ class Keeper:
         return self.cut.index if self.cut is not None else 0
 
     def write_manifest(self) -> None:
-        """This member's part; the same in every life, but for the cut."""
+        """This member's part; the same in every life, but for the cut and what views there are."""
         config = self._config
         part = Manifest(
             schema=SCHEMA_VERSION,
             run=config.name,
-            names=config.members,
-            views=(config.members,),
+            names=self._names,
+            views=self._views,
             digest=config.trace.digest,
             process=self._member,
             protocol=config.protocol,
@@ -74,6 +81,14 @@ class Keeper:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock, whole_file(self.path) as draft:
             draft.write_bytes(msgspec.json.encode(part) + b"\n")
+
+    def know(self, chain: Sequence[View]) -> None:
+        """All views so far. Names are in the order in which they came, so that it stays."""
+        views = tuple(view.members for view in chain)
+        if len(views) > len(self._views):
+            added = [view.added for view in chain if view.added]
+            self._names, self._views = (*views[0], *added), views
+            self.write_manifest()
 
     # --- what is complete
 

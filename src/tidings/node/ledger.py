@@ -193,6 +193,12 @@ class Ledger:
         if self.accepted:
             self.stable.advance(seq - self._offset)
 
+    def end_with(self, seq: int, error: BaseException) -> None:
+        """Everything up to here is delivered, at the others if not here, and nothing after it."""
+        if self.accepted:
+            self.delivered.advance(seq - self._offset)
+        self.fail(error)
+
     def fail(self, error: BaseException) -> None:
         """Nothing more will be learnt."""
         self.delivered.fail(error)

@@ -59,6 +59,10 @@ class Metrics(Collector):
         yield _one(gauge, "waiting", "Own messages not yet delivered.", status.waiting)
         yield _one(gauge, "unread", "Messages that wait for the application.", status.unread)
         yield _one(gauge, "log_bytes", "Length of the durable log.", status.log_bytes)
+        yield _one(gauge, "view", "How often the group has changed.", status.view)
+        yield _one(gauge, "wedged_seconds", "For how long it has been about to.", status.wedged_s)
+        missing = {name: float(name in status.missing) for name in status.members}
+        yield _by(gauge, "missing", "Whether a member has no link.", "member", missing)
         yield _one(counter, "ticks", "Times that the process was stepped.", engine.ticks)
         if engine.disk is not None:
             yield _one(counter, "commits", "Writes to the durable log.", engine.disk.commits)

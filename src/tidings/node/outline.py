@@ -6,7 +6,8 @@ everything in it left as bytes, so that the decoder only walks over it.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Raw
@@ -39,6 +40,8 @@ def _of(hint: Any) -> tuple[Any, TextsIn | None]:
         return Raw, lambda raw: memoryview(raw).nbytes
     if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
         return outlined(plain)
+    if isinstance(plain, UnionType):
+        return _any_of(get_args(plain))
     if get_origin(plain) is tuple and get_args(plain)[1:] == (...,):
         shape, texts_in = _of(get_args(plain)[0])
         if texts_in is not None and shape is not Raw:
@@ -46,3 +49,11 @@ def _of(hint: Any) -> tuple[Any, TextsIn | None]:
             many = Annotated[(tuple[shape, ...], *marks)]  # type: ignore[valid-type]
             return many, lambda items: sum([texts_in(item) for item in items])
     return Raw, None
+
+
+def _any_of(kinds: tuple[Any, ...]) -> tuple[Any, TextsIn | None]:
+    """A packet in a packet: their tags tell them apart."""
+    if not all(isinstance(one, type) and issubclass(one, msgspec.Struct) for one in kinds):
+        return Raw, None
+    shapes = dict(map(outlined, kinds))
+    return Union[tuple(shapes)], lambda one: shapes[type(one)](one)  # noqa: UP007

@@ -18,6 +18,7 @@ import msgspec
 
 from tidings.core import (
     Broadcast,
+    Change,
     Choose,
     EnvironmentMissing,
     Event,
@@ -37,6 +38,7 @@ from tidings.node.logs import get_logger
 from tidings.trace.segments import opened
 from tidings.trace.steps import (
     FIRST_LINE,
+    ChangeAsked,
     End,
     Frame,
     Life,
@@ -119,8 +121,8 @@ class Recorder:
         """This is all of a tick; its rows go up to this index."""
         number, self._sealed = self._sealed, self._sealed + 1
         steps, self._steps = self._steps, []
-        if self._file < 0 or not steps:
-            return
+        if self._file < 0 or not (steps or tick.checkpoint):
+            return  # a segment of the log may begin after a tick in which nothing happened
         checkpoint = digests_of(tick.checkpoint.records) if tick.checkpoint is not None else None
         records = digests_of(tick.records)
         self._write(RecordedTick(self._finished, number, end, records, checkpoint, steps))
@@ -202,4 +204,5 @@ _RECORDED: dict[type, Callable[[Any], RecordedEvent]] = {
         one.peer, one.first.origin, one.first.seq, one.last, msgspec.Raw(encode(one.records))
     ),
     Processed: lambda one: ProcessedUpTo(dict(one.upto)),
+    Change: lambda one: ChangeAsked(one.add, one.remove, one.address),
 }

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, Protocol
 from tidings.core import Exit, Interrupted, Message, TidingsError, UsageError
 from tidings.node import running
 from tidings.node.config import NO_LIMIT, Config
-from tidings.node.group import Closed, Group, LogFull, Status, join
+from tidings.node.errors import Closed, LogFull
+from tidings.node.group import Group, Status, join
 
 LOOK_S = 0.2
 """How often a face learns how the member is doing."""
@@ -124,7 +125,14 @@ def _write(
 
 
 def run(
-    name: str, config: Config, face: Face, output: Output, *, stay: bool, founding: bool = False
+    name: str,
+    config: Config,
+    face: Face,
+    output: Output,
+    *,
+    stay: bool,
+    founding: bool = False,
+    address: str = "",
 ) -> None:
     """Take part until told to leave: by a signal, by the face, or by the end of the input.
 
@@ -133,7 +141,7 @@ def run(
     """
     if getattr(sys, "stdout", None) is None:
         raise UsageError("there is no standard output; who needs none writes > /dev/null")
-    group = join(name, config, acknowledge="explicitly", founding=founding)
+    group = join(name, config, acknowledge="explicitly", founding=founding, address=address)
     try:
         running.run(_take_part(group, face, output, stay))
     except asyncio.CancelledError:

@@ -25,6 +25,7 @@ from tidings.node.config import Config
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
 from tidings.node.logs import get_logger
+from tidings.protocols.views.packets import View
 from tidings.trace.schema import DIGESTS
 from tidings.trace.segments import (
     OPEN,
@@ -43,10 +44,6 @@ from tidings.trace.segments import (
     opened,
     segments_of,
 )
-
-VIEW = 0
-"""The only member list there is until groups can change."""
-
 
 _MORE = ("", *(f"-{number}" for number in range(2, 1_000)))
 """So that a damaged segment never replaces another that had its name."""
@@ -83,6 +80,8 @@ class TracedFacts:
                     self.held[origin] = first + count - 1
                 case Messages("broadcast", _, first, count):
                     self.broadcast = first + count - 1
+                case Mark("view" | "join"):
+                    self.held.clear()  # what is beyond its cut is void, or is held once more
                 case Gap(_, _, delivered, broadcast):
                     self.delivered |= delivered
                     self.broadcast = max(self.broadcast, broadcast)
@@ -139,6 +138,13 @@ class Tracer:
             fault = self._keeper.fault or error  # a full disk has no room for the folder, either
             if fault.errno not in PASSING:
                 raise self._stopped(fault) from None
+            self._fail(fault, self.index)
+
+    def know(self, chain: Sequence[View]) -> None:
+        """These are the views that rows may name from now on."""
+        try:
+            self._keeper.know(chain)
+        except OSError as fault:
             self._fail(fault, self.index)
 
     def block(self, items: Sequence[Item]) -> bytes:

@@ -1,7 +1,6 @@
 """Links to the other members: one TCP connection per pair, made again whenever it breaks.
 
-Of two members the one that comes first in the group calls the other; the other one, when it starts,
-knocks once, so that it is called at once. Both say who they are before a single packet counts.
+Both sides say who they are before a single packet counts (calling.py says which of them calls).
 While a connection lasts it loses nothing and keeps the order; what was on the way when it broke
 may be gone. Protocols that can live with that (those that recover) are told
 of links going down and coming up. For all others the transport numbers packets, keeps them until
@@ -20,9 +19,8 @@ comes from it while we listen. While we do not read, or do not run at all, nobod
 
 import asyncio
 import os
-import random
 import time
-from asyncio import TaskGroup, timeout
+from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,10 +30,13 @@ from typing import Protocol
 import msgspec
 
 from tidings.core import EnvironmentMissing
+from tidings.node.calling import Calls
+from tidings.node.complaints import Complaints
 from tidings.node.config import Address, Config
 from tidings.node.connection import Connection, Knock, Peer
 from tidings.node.credentials import Credentials
 from tidings.node.logs import get_logger
+from tidings.node.membership import Membership, Role
 from tidings.node.secure import Secure
 from tidings.node.strangers import Strangers
 from tidings.node.wire import (
@@ -47,16 +48,18 @@ from tidings.node.wire import (
     Frame,
     Hello,
     Kind,
+    SnapshotWords,
     Why,
     WireFault,
     bye_frame,
     framed,
     head_of_packets,
     hello_frame,
+    snapshot_frame,
 )
+from tidings.protocols.views.standing import NOWHERE
 
-QUIET_S = 2.0
-"""How long a member may be out of reach before that is logged: not all start at the same moment."""
+NEW_NAME = "its name cannot be used again; somebody new needs another, such as p2+1 after p2"
 RELEASE_S = 0.05
 """How often an injector lets go of what it holds back."""
 FRAME_COST = 1024
@@ -81,6 +84,12 @@ class Holder(Protocol):
 
     def cast_out(self, reason: str) -> None:
         """The others go on without us."""
+
+    def forget(self, peer: str) -> None:
+        """It is no peer any more."""
+
+    def heard(self, peer: str, words: SnapshotWords) -> None:
+        """It speaks of a snapshot."""
 
 
 class Injecting(Protocol):
@@ -107,6 +116,7 @@ class Transport:
         config: Config,
         codec: Codec,
         holder: Holder,
+        membership: Membership,
         *,
         resends: bool,
         injector: Injecting | None = None,
@@ -115,11 +125,14 @@ class Transport:
         self.config = config
         self.resends = resends
         self.log = get_logger(member=self.me)
-        self.peers = {
-            name: Peer(name, address, life << LIFE_SHIFT)
-            for name, address in config.addresses.items()
-            if name != self.me
-        }
+        self.peers: dict[str, Peer] = {}
+        self.membership = membership
+        self._guests: set[str] = set()
+        """Peers that are no members: newcomers that have called, or that we were asked to call;
+        and members that were removed."""
+        self._first_number = life << LIFE_SHIFT
+        self._numbers: dict[str, int] = {}
+        """Where to go on with peers that we have parted with."""
         self._hello = hello
         self._codec = codec
         self._holder = holder
@@ -128,14 +141,13 @@ class Transport:
         self.refused: Counter[str] = Counter()
         """How often we have refused somebody, by the reason."""
         self._server: asyncio.Server | None = None
+        self._calls = Calls(self)
         self._tasks: list[asyncio.Task[None]] = []
         self._strangers = Strangers(config.links)
-        self._complaints: dict[tuple[str, str], None] = {}
-        self._complained: Counter[str] = Counter()
-        """How often about whom in this minute."""
-        self._minute_ends_s = 0.0
+        self._complaints = Complaints(config.links, self.log)
         self._wants_more = True
         """Whether the application and the disk can follow."""
+        self.is_listening = False
         self.is_closing = False
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
         """For what a connection has just read; all take turns."""
@@ -143,7 +155,7 @@ class Transport:
     # --- starting and ending
 
     async def start(self, tasks: TaskGroup, begin: Callable[[], None] = lambda: None) -> None:
-        """Listen, and call those who come after us in the group.
+        """Listen, and call the others.
 
         When the address is ours, and before anybody hears of us, ``begin`` is called. Cancelled or
         failed, it leaves nothing behind that ``fall_silent`` does not end.
@@ -159,15 +171,10 @@ class Transport:
         begin()
         with self._listening_on(address):
             await self._server.start_serving()
-        members = self.config.members
-        place = members.index(self.me)
-        self._create_task = tasks.create_task
-        self._knocking = [self.peers[name] for name in members[:place]]
-        jobs = [
-            *map(self._knock, self._knocking),
-            *(self._call(self.peers[name]) for name in members[place + 1 :]),
-            self._keep_alive(),
-        ]
+        self.create_task = tasks.create_task
+        self.is_listening = True
+        self.follow()
+        jobs = [self._keep_alive()]
         if self.credentials.identity is not None:
             jobs.append(self._watch_certificates())
         if self._injector is not None:
@@ -195,6 +202,7 @@ class Transport:
 
     def _stop_calling(self) -> None:
         self.is_closing = True
+        self._calls.end_all()
         for task in self._tasks:
             task.cancel()
         if self._server is not None:
@@ -222,46 +230,66 @@ class Transport:
             for link in links:
                 link.transport.abort()
 
+    # --- who there is
+
+    def follow(self) -> None:
+        """Have a link with everybody who belongs to the group, and with nobody else."""
+        if not self.is_listening or self.is_closing:
+            return
+        there = self.membership.reachable()
+        for name, address in there.items():
+            self._guests.discard(name)
+            peer = self.peers.get(name)
+            if peer is None or peer.address is None:
+                self._call_at(name, address)
+            elif peer.link is not None:
+                peer.link.reader.limit = self.config.limits.frame_bytes
+        for name in list(self.peers):
+            if name not in there and name not in self._guests:
+                self._part_with(name)
+
+    def invite(self, name: str, address: Address) -> Peer:
+        """Call somebody who may become a member."""
+        if name not in self.membership.reachable():
+            self._guests.add(name)
+        return self._call_at(name, address)
+
+    def uninvite(self, name: str) -> None:
+        if name in self._guests:
+            self._part_with(name)
+
+    def _call_at(self, name: str, address: Address) -> Peer:
+        peer = self._peer(name)
+        peer.address = address
+        self._calls.begin(peer)
+        return peer
+
+    def _peer(self, name: str) -> Peer:
+        if name not in self.peers:
+            number = self._numbers.get(name, self._first_number)
+            self.peers[name] = Peer(name, None, number)
+        return self.peers[name]
+
+    def _part_with(self, name: str) -> None:
+        """Call it no more; a link that is up stays as long as the other side wants it."""
+        self._calls.end(name)
+        peer = self.peers[name]
+        peer.address = None
+        self._guests.add(name)
+        if peer.link is None:
+            self._forget(peer)
+
+    def _forget(self, peer: Peer) -> None:
+        self._guests.discard(peer.name)
+        self._numbers[peer.name] = peer.sent
+        del self.peers[peer.name]
+        self._holder.forget(peer.name)
+
     # --- calling and being called
 
-    async def _call(self, peer: Peer) -> None:
-        """Keep a connection to this member; if it counts as crashed, to tell it so."""
-        links = self.config.links
-        loop = asyncio.get_running_loop()
-        back_off_ms = links.back_off_ms_min
-        peer.missed_s = loop.time()
-        while True:
-            connection: Connection | None = None
-            peer.has_knocked.clear()
-            try:
-                async with timeout(links.hello_ms / 1e3):
-                    called = Connection(self, peer)
-                    await self._connect(called, peer)
-                    connection = called
-                    await connection.greeted.wait()
-            except TimeoutError:
-                self._miss(peer, "cannot be reached: no answer")
-            except OSError as fault:
-                words = os.strerror(fault.errno) if fault.errno else str(fault)
-                self._miss(peer, f"cannot be reached: {words}")
-            finally:
-                if connection is not None and not connection.is_up:
-                    connection.transport.abort()
-            if connection is not None and connection.is_up:
-                back_off_ms = links.back_off_ms_min
-                # Shielded: who leaves cancels this task, and still waits for that end itself.
-                await asyncio.shield(connection.lost)
-                peer.missed_s = loop.time()
-            is_refused = connection is not None and connection.is_refused
-            most_ms = links.refused_ms_max if is_refused else links.back_off_ms_max
-            back_off_ms = min(back_off_ms, most_ms)
-            with suppress(TimeoutError):
-                async with timeout(back_off_ms * random.uniform(0.5, 1.0) / 1e3):
-                    await peer.has_knocked.wait()
-            back_off_ms = 2 * back_off_ms
-
-    async def _connect(self, protocol: Connection | Knock, peer: Peer) -> None:
+    async def connect(self, protocol: Connection | Knock, peer: Peer) -> None:
         """Call a member: where its name leads is found out again each time."""
+        assert peer.address is not None, f"nobody knows where {peer.name} is"
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self._secured(protocol), *peer.address)
 
@@ -274,30 +302,12 @@ class Transport:
         most_bytes = self.config.links.hello_bytes
         return Secure(protocol, identity, self.me, most_bytes, self.buffer)
 
-    async def _knock(self, peer: Peer) -> None:
-        """It may have given us up for minutes, over a group file that we no longer have."""
-        with suppress(OSError, TimeoutError):
-            async with timeout(self.config.links.hello_ms / 1e3):
-                knock = Knock(self.me, peer.name, is_plain=self.credentials.identity is None)
-                try:
-                    await self._connect(knock, peer)
-                    await knock.over
-                finally:
-                    knock.abort()
-
     def knocked(self, connection: Connection, name: str) -> None:
         """Whoever says so, it costs us a call."""
         connection.check_name(name)
         connection.transport.close()
         if name in self.peers:
             self.peers[name].has_knocked.set()
-
-    def _miss(self, peer: Peer, reason: str) -> None:
-        """Told once, if it lasts; who has said good-bye is not missed."""
-        if peer.has_left or asyncio.get_running_loop().time() - peer.missed_s < QUIET_S:
-            self.log.debug("no link", peer=peer.name, reason=reason)
-        else:
-            self._complain(peer.name, reason)
 
     def meet(self, connection: Connection) -> None:
         """Somebody calls; it has to say who it is before long, or before too many others call."""
@@ -311,7 +321,16 @@ class Transport:
 
     def hello_to(self, peer: Peer) -> Hello:
         return msgspec.structs.replace(
-            self._hello, to=peer.name, received=peer.received, received_from=peer.incarnation or 0
+            self._own_hello(),
+            to=peer.name,
+            received=peer.received,
+            received_from=peer.incarnation or 0,
+        )
+
+    def _own_hello(self) -> Hello:
+        membership = self.membership
+        return msgspec.structs.replace(
+            self._hello, members=membership.founding, view=membership.number
         )
 
     def greet(self, connection: Connection, theirs: Hello) -> None:
@@ -320,18 +339,22 @@ class Transport:
         called = connection.peer
         if called is not None and theirs.name != called.name:
             raise WireFault(f"it is {theirs.name}, and not {called.name}", "name")
-        if quarrel := self._hello.quarrel(theirs):
+        if quarrel := self._own_hello().quarrel(theirs):
             raise WireFault(quarrel, "settings")
-        peer = self.peers[theirs.name]
+        if words := self._why_not(theirs):
+            self.complain(theirs.name, words)
+            connection.hang_up(f"{self.me}: {words}", Why.USED, theirs.incarnation)
+            return
+        peer = self._peer(theirs.name)
         connection.peer = peer
         connection.session = theirs.session
         if self.resends and (why := self._is_dead_to_us(peer, theirs)):
-            self._complain(peer.name, f"counts as crashed: {CAST_OUT[why]}")
+            self.complain(peer.name, f"counts as crashed: {CAST_OUT[why]}")
             connection.hang_up(_cast_out_words(peer.name, why), why, theirs.incarnation)
             return
         if self._has_another(peer, theirs):
             reason = f"another process is linked as {peer.name}"
-            self._complain(peer.name, f"called twice: {reason}")
+            self.complain(peer.name, f"called twice: {reason}")
             connection.hang_up(f"{self.me}: {reason}", Why.TAKEN)
             return
         if not connection.is_ours:
@@ -339,15 +362,37 @@ class Transport:
             self._strangers.forget(connection)
         self._put_up(connection, peer, theirs)
 
+    def _why_not(self, theirs: Hello) -> str:
+        """Why somebody with a certificate of this group may not talk to us; empty if it may.
+
+        A member that was removed may: it has to hear of that, and others may need what it has.
+        """
+        name, role = theirs.name, self.membership.role_of(theirs.name)
+        if role is Role.MEMBER:
+            return ""
+        if role is Role.FORMER and theirs.view == NOWHERE:
+            return f"{name} was a member before; somebody new needs another name"
+        if role is Role.FORMER:
+            self.complain(name, "it was removed from the group, and is about to hear it")
+        if name not in self.peers:
+            guests, most = len(self._guests), self.config.links.newcomers
+            if guests >= most and self.membership.chain:
+                words = f"{guests} newcomers are linked; {most} is the limit (links.newcomers)"
+                raise WireFault(words, "crowd")
+            self._guests.add(name)
+        return ""
+
     def _put_up(self, connection: Connection, peer: Peer, theirs: Hello) -> None:
         if peer.link is not None:
             self._take_down(peer, "it called again")
         connection.is_up = True
-        connection.reader.limit = self.config.limits.frame_bytes
+        limits, is_guest = self.config.limits, peer.name in self._guests
+        connection.reader.limit = limits.packet_bytes if is_guest else limits.frame_bytes
         peer.link = connection
+        peer.is_linked.set()
         peer.has_left = False
         peer.incarnation = theirs.incarnation
-        self._complaints = {one: None for one in self._complaints if one[0] != peer.name}
+        self._complaints.forget(peer.name)
         self._read_on(connection)
         connection.greeted.set()
         self.log.info("link up", peer=peer.name)
@@ -366,8 +411,8 @@ class Transport:
 
     def reject(self, name: str, incarnation: int) -> None:
         """The process refuses this one; its link must not keep out the one that it waits for."""
-        peer = self.peers[name]
-        if peer.link is not None and peer.incarnation == incarnation:
+        peer = self.peers.get(name)
+        if peer is not None and peer.link is not None and peer.incarnation == incarnation:
             peer.link.is_rejected = True
 
     def _take_down(self, peer: Peer, reason: str) -> None:
@@ -384,12 +429,14 @@ class Transport:
             self._injector.forget((peer.name, self.me))
         self.log.info("link down", peer=peer.name, reason=reason)
         self._holder.link_down(peer.name)
+        if peer.name in self._guests and peer.address is None:
+            self._forget(peer)
 
     def refuse(self, connection: Connection, reason: str, counted_as: str = "frame") -> None:
         """One line here, one line there, and the connection is over."""
         self.refused[counted_as] += 1
         connection.is_refused = connection.is_over = True
-        self._complain(connection.peer.name if connection.peer else connection.where, reason)
+        self.complain(connection.peer.name if connection.peer else connection.where, reason)
         if not connection.transport.is_closing():
             connection.hang_up(f"{self.me}: {reason}")
         self.lost(connection, None)
@@ -406,48 +453,39 @@ class Transport:
         """Somebody we called, or who has said who it is, hangs up; nobody else has a say here."""
         peer = connection.peer
         assert peer is not None, "a farewell of nobody"
-        if bye.why in CAST_OUT and self.resends and bye.incarnation == self._hello.incarnation:
+        if bye.why is Why.USED and bye.incarnation == self._hello.incarnation:
+            self._holder.cast_out(f"{self.me} was a member of this group before: {NEW_NAME}")
+        elif bye.why in CAST_OUT and self.resends and bye.incarnation == self._hello.incarnation:
             self._holder.cast_out(_cast_out_words(self.me, bye.why))
         elif connection.is_up:
             peer.has_left = True
             self.log.info("farewell", peer=peer.name, reason=bye.reason)
         else:
             connection.is_refused = bye.why is not Why.TAKEN
-            self._complain(peer.name, f"refuses us: {bye.reason}")
+            self.complain(peer.name, f"refuses us: {bye.reason}")
         connection.transport.close()
 
-    def _complain(self, who: str, reason: str) -> None:
-        """Once, not at every try; and not for ever about one who finds new ways to be wrong."""
-        if (who, reason) in self._complaints or self.is_closing:
-            return
-        links = self.config.links
-        self._complaints[who, reason] = None
-        if len(self._complaints) > links.complaints:
-            del self._complaints[next(iter(self._complaints))]
-        now_s = asyncio.get_running_loop().time()
-        if now_s >= self._minute_ends_s:
-            self._minute_ends_s = now_s + 60
-            self._complained.clear()
-        about = who if who in self.peers else "strangers"
-        self._complained[about] += 1
-        if self._complained[about] == links.complaints_per_minute:
-            reason += "; what else is wrong is not told for a minute"
-        if self._complained[about] <= links.complaints_per_minute:
-            self.log.warning("no link", peer=who, reason=reason)
+    def complain(self, who: str, reason: str) -> None:
+        if not self.is_closing:
+            about = who if who in self.peers else "strangers"
+            self._complaints.tell(who, about, reason, asyncio.get_running_loop().time())
 
     # --- packets
 
-    def number(self, peer: str, count: int) -> int:
+    def number(self, name: str, count: int) -> int:
         """The number of the first of so many packets that will be sent to this member next."""
-        state = self.peers[peer]
-        state.sent += count
-        return state.sent - count + 1
+        peer = self.peers.get(name)
+        if peer is None:  # it has just gone
+            self._numbers[name] = self._numbers.get(name, self._first_number) + count
+            return self._numbers[name] - count + 1
+        peer.sent += count
+        return peer.sent - count + 1
 
     def send(self, to: Sequence[tuple[str, int]], body: bytes, count: int) -> None:
         """The same packets to many, numbered for each; what cannot leave now is lost or kept."""
         for name, number in to:
-            peer = self.peers[name]
-            if peer.link is None and not self.resends:
+            peer = self.peers.get(name)
+            if peer is None or (peer.link is None and not self.resends):
                 continue
             frame = head_of_packets(number, body) + body
             if self.resends and not self._can_keep(peer, number + count - 1, frame):
@@ -461,8 +499,8 @@ class Transport:
 
     def overflow(self, name: str, waiting: int) -> None:
         """Too much waits for this member: its link is dropped, and it catches up later."""
-        peer = self.peers[name]
-        if peer.link is not None:
+        peer = self.peers.get(name)
+        if peer is not None and peer.link is not None:
             self._take_down(peer, f"{waiting:,} bytes wait for it")
 
     def packets(self, connection: Connection, frame: Frame) -> None:
@@ -512,6 +550,19 @@ class Transport:
             await asyncio.sleep(RELEASE_S)
             for (peer, _), packets in injector.release().items():
                 self._holder.received(peer, iter(packets))
+
+    # --- snapshots
+
+    def say(self, name: str, words: SnapshotWords) -> None:
+        """If there is no link, nobody hears it; whoever waits for it will know that, too."""
+        peer = self.peers.get(name)
+        if peer is not None and peer.link is not None:
+            peer.link.write(snapshot_frame(words))
+
+    def heard(self, connection: Connection, words: SnapshotWords) -> None:
+        peer = connection.peer
+        if peer is not None and peer.link is connection and peer.name not in self._guests:
+            self._holder.heard(peer.name, words)
 
     # --- for protocols that mend no links
 
@@ -569,9 +620,7 @@ class Transport:
             self._take_down(peer, "certificates were reloaded")
         for stranger in self._strangers.dismissed():
             stranger.transport.abort()
-        for peer in self.peers.values():
-            peer.has_knocked.set()  # who was given up may be believed now
-        self._tasks += [self._create_task(self._knock(peer)) for peer in self._knocking]
+        self._calls.again()
 
     async def _watch_certificates(self) -> None:
         """Those that end, and those that somebody asks us to read again."""

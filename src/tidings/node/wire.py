@@ -32,10 +32,11 @@ from msgspec import Meta
 from tidings.core import MOST_MEMBERS, Members, Packet, Process
 from tidings.node.config import Limits, Links
 from tidings.node.outline import outlined
-from tidings.node.plausible import LINE_CHARS, MOST, Bounds, fault_of
+from tidings.protocols.plausible import FOREIGN, LINE_CHARS, MOST, Bounds, MembersOf, fault_of
+from tidings.protocols.views.packets import InView, Promise, Ready
 
 T = TypeVar("T")
-FORMAT = 2
+FORMAT = 3
 GREETING = b"tidings" + bytes([FORMAT])
 HELLO_BYTES = Links().hello_bytes
 TLS_RECORDS = (b"\x15", b"\x16")
@@ -64,9 +65,11 @@ class Kind(IntEnum):
     """Why I hang up."""
     KNOCK = 5
     """Instead of a hello: I have just started, please call me."""
+    SNAPSHOT = 6
+    """A newcomer asks for a snapshot, or gets one."""
 
 
-Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_.-]{0,63}(\+[1-9][0-9]{0,8})?\Z")]
 """As ``is_name`` wants them: what goes into our log must not look like a line of it."""
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Setting = bool | Count | Annotated[str, Meta(max_length=100)]
@@ -80,6 +83,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """Whom the speaker takes the other side to be."""
     group: Name
     members: Annotated[tuple[Name, ...], Meta(max_length=MOST_MEMBERS)]
+    """With whom the group began; a newcomer need not know."""
     protocol: Annotated[str, Meta(max_length=1_000)]
     options: Annotated[dict[str, Any], Meta(max_length=100)]
     settings: Annotated[dict[str, Setting], Meta(max_length=100)]
@@ -91,6 +95,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     received: Count = 0
     """The number of the last packet that came from the other side, and from which of it."""
     received_from: Count = 0
+    view: Annotated[int, Meta(ge=-1, le=2**62)] | None = None
+    """The newest that the speaker has installed, -1 before its first; None where the group cannot
+    change."""
 
     def quarrel(self, other: "Hello") -> str:
         """Why these two cannot talk, in words the other side can be told; empty if they can."""
@@ -98,11 +105,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             return f"{other.name} is in group {other.group!r}, {self.name} in {self.group!r}"
         if other.to != self.name:
             return f"{other.name} looks for {other.to}, and here is {self.name}"
-        if other.members != self.members:
-            theirs, ours = ", ".join(other.members), ", ".join(self.members)
-            return f"the group of {other.name} is {theirs}; that of {self.name} is {ours}"
-        if other.name not in self.members or other.name == self.name:
-            return f"{other.name} is no other member of {self.group!r}"
+        if words := self._quarrel_about_members(other):
+            return words
         if (other.protocol, other.options) != (self.protocol, self.options):
             return (
                 f"{other.name} runs {_spelled(other.protocol, other.options)}, "
@@ -112,6 +116,20 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             theirs = _as_in_toml(other.settings.get(setting))
             if theirs != (ours := _as_in_toml(self.settings.get(setting))):
                 return f"{other.name} has {setting} = {theirs}, {self.name} has {ours}"
+        return ""
+
+    def _quarrel_about_members(self, other: "Hello") -> str:
+        """Where the group can change, who may speak is not decided here."""
+        changes = None not in (self.view, other.view)
+        is_same = other.members == self.members or (
+            changes and not (other.members and self.members)
+        )
+        if not is_same:
+            theirs, ours = ", ".join(other.members), ", ".join(self.members)
+            verb = "began with" if changes else "is"
+            return f"the group of {other.name} {verb} {theirs}; that of {self.name} {verb} {ours}"
+        if other.name == self.name or not (changes or other.name in self.members):
+            return f"{other.name} is no other member of {self.group!r}"
         return ""
 
 
@@ -134,6 +152,8 @@ class Why(IntEnum):
     """Another process is linked under this name; that may change at any time."""
     FORGETFUL = 2
     LATE = 3
+    USED = 4
+    """The name was a member's before, and the speaker is somebody new."""
 
 
 CAST_OUT = {
@@ -149,6 +169,36 @@ class Bye(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     why: Why = Why.WORDS
     incarnation: Count = 0
     """Whom it is meant for, if it cannot go on."""
+
+
+class SnapshotWish(msgspec.Struct, frozen=True, array_like=True, tag="wish"):
+    """Send pieces up to this number; the serial tells one try from another."""
+
+    serial: Count
+    upto: Count
+
+
+class SnapshotPiece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
+    serial: Count
+    number: Count
+    piece: bytes
+
+
+class SnapshotEnd(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """All pieces were sent; the messages up to this vector are in them."""
+
+    serial: Count
+    pieces: Count
+    digest: Annotated[bytes, Meta(max_length=64)]
+    vector: Annotated[dict[Name, Count], Meta(max_length=10 * MOST_MEMBERS)]
+
+
+class SnapshotDenied(msgspec.Struct, frozen=True, array_like=True, tag="denied"):
+    serial: Count
+    reason: str
+
+
+SnapshotWords = SnapshotWish | SnapshotPiece | SnapshotEnd | SnapshotDenied
 
 
 def one_line(words: str) -> str:
@@ -258,9 +308,19 @@ class FrameReader:
 class Codec:
     """What bytes say, in the packets of one protocol and in one group."""
 
-    def __init__(self, kind: type[Process], members: Members, limits: Limits) -> None:
+    def __init__(
+        self,
+        kind: type[Process],
+        members: Members | None,
+        limits: Limits,
+        views: MembersOf = lambda number: None,
+    ) -> None:
+        """``members`` is None where they change: then ``views`` knows them."""
         self._limits = limits
-        self._bounds = Bounds(members, limits.text_bytes, limits.batch_messages)
+        self._bounds = Bounds(members, limits.text_bytes, limits.batch_messages, views)
+        self._views = views
+        self._bounds_in: dict[int, Bounds] = {}
+        """Of the views that are known; they stay what they are."""
         types = packet_types(kind)
         # A protocol without packets exists: a group of one needs none.
         union = Union[types] if types else None  # noqa: UP007 - made of a tuple
@@ -293,12 +353,33 @@ class Codec:
             packet = self._decode(encoded) if size <= LARGE_BYTES else self._decode_large(encoded)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as fault:
             raise WireFault(f"a packet that makes no sense: {fault}") from None
-        if words := fault_of(packet, self._bounds):
+        # What is said in a view is judged without its cover: there is a lot of it.
+        inner = packet.packet if type(packet) is InView else packet
+        if words := fault_of(inner, self._bounds_for(packet)):
             raise WireFault(f"a {packet.kind} {words}")
-        if not packet.may_come_from(sender):
+        if not inner.may_come_from(sender):
             of = f" of {packet.about.origin}" if packet.about is not None else ""
             raise WireFault(f"a {packet.kind}{of}, and it is {sender}")
         return Came(number, packet, size)
+
+    def _bounds_for(self, packet: Packet) -> Bounds:
+        """Names and vectors are those of the view that a packet is about."""
+        if type(packet) is InView:
+            number = packet.number
+        elif self._bounds.members is None and isinstance(packet, Ready | Promise):
+            number = packet.number - 1
+        else:
+            return self._bounds
+        return self._bounds_in.get(number) or self._bounds_of(number, packet)
+
+    def _bounds_of(self, number: int, packet: Packet) -> Bounds:
+        if not -1 <= number <= MOST or (number < 0 and isinstance(packet, InView)):
+            raise WireFault(f"a {packet.kind} {FOREIGN}")
+        members = self._views(number)
+        bounds = self._bounds._replace(members=members)
+        if members is not None:
+            self._bounds_in[number] = bounds
+        return bounds
 
     def _check_outline(self, encoded: memoryview) -> None:
         """Most of a long packet is texts."""
@@ -362,6 +443,17 @@ def read_knock(frame: Frame) -> str:
 def read_bye(frame: Frame) -> Bye:
     bye = _read(frame, Bye, "farewell")
     return msgspec.structs.replace(bye, reason=one_line(bye.reason))
+
+
+def snapshot_frame(words: SnapshotWords) -> bytes:
+    return framed(Kind.SNAPSHOT, 0, _encode(words))
+
+
+def read_snapshot(frame: Frame) -> SnapshotWords:
+    words: SnapshotWords = _read(frame, SnapshotWords, "words about a snapshot")  # type: ignore[arg-type]
+    if isinstance(words, SnapshotDenied):
+        return SnapshotDenied(words.serial, one_line(words.reason))
+    return words
 
 
 def _read(frame: Frame, kind: type[T], called: str) -> T:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from tidings.pipeline.spark.source import register as register
     from tidings.pipeline.spark.tasks import tasks_of as tasks_of
     from tidings.pipeline.statement import Audit as Audit
+    from tidings.pipeline.watching.start import Watching as Watching
+    from tidings.pipeline.watching.start import stream_of as stream_of
+    from tidings.pipeline.watching.start import watch as watch
 else:
     # On demand: whoever judges here needs no Spark, and does not wait for it.
     from tidings.core import EnvironmentMissing
@@ -47,6 +50,7 @@ else:
         "spark.source": ("register",),
         "spark.tasks": ("tasks_of",),
         "statement": ("Audit",),
+        "watching.start": ("Watching", "stream_of", "watch"),
     }
     _SPARK = (
         "the audit runs on Spark; install it with: pip install 'tidings[spark]', "

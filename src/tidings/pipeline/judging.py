@@ -59,6 +59,7 @@ from tidings.pipeline.statement import (
 )
 from tidings.spec import Cause, Guarantee, Verdict, from_the_cut_on
 from tidings.spec.evidence import Evidence
+from tidings.spec.verdict import judged_as
 from tidings.trace import layout, read_manifests
 from tidings.trace.foreign import Mapping as LogMapping
 from tidings.trace.layout import refuse_to_overwrite
@@ -234,14 +235,20 @@ def judge(
     counts = {row.run: row for row in counted(case.events()).collect()}
     shown: Shown = {}
     largest: Largest = {}
-    violated = [(run, one) for run, row in counts.items() for one in Guarantee if row[one].violated]
+    violated: list[tuple[int, Guarantee]] = [
+        (run, one) for run, row in counts.items() for one in Guarantee if row[one].violated
+    ]
     if violated:
         progress("looking for the events that show what was violated")
         shown, largest = _first_violations(case, violated, examples)
+    of_views = _views(case, shown, examples)
     return {
         ending.evidence.run.manifest.run: from_the_cut_on(
             five(
-                _counts(counts.get(ending.run), largest.get(ending.run, NO_CAUSES).counts),
+                [
+                    *_counts(counts.get(ending.run), largest.get(ending.run, NO_CAUSES).counts),
+                    (ending.evidence.agreed.rows, 0, of_views.get(ending.run, 0), 0),
+                ],
                 _doubts(case.trace.names[ending.run], ending.evidence, counts.get(ending.run)),
                 shown.get(ending.run, {}),
                 examples,
@@ -305,31 +312,52 @@ def _first_violations(
     """
     runs = {run for run, _ in violated}
     guarantees = {guarantee for _, guarantee in violated}
-    in_order = Window.partitionBy("run", "guarantee").orderBy("process", "witness", "origin", "seq")
     events = case.events(sorted(runs)).persist()
     rooted = with_roots(breaches(events, sorted(guarantees)), events).persist()
-    first = (
-        rooted.withColumn("rank", F.row_number().over(in_order))
-        .where(F.lit(True) if examples is None else F.col("rank") <= max(examples, 1))
-        .collect()
-    )
+    shown: Shown = {}
+    _show(case, rooted, shown, examples)
     causes = largest_causes(rooted).collect()
     rooted.unpersist()
     events.unpersist()
-    shown: Shown = {}
+    return shown, _largest(case, causes)
+
+
+def _show(case: Case, found: DataFrame, shown: Shown, examples: int | None) -> None:
+    in_order = Window.partitionBy("run", "guarantee").orderBy("process", "witness", "origin", "seq")
+    first = (
+        found.withColumn("rank", F.row_number().over(in_order))
+        .where(F.lit(True) if examples is None else F.col("rank") <= max(examples, 1))
+        .collect()
+    )
     for row in sorted(first, key=lambda row: int(row["rank"])):
-        cause = (row.cause_origin, row.cause_seq)
+        guarantee = judged_as(row.guarantee)
+        cause, root = (row.cause_origin, row.cause_seq), (row.root_origin, row.root_seq)
         violation = violation_of(
-            Guarantee(row.guarantee),
+            guarantee,
             case.trace.names[row.run],
             row.process,
             (row.origin, row.seq),
             ((at["process"], at["index"]) for at in row.witness),
             cause if row.cause_origin is not None else None,
-            (row.root_origin, row.root_seq),
+            root if row.root_origin is not None else None,
+            row.note or "",
         )
-        shown.setdefault(row.run, {}).setdefault(Guarantee(row.guarantee), []).append(violation)
-    return shown, _largest(case, causes)
+        shown.setdefault(row.run, {}).setdefault(guarantee, []).append(violation)
+
+
+def _views(case: Case, shown: Shown, examples: int | None) -> dict[int, int]:
+    """How often agreed views are violated in each run; the first of these are shown, too."""
+    found = case.breaches_of_views()
+    if found is None:
+        return {}
+    found = found.persist()
+    counts = {row.run: row["count"] for row in found.groupBy("run").count().collect()}
+    if counts:
+        nothing = F.lit(None)
+        roots = {"root_origin": nothing.cast("smallint"), "root_seq": nothing.cast("bigint")}
+        _show(case, found.withColumns(roots), shown, examples)
+    found.unpersist()
+    return counts
 
 
 def _largest(case: Case, rows: list[Any]) -> Largest:

@@ -12,7 +12,17 @@ from tidings.pipeline.arrays.findings import MOST_WITNESSES, NOTHING, Findings, 
 from tidings.pipeline.arrays.known import ABSENT, Endings, Lives
 from tidings.pipeline.arrays.rows import Directory
 from tidings.pipeline.arrays.written import write_part
-from tidings.spec import Cause, Guarantee, Place, Verdict, Violation, from_the_cut_on
+from tidings.spec import (
+    JUDGED,
+    Cause,
+    Extra,
+    Guarantee,
+    Place,
+    Verdict,
+    ViewRule,
+    Violation,
+    from_the_cut_on,
+)
 from tidings.spec.causes import caused
 from tidings.spec.table import shown_by_cuts
 from tidings.spec.verdict import decide
@@ -35,26 +45,26 @@ class Audit(msgspec.Struct, frozen=True):
 Verdicts = dict[str, tuple[Verdict, ...]]
 Doubts = tuple[str, str, str]
 """Why the histories, what was broadcast, and the end of a run are in doubt, if they are."""
-Shown = dict[int, dict[Guarantee, list[Violation]]]
+Shown = dict[int, dict[Guarantee | Extra, list[Violation]]]
 """The first violations, by run and guarantee."""
 Named = dict[int, list[Cause]]
 """The largest causes, by run."""
 
-_DOUBTED = dict(zip(Guarantee, (0, 1, 2, 2, 1), strict=True))
+_DOUBTED = dict(zip(JUDGED, (0, 1, 2, 2, 1, 0), strict=True))
 """Which of the doubts concerns each guarantee."""
 
 
 def five(
     counts: Sequence[Sequence[int]],
     doubts: Doubts,
-    shown: Mapping[Guarantee, list[Violation]],
+    shown: Mapping[Guarantee | Extra, list[Violation]],
     examples: int | None,
     causes: Sequence[Cause] = (),
 ) -> tuple[Verdict, ...]:
     """The verdicts on one run, from how much was judged, not owed and violated of each guarantee.
 
     The last count is that of causes. The specification decides from the first violations; all of
-    them are counted.
+    them are counted. Of agreed views there is a verdict only if there was anything to judge.
     """
     return tuple(
         decide(guarantee, judged=judged, not_owed=not_owed, doubt=doubts[_DOUBTED[guarantee]])
@@ -68,9 +78,8 @@ def five(
             violations=tuple(shown[guarantee][:examples]),
             causes=of_causes,
         )
-        for guarantee, (judged, not_owed, violated, of_causes) in zip(
-            Guarantee, counts, strict=True
-        )
+        for guarantee, (judged, not_owed, violated, of_causes) in zip(JUDGED, counts, strict=True)
+        if judged or guarantee is not Extra.VIEWS
     )
 
 
@@ -80,13 +89,14 @@ def doubt_about_broadcasts(names: Members, origin: int, seq: int) -> str:
 
 
 def violation_of(
-    guarantee: Guarantee,
+    guarantee: Guarantee | Extra,
     names: Members,
     process: int,
     message: tuple[int, int],
     witness: Iterable[tuple[int, int]],
     cause: tuple[int, int] | None,
-    root: tuple[int, int],
+    root: tuple[int, int] | None,
+    note: str = "",
 ) -> Violation:
     """A violation in numbers, with names for those of the processes."""
     return Violation(
@@ -95,7 +105,8 @@ def violation_of(
         message=MessageId(names[message[0]], message[1]),
         witness=tuple(Place(names[who], index) for who, index in witness),
         cause=None if cause is None else MessageId(names[cause[0]], cause[1]),
-        root=MessageId(names[root[0]], root[1]),
+        root=None if root is None else MessageId(names[root[0]], root[1]),
+        note=note,
     )
 
 
@@ -145,7 +156,7 @@ def verdicts_of(
             broadcasts = doubt_about_broadcasts(directory.names(run), *message)
         doubts = (histories, broadcasts, the_end)
         stated = (
-            five(counts.tolist(), doubts, shown[run], examples, causes[run])
+            five(counts.tolist(), doubts, shown[run], examples, causes.get(run, ()))
             if run in shown
             else _unbroken(counts.tobytes(), doubts)
         )
@@ -171,14 +182,14 @@ def _with_runs_without_rows(judged: Judged, directory: Directory) -> Judged:
 
 def _shown(judged: Judged, directory: Directory) -> Shown:
     shown: Shown = {}
-    guarantees = list(Guarantee)
+    rules = list(ViewRule)
     for row in judged.breaches.to_pylist():
-        run, guarantee = row["run"], guarantees[row["guarantee"]]
+        run, guarantee = row["run"], JUDGED[row["guarantee"]]
         places = (
             (row[f"witness_process_{place}"], row[f"witness_index_{place}"])
             for place in range(MOST_WITNESSES)
         )
-        cause = (row["cause_origin"], row["cause_seq"])
+        cause, root = ((row[f"{what}_origin"], row[f"{what}_seq"]) for what in ("cause", "root"))
         violation = violation_of(
             guarantee,
             directory.names(run),
@@ -186,7 +197,8 @@ def _shown(judged: Judged, directory: Directory) -> Shown:
             (row["origin"], row["seq"]),
             ((who, index) for who, index in places if who != NOTHING),
             cause if cause[0] != NOTHING else None,
-            (row["root_origin"], row["root_seq"]),
+            root if root[0] != NOTHING else None,
+            rules[row["note"]] if row["note"] != NOTHING else "",
         )
         shown.setdefault(run, {}).setdefault(guarantee, []).append(violation)
     return shown

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from tidings.core import Choose, Members, Process, UsageError
+from tidings.core.likeness import did_you_mean
 from tidings.protocols import flawed
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier import flawed as flawed_frontier
@@ -155,7 +156,8 @@ def with_options(name: str, kind: Callable[..., Process], options: Mapping[str, 
         option = given if given in possible else _RENAMED.get(given, given)
         if option not in possible:
             has = ", ".join(possible) or "none"
-            raise UsageError(f"{name} has no option {option!r}; it has: {has}")
+            meant = did_you_mean(option, possible)
+            raise UsageError(f"{name} has no option {option!r}; it has: {has}{meant}")
         _check(option, possible[option].annotation, value)
         chosen[option] = value
     return partial(kind, **chosen)
@@ -170,7 +172,8 @@ def _known(name: str) -> type[Process]:
         if f"flawed/{name}" in PROTOCOLS:
             raise UsageError(f"unknown protocol {name!r}; did you mean flawed/{name}?")
         known = ", ".join(one for one, algorithm in PROTOCOLS.items() if not algorithm.breaks)
-        raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones")
+        meant = did_you_mean(name, PROTOCOLS)
+        raise UsageError(f"unknown protocol {name!r}; known: {known}, and the flawed/ ones{meant}")
     return PROTOCOLS[name].kind
 
 

@@ -6,9 +6,10 @@ packets at all, a broadcast comes before its deliveries.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from tidings.core import Members, MessageId, ordered
 from tidings.report.schedule import losses
@@ -60,6 +61,27 @@ class Causality:
             broadcast = self.broadcasts.get(row.message)
             return broadcast if broadcast and broadcast.process != row.process else None
         return self.sources.get(place(row))
+
+    @cached_property
+    def packets(self) -> Counter[str]:
+        """How many were sent of each kind."""
+        return Counter(str(row.packet_kind) for row in self.run.rows if row.kind == "send")
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(map(len, self.run.histories.values()))
+
+    def breath(self, row: Row) -> list[Row]:
+        """What its process did in the same moment, in order."""
+        rows = self.run.histories[row.process]
+        at = bisect_right(rows, row.index, key=lambda one: one.index)
+
+        def is_same(one: Row) -> bool:
+            return (one.time_ns, one.incarnation) == (row.time_ns, row.incarnation)
+
+        earlier = [*takewhile(is_same, reversed(rows[:at]))]
+        return [*reversed(earlier), *takewhile(is_same, rows[at:])]
 
     # --- one order for all
 
@@ -154,7 +176,7 @@ class Causality:
         position = self.position[place(sent)]
         if known := self._recorded_losses.get((sender, receiver, sent.packet)):
             return known
-        if self._is_down(receiver, position):
+        if self.is_down(receiver, position):
             return f"{receiver} had crashed"
         crashed = [
             name
@@ -181,7 +203,7 @@ class Causality:
 
     def has_crashed(self, process: str) -> bool:
         """Whether it was down at the end."""
-        return self._is_down(process, len(self.order))
+        return self.is_down(process, len(self.order))
 
     @cached_property
     def _turns(self) -> dict[str, list[tuple[int, bool]]]:
@@ -190,14 +212,33 @@ class Causality:
         for position, row in enumerate(self.order):
             if row.kind in ("crash", "recover"):
                 turns[row.process].append((position, row.kind == "crash"))
+        for row in self.kills:
+            turns[row.process].append((self.position[place(row)], True))
         for process, fate in self.run.manifest.fates.items():
-            # Killed without a last word: it went down after whatever it did last.
-            if fate == "crashed" and not (turns[process] and turns[process][-1][1]):
-                rows = self.run.histories.get(process)
-                turns[process].append((self.position[place(rows[-1])] if rows else -1, True))
-        return turns
+            if fate == "crashed" and not self.run.histories.get(process):
+                turns[process].append((-1, True))
+        return {process: sorted(of_process) for process, of_process in turns.items()}
 
-    def _is_down(self, process: str, position: int) -> bool:
+    @cached_property
+    def kills(self) -> list[Row]:
+        """The last row of each life that ended without a last word."""
+        return [last for last, _ in self.ends if last.kind != "crash"]
+
+    @cached_property
+    def ends(self) -> list[tuple[Row, Row | None]]:
+        """Where processes went down: the last row of such a life, and the first of the next."""
+        fates = self.run.manifest.fates
+        ends: list[tuple[Row, Row | None]] = []
+        for process, rows in self.run.histories.items():
+            ends += [pair for pair in pairwise(rows) if pair[1].kind == "recover"]
+            last = rows[-1]
+            is_over = last.kind in ("leave", "settle")
+            if last.kind == "crash" or (fates.get(process) == "crashed" and not is_over):
+                ends.append((last, None))
+        return sorted(ends, key=lambda end: end[0].time_ns)
+
+    def is_down(self, process: str, position: int) -> bool:
+        """Whether it was down at a position of the order."""
         turns = reversed(self._turns.get(process, ()))
         return next((down for when, down in turns if when < position), False)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from tidings.core import MessageId, ordered
 from tidings.report.causality import Causality
 from tidings.report.words import LIVENESS, listed, many, packet_of
-from tidings.spec import BELOW_THE_CUT, Extra, Guarantee, Place, Violation
+from tidings.spec import BELOW_THE_CUT, Extra, Guarantee, Place, ViewRule, Violation
 from tidings.spec.evidence import place
 from tidings.trace import Row, Run
 
@@ -38,7 +38,7 @@ def explain(
     title = f"{violation.guarantee.upper()} violated at {violation.process}"
     lines = [
         f"{title:<47}run {run}" + (f", seed {seed}" if seed is not None else ""),
-        "Let:",
+        *(["Let:"] if _is_about_a_message(violation) else []),
         *(f"  {line}" for line in _let(violation, m, cause)),
         "Then:",
         *(f"  - {line}" for line in _proof(violation, m, cause)),
@@ -97,7 +97,13 @@ def shows_at(violation: Violation) -> Place | None:
 # --- the proofs
 
 
+def _is_about_a_message(violation: Violation) -> bool:
+    return violation.guarantee is not Extra.VIEWS or violation.message.seq > 0
+
+
 def _let(violation: Violation, m: str, cause: str) -> Iterator[str]:
+    if not _is_about_a_message(violation):
+        return
     if violation.cause is not None:
         yield f"{cause} = {violation.cause!s:<8} broadcast by {violation.cause.origin}"
     message = violation.message
@@ -169,16 +175,27 @@ def _proof(violation: Violation, m: str, cause: str) -> list[str]:
                 f"However, {m} was {violation.note}, to whom {cause} was addressed.",
             ]
         case Extra.VIEWS:
-            other, end = witness
-            if not violation.message.seq:
-                return [
-                    f"{other.process} installed the next view {_event(other)}.",
-                    f"However, {process} did so {_event(end)}: {violation.note}.",
-                ]
+            *limits, here = witness
             return [
-                f"{other.process} delivered {m} in that view {_event(other)}.",
-                f"However, {process} {_event(end)}: {violation.note}.",
+                *(f"{one.process} {_limit(violation, one)} {_event(one)}." for one in limits),
+                f"However, {process} {_event(here)}: {violation.note.replace('the message', m)}.",
             ]
+
+
+def _limit(violation: Violation, other: Place) -> str:
+    """What another row shows of a rule of agreed views."""
+    here = violation.witness[-1]
+    match ViewRule(violation.note):
+        case ViewRule.ANOTHER | ViewRule.LEFT_OUT:
+            return "installed the view of this number"
+        case ViewRule.FALLING:
+            return "installed the view before"
+        case ViewRule.STAYING:
+            return f"installed the view of that number, with {violation.process} in it,"
+        case ViewRule.MISPLACED if other.process != here.process or other.index > here.index:
+            return "installed the next view"
+        case _:
+            return "installed the view that it was in"
 
 
 def _no_creation(violation: Violation, m: str) -> list[str]:

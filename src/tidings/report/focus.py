@@ -31,21 +31,36 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
     """
     rows = [row for row in causality.order if row.kind not in UNTOLD]
     if violation is None:
-        few, all_of_it = rows[:most], {place(row) for row in rows}
+        few, all_of_it = leading(rows[:most], causality), {place(row) for row in rows}
         cut = f"Only the first {most:,} of {len(rows):,} rows are shown."
-        return Focus(few, all_of_it, cut if len(few) < len(rows) else "")
+        return Focus(few, all_of_it, cut if most < len(rows) else "")
     bright = list(filter(_what_matters_to(violation, causality), rows))
     places = {place(row) for row in bright}
     if len(rows) <= most:
         return Focus(rows, places, "")
+    end = marked(violation, causality)
+    bright = leading(bright, causality, end)
     if len(bright) <= most:
         note = f"Only the {len(bright):,} rows that led to it are shown, of {len(rows):,}."
         return Focus(bright, places, note)
     messages = _messages_of(violation, causality)
-    core = [row for row in bright if _is_central(row, violation, messages)]
+    core = leading([row for row in bright if _is_central(row, violation, messages)], causality, end)
     names = listed([*map(str, messages)])
     note = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} rows."
     return Focus(core, places, note)
+
+
+def leading(rows: list[Row], causality: Causality, end: Place | None = None) -> list[Row]:
+    """Without packets whose arrivals are left out: they lead nowhere, unless they are the end."""
+    places = {place(row) for row in rows}
+
+    def leads_somewhere(row: Row) -> bool:
+        if row.kind != "send" or place(row) == end:
+            return True
+        arrivals = causality.arrivals[place(row)]
+        return not arrivals or any(place(one) in places for one in arrivals)
+
+    return [row for row in rows if leads_somewhere(row)]
 
 
 def _what_matters_to(violation: Violation, causality: Causality) -> Callable[[Row], bool]:

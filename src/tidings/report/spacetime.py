@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping
 
 from tidings.report.causality import Causality
 from tidings.report.diagram.labels import Labels
-from tidings.report.diagram.marks import arrow, arrows, dead_end, lanes, marks, open_end
+from tidings.report.diagram.marks import (
+    arrow,
+    arrows,
+    dead_end,
+    lane_names,
+    lanes,
+    marks,
+    open_end,
+)
 from tidings.report.diagram.scene import MARGIN, NARROWEST, Scene, Spot
 from tidings.report.diagram.style import MEANINGS, STYLESHEET, SYMBOLS, WORDS
 from tidings.report.explain import however, shows_at
@@ -70,6 +78,19 @@ def figure(scene: Scene) -> Markup:
         height=scene.under_callout + MARGIN / 2,
         aria_label=description(scene),
         data_run=scene.manifest.run,
+    )
+
+
+def names(scene: Scene) -> Markup:
+    """The names of the lanes alone, to stay in view where the figure is scrolled."""
+    height, width = scene.under_callout + MARGIN / 2, scene.left - 10
+    return drawing(
+        element("rect", class_="paper", width=width, height=height),
+        *lane_names(scene),
+        class_="spacetime names",
+        width=width,
+        height=height,
+        aria_hidden="true",
     )
 
 
@@ -160,6 +181,8 @@ def _callout(violation: Violation, ring: Spot, scene: Scene) -> Iterator[Markup]
 def entries(scene: Scene) -> Iterator[tuple[Markup, str]]:
     """The symbols in the picture, each around its own middle, and what they mean."""
     kinds = {row.kind for row in scene.rows}
+    if scene.downs:
+        kinds.add("crash")
     for kind, words in MEANINGS.items():
         if kind in kinds:
             yield SYMBOLS[kind], words

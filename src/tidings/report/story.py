@@ -16,7 +16,7 @@ from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.deeds import Deeds
 from tidings.report.explain import explain, replay_command
-from tidings.report.focus import focus, marked
+from tidings.report.focus import Focus, focus, marked
 from tidings.report.reproduce import as_pytest, file_name
 from tidings.report.spacetime import spacetime
 from tidings.report.words import listed, printable, with_options
@@ -53,7 +53,7 @@ def write_story(
     test = folder / file_name(run, violation)
     parts = {
         "story.md": story(run, violation, trace=trace, picture=PICTURE, test=test),
-        PICTURE: spacetime(run, violation),
+        PICTURE: spacetime(run, violation, most_events=MOST_EVENTS),
     }
     if schedule.can_be_replayed(run.manifest):
         made_in = Path(os.path.relpath(Path.cwd(), folder.resolve())).as_posix()
@@ -79,6 +79,7 @@ def story(
     stands, if there are any.
     """
     causality = Causality(run)
+    view = focus(causality, violation, most_events)
     guarantee = violation.guarantee.capitalize()
     title = f"{guarantee} violated at {_plain(violation.process)}"
     proof = explain(violation, run.manifest.run, run.manifest.seed, trace=run)
@@ -89,10 +90,11 @@ def story(
         "## The group",
         _group(causality),
         "## What happened",
-        *_happened(causality, violation, Deeds(causality, texts, _plain), most_events),
+        *_happened(causality, view, Deeds(causality, texts, _plain), violation),
         "## The proof",
         f"```text\n{proof}\n```",
         *_again(violation, causality, trace, test),
+        *(_shorter(causality, trace) if view.left_out else ()),
     ]
     return "\n\n".join(paragraphs) + "\n"
 
@@ -127,9 +129,18 @@ def _again(
         yield "\n".join(["```console", *(f"$ {way}" for way in ways), "```"])
 
 
-def _happened(causality: Causality, violation: Violation, deeds: Deeds, most: int) -> Iterator[str]:
+def _shorter(causality: Causality, trace: PathLike[str] | str | None) -> Iterator[str]:
+    """A long run tells little: there is mostly a shorter one that breaks the same."""
+    if trace is not None and schedule.can_be_replayed(causality.run.manifest):
+        yield "## Make it shorter"
+        yield f"```console\n$ {shlex.join(['tidings', 'shrink', str(trace)])}\n```"
+
+
+def _happened(
+    causality: Causality, view: Focus, deeds: Deeds, violation: Violation
+) -> Iterator[str]:
     """One numbered line for each thing that a process did in one breath."""
-    rows, _, left_out = focus(causality, violation, most)
+    rows, _, left_out = view
     if left_out:
         yield left_out
     acts = [row for row in rows if row.kind != "settle"]

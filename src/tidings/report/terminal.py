@@ -6,19 +6,19 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tidings.report.words import MARKS, judged, many
-from tidings.spec import Guarantee, Value, Verdict
+from tidings.spec import JUDGED, Extra, Value, Verdict
 
 _STYLE = {Value.HOLDS: "bold green", Value.VIOLATED: "bold red", Value.UNKNOWN: "bold yellow"}
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """One run, five lines."""
+    """One run, five lines; with agreed views, six."""
     numbers = (Column(name, justify="right") for name in ("judged", "violations", "not owed"))
     table = Table("guarantee", "verdict", *numbers, box=None, pad_edge=False)
     for verdict in verdicts:
         table.add_row(
             verdict.guarantee.value,
-            _in_a_word(verdict.value, verdict.causes if verdict.violated > 1 else 0),
+            in_a_word(verdict.value, verdict.causes if verdict.violated > 1 else 0),
             judged(verdict.judged, verdict.guarantee),
             f"{verdict.violated:,}" if verdict.violated else "-",
             f"{verdict.not_owed:,}" if verdict.not_owed else "-",
@@ -26,7 +26,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _in_a_word(value: Value, causes: int = 0) -> Text:
+def in_a_word(value: Value, causes: int = 0) -> Text:
     word = f"{MARKS[value]} {value.value}"
     return Text(f"{word}: {many(causes, 'cause')}" if causes else word, _STYLE[value])
 
@@ -35,11 +35,17 @@ def campaign_table(verdicts_of_runs: Mapping[str, Sequence[Verdict]]) -> Table:
     """Many runs: for each guarantee, in how many it held."""
     numbers = (Column(Text(value.value, _STYLE[value]), justify="right") for value in Value)
     table = Table("guarantee", *numbers, "first violated in", box=None, pad_edge=False)
-    of_runs = zip(*verdicts_of_runs.values(), strict=True)
-    for guarantee, verdicts in zip(Guarantee, of_runs, strict=True):
-        values = [verdict.value for verdict in verdicts]
-        named = zip(verdicts_of_runs, values, strict=True)
-        first = next((run for run, value in named if value is Value.VIOLATED), "")
+    for guarantee in JUDGED:
+        of_runs = {
+            run: verdict.value
+            for run, verdicts in verdicts_of_runs.items()
+            for verdict in verdicts
+            if verdict.guarantee is guarantee
+        }
+        if not of_runs and guarantee is Extra.VIEWS:
+            continue
+        values = list(of_runs.values())
+        first = next((run for run, value in of_runs.items() if value is Value.VIOLATED), "")
         table.add_row(guarantee.value, *(f"{values.count(one):,}" for one in Value), Text(first))
     return table
 
@@ -48,7 +54,7 @@ def property_table(values: Mapping[str, Value]) -> Table:
     """Properties that were looked for in many runs at once: one verdict for each."""
     table = Table("property", "verdict", box=None, pad_edge=False)
     for name, value in values.items():
-        table.add_row(str(name), _in_a_word(value))
+        table.add_row(str(name), in_a_word(value))
     return table
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidings.spec import Guarantee, Value
+from tidings.spec import Extra, Guarantee, Value
 from tidings.trace import Row
 
 MARKS = {Value.HOLDS: "✓", Value.VIOLATED: "✗", Value.UNKNOWN: "?"}
@@ -22,11 +22,19 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {_PLURALS.get(noun, f'{noun}s')}"
 
 
-def judged(count: int, guarantee: Guarantee) -> str:
+def judged(count: int, guarantee: Guarantee | Extra) -> str:
+    if guarantee is Extra.VIEWS:
+        return many(count, "install")
     return many(count, "broadcast" if guarantee in LIVENESS else "delivery")
 
 
-_PLURALS = {"crash": "crashes", "delivery": "deliveries", "process": "processes"}
+_PLURALS = {
+    "copy": "copies",
+    "crash": "crashes",
+    "delivery": "deliveries",
+    "entry": "entries",
+    "process": "processes",
+}
 
 
 def with_options(protocol: str, options: Mapping[str, object]) -> str:

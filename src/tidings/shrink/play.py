@@ -15,6 +15,7 @@ from tidings.core import Members, MessageId, ordered
 from tidings.protocols import Factory
 from tidings.simulator import World, choices, until_quiet
 from tidings.simulator.choices import Choice, Link, PacketId, Schedule
+from tidings.simulator.play import fate_of
 from tidings.simulator.world import Links, draw_first
 from tidings.trace import SCHEMA_VERSION, Manifest, Row, Run
 
@@ -255,7 +256,7 @@ class Play:
             run=world.run,
             names=tuple(world.processes),
             views=tuple(world.views),
-            fates={name: "crashed" if name in world.crashed else "up" for name in world.processes},
+            fates={name: fate_of(name, world) for name in world.processes},
         )
         return Run(manifest, histories)
 

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from tidings.core import TidingsError, quorum
 from tidings.shrink.play import Play, Size, Sketch, Stage
-from tidings.spec import GUARANTEES, Extra, Guarantee, Violation, cost, reach, views
+from tidings.spec import GUARANTEES, Extra, Guarantee, Violation, cost, reach
 from tidings.spec.evidence import Evidence
+from tidings.spec.views import agreed_views
 from tidings.trace import Manifest, Run
 
 Property = Guarantee | Extra
@@ -28,7 +29,7 @@ class Charge(NamedTuple):
             case Extra.REACH:
                 return reach(run)
             case Extra.VIEWS:
-                return views(run)
+                return agreed_views(Evidence(run)).violations
             case Guarantee():
                 return _JUDGES[self.what](Evidence(run)).violations
 

@@ -13,6 +13,7 @@ from tidings.core import (
     Leave,
     Packet,
     Persist,
+    Rebind,
     Recall,
     Receive,
     Refuse,
@@ -80,6 +81,8 @@ def in_words(process: str, seen: Event | Effect | Row) -> str:
             return f"{process} joins view {seen.view}"
         case Row(kind="view"):
             return f"{process} installs view {seen.view}"
+        case Rebind(ids):
+            return f"{process} broadcasts {listed(*ids)} to this view instead"
         case SetTimer(name, delay_ms):
             return f"{process} sets timer {name}, {delay_ms:g} ms"
         case CancelTimer(name):

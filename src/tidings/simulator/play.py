@@ -200,16 +200,16 @@ def recorded(
         seed=seed,
         plan={**(plan or {}), **links},
         schedule=msgspec.Raw(msgspec.json.encode(world.schedule)),
-        fates={process: _fate(process, world) for process in world.processes},
+        fates={process: fate_of(process, world) for process in world.processes},
         clock="simulated",
     )
     return collect(manifest, rows)
 
 
-def _fate(process: str, world: World) -> Fate:
-    if process in world.crashed - world.gone:
-        return "crashed"
-    return "up" if world.is_inside(process) else "left"
+def fate_of(process: str, world: World) -> Fate:
+    if process in world.left:
+        return "left"
+    return "crashed" if process in world.crashed else "up"
 
 
 def schedule_of(manifest: Manifest) -> Schedule:

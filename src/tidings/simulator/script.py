@@ -314,6 +314,9 @@ def change_request(words: str) -> choices.ChangeRequest:
     pairs = dict(zip(rest[::2], rest[1::2], strict=False))
     if len(rest) % 2 or not pairs or not pairs.keys() <= {"add", "remove"}:
         raise UsageError("write a change as p1 add p4, p1 remove p3, or p1 add p4 remove p3")
+    for name in pairs.values():
+        if not is_name(name):
+            raise UsageError(f"{name!r} is not a name")
     return choices.ChangeRequest(process, pairs.get("add", ""), pairs.get("remove", ""))
 
 

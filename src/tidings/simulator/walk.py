@@ -18,6 +18,7 @@ from tidings.core import Members, MessageId, UsageError, quorum
 from tidings.protocols import Factory
 from tidings.simulator import choices
 from tidings.simulator.choices import Choice, Link, PacketId
+from tidings.simulator.churn import Churn
 from tidings.simulator.luck import Luck
 from tidings.simulator.play import recorded
 from tidings.simulator.world import Links, Weigh, World, as_msgpack
@@ -76,6 +77,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long, at most, users take to process what they are handed; 0: nobody asks them."""
     joiners: int = 0
     """How many join while the load runs, each through any member; half of them speak at once."""
+    changes: int = 0
+    """How often the group is to add, remove or replace a member, by agreement."""
+    rivals: float = 0.3
+    """The share of changes for which another member is asked for another one at the same time."""
     partitions: int = 0
     partition_ms: float = 40.0
     sample_ms: float = 0.0
@@ -104,6 +109,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ),
             (self.restarts < 0, "a run cannot have fewer than 0 restarts"),
             (self.joiners < 0, "fewer than 0 processes cannot join"),
+            (self.changes < 0, "a group cannot change fewer than 0 times"),
+            (not 0 <= self.rivals <= 1, "the share of rivals is from 0 to 1"),
+            (
+                self.changes > 0 and self.joiners > 0,
+                "a group changes by agreement, or processes join by themselves, not both",
+            ),
             (not 0 <= self.lost <= 0.9, "the share of lost packets is from 0 to 0.9"),
             (self.partitions < 0, "a run cannot have fewer than 0 partitions"),
             (
@@ -205,11 +216,14 @@ class _Walk:
             on_timer=self._note_timer,
             weigh=weigh,
         )
+        self.churn = Churn(self.world, self.luck) if plan.changes else None
 
     def run(self) -> Run:
         if self.plan.slow:
             self.slow = self.luck.some_of(self.world.up, self.plan.slow, "slow")
         self._plan_load_and_crashes()
+        for number in range(1, self.plan.changes + 1):
+            self._plan_change(number)
         for number in range(self.plan.restarts):
             self._plan_restart(number)
         for number in range(self.plan.partitions):
@@ -318,6 +332,9 @@ class _Walk:
         # Every list contains the first one, so a minority of the first is a minority of each.
         self.mortal = self.luck.some_of((*members, *joins), self.plan.crashes, "mortal")
         for victim in self.mortal:
+            if self.churn is not None and self.luck.share("mid", victim) < self.plan.mid_broadcast:
+                self._plan_last_wish(victim)
+                continue
             spoken = [when for when, who, _ in broadcasts if who == victim]
             is_in_mid = self.luck.share("mid", victim) < self.plan.mid_broadcast
             if spoken and is_in_mid:
@@ -342,6 +359,21 @@ class _Walk:
             if self.luck.share("speaks at once", joiner) < 0.5:
                 self._at(joins[joiner], partial(self._broadcast, joiner, self._text(number)))
         return joins
+
+    def _plan_change(self, number: int) -> None:
+        if not all(one.changes for one in self.world.processes.values()):
+            raise UsageError(f"{self.protocol} has a fixed group; nobody can change it")
+        when = self.luck.between(0, self._load_ns, "change at", number)
+        self._at(when, partial(self._change, number, 0))
+        if self.luck.share("rival", number) < self.plan.rivals:
+            self._at(when, partial(self._change, number, 1))
+
+    def _plan_last_wish(self, victim: str) -> None:
+        """It crashes while it proposes a change: one more, that no other member is asked for."""
+        when = self.luck.between(0, self._load_ns, "last wish at", victim)
+        sends = self.luck.between(1, 4 * self.plan.processes, "sends", victim, when)
+        self._at(when, partial(self._doom, victim, sends))
+        self._at(when, partial(self._change, 0, 0, victim))
 
     @property
     def _load_ns(self) -> int:
@@ -457,7 +489,18 @@ class _Walk:
         return how(packet)
 
     def _broadcast(self, process: str, text: bytes) -> Choice | None:
+        if self.churn is not None:
+            process = self.churn.speaker(process)
         return self._if_up(process, choices.UserBroadcast(process, text))
+
+    def _change(self, number: int, rival: int, asked: str = "") -> Choice | None:
+        assert self.churn is not None
+        return self.churn.request(number, rival, asked)
+
+    def _doom(self, process: str, sends: int) -> Choice | None:
+        if self.churn is not None and not self.churn.may_crash(process):
+            return None
+        return self._if_up(process, choices.Doom(process, sends))
 
     def _join(self, process: str) -> Choice:
         return choices.Join(process, self.luck.one_of(self.world.up, "contact", process))
@@ -476,6 +519,8 @@ class _Walk:
         return choices.Cut(tuple(links))
 
     def _crash(self, process: str) -> Choice | None:
+        if process in self.mortal and self.churn and not self.churn.may_crash(process):
+            return None
         sent = [packet for packet in self.world.in_flight if packet.link.sender == process]
         # A share, so that losing all, and losing none, is not rare.
         share = self.luck.next_share("lost", process)
@@ -484,6 +529,8 @@ class _Walk:
 
     def _recover(self, process: str) -> Choice | None:
         """Back again; whoever was to crash and found no occasion does so now, and returns later."""
+        if process in self.world.gone:
+            return None
         if process in self.world.crashed:
             return choices.Recover(process)
         self._at(self.now_ns + self._down_ns(process), partial(self._recover, process))

@@ -5,7 +5,7 @@ A World makes no decisions. It says what may happen next (``choices``) and makes
 somebody who picks. What happens is returned as rows of the trace.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -32,6 +32,7 @@ from tidings.core import (
     Persist,
     Process,
     Processed,
+    Rebind,
     Recall,
     Recalled,
     Receive,
@@ -107,7 +108,9 @@ class World:
         on_timer: OnTimer = ignore_timer,
         watch: Watch = watch_nothing,
         weigh: Weigh = as_msgpack,
+        slow_newcomers: bool = False,
     ) -> None:
+        """``slow_newcomers`` say themselves, by UserProcessed, when they have their state."""
         self.run = run
         self.factory = factory
         self.links = links
@@ -115,6 +118,7 @@ class World:
         self.on_timer = on_timer
         self.watch = watch
         self.weigh = weigh
+        self.slow_newcomers = slow_newcomers
         self.now_ns = 0
         self.packets_sent = 0
         self.schedule: Schedule = []
@@ -124,9 +128,9 @@ class World:
         self.timers: dict[tuple[str, str], float] = {}
         """Delays in milliseconds of the timers that are set; a timer set again moves to the end."""
         self.cut: set[Link] = set()
-        self.left: set[str] = set()
-        """Processes that are no members any more. They may go on for a while: the row that says
-        so is their last."""
+        self.left: dict[str, int | None] = {}
+        """Processes that are no members any more, and which agreed view is the first without them.
+        They may go on for a while: the row that says so is their last."""
         self.gone: set[str] = set()
         """Those of them that have stopped by themselves."""
         self.views: list[Members] = [members]
@@ -139,6 +143,8 @@ class World:
         self._indexes: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
         self._identities: dict[str, int] = {}
+        self._entered: dict[str, Mapping[str, int]] = {}
+        """Newcomers that have just come to be in a view, and what was delivered before it."""
         self._doomed: dict[str, int] = {}
         self._doomed_to_write: dict[str, int] = {}
         self._draws: list[int] = []
@@ -243,7 +249,7 @@ class World:
             case choices.Settle():
                 for process in self.up:
                     self.processes[process].check(self.processes)
-                    self._note(process, "settle" if self.is_inside(process) else "leave")
+                    self._note_end(process, "settle")
 
     def _living(self, process: str) -> str:
         if process not in self.processes:
@@ -326,13 +332,14 @@ class World:
             if self.in_flight.pop(packet, None) is None:
                 raise UsageError(f"no packet number {packet.number} is in flight {packet.link}")
         self.crashed.add(process)
+        self._entered.pop(process, None)
         self._doomed.pop(process, None)
         self._doomed_to_write.pop(process, None)
         for packet in [packet for packet in self.in_flight if packet.link.receiver == process]:
             del self.in_flight[packet]
         for timer in [timer for timer in self.timers if timer[0] == process]:
             del self.timers[timer]
-        self._note(process, "leave" if process in self.gone else "crash")
+        self._note_end(process, "crash")
 
     def _doom(self, process: str, sends: int, writes: int) -> None:
         if max(sends, writes) < 1:
@@ -399,8 +406,9 @@ class World:
     def _start_newcomer(self, newcomer: str, contact: str) -> None:
         """It is in no view yet. One that has left, and starts again, starts with nothing."""
         is_again = newcomer in self.gone
-        for absent in (self.left, self.gone, self.crashed):
-            absent.discard(newcomer)
+        self.left.pop(newcomer, None)
+        self.gone.discard(newcomer)
+        self.crashed.discard(newcomer)
         self.disks.pop(newcomer, None)
         self._view_of.pop(newcomer, None)
         members = ordered((*self.processes[contact].members, newcomer))
@@ -454,6 +462,8 @@ class World:
             self._perform(process, event, effect)
             if process in self.crashed:
                 return
+        if process in self._entered:
+            self._step(process, Processed(self._entered.pop(process)))
 
     def _answer(self, process: str, event: Event) -> list[Effect]:
         effects = answer(self.processes[process], event)
@@ -485,12 +495,13 @@ class World:
                 self.timers.pop((process, name), None)
             case Persist(records):
                 self._persist(process, records)
-            case Install(view, number):
-                kind: Kind = "view" if process in self._view_of else "join"
-                self._view_of[process] = self._view_number(view, number)
-                self._note(process, kind, view=self._view_of[process])
-            case Leave():
-                self.left.add(process)
+            case Install(view, number, delivered):
+                self._install(process, view, number, delivered)
+            case Rebind(ids):
+                for moved in each_id(ids):
+                    self._note(process, "rebind", *moved, view=self._view_of[process])
+            case Leave(_, number):
+                self.left[process] = number
             case Recall(peer, first, last):
                 records = tuple(self.disks.get(process, ()))
                 self._step(process, Recalled(peer, first, last, records))
@@ -502,6 +513,19 @@ class World:
                 pass
             case _:
                 raise ProcessFault(process, event, f"{effect!r} is not an effect")
+
+    def _install(
+        self, process: str, view: Members, number: int | None, delivered: Mapping[str, int]
+    ) -> None:
+        kind: Kind = "view" if process in self._view_of else "join"
+        self._view_of[process] = self._view_number(view, number)
+        agreed: dict[str, Any] = {}
+        if number is not None:
+            vector = {origin: last for origin, last in delivered.items() if last}
+            agreed = {"value": number, "vector": vector}
+        self._note(process, kind, view=self._view_of[process], **agreed)
+        if kind == "join" and not self.slow_newcomers:
+            self._entered[process] = delivered
 
     def _view_number(self, view: Members, number: int | None = None) -> int:
         if number is not None:
@@ -542,6 +566,15 @@ class World:
         )
         self._rows.append(row)
         self.watch(process, row)
+
+    def _note_end(self, process: str, kind: Literal["crash", "settle"]) -> None:
+        """Whatever ends one that was removed: it left, and by which decision."""
+        if process not in self.left:
+            self._note(process, kind)
+        elif (number := self.left[process]) is None:
+            self._note(process, "leave")
+        else:
+            self._note(process, "leave", value=number)
 
     def _note_packet(
         self, process: str, kind: Kind, peer: str, number: int, packet: InFlight

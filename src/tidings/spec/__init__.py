@@ -1,15 +1,17 @@
-"""What should have happened: the five guarantees, two extras, and how a verdict is stated."""
+"""What should have happened: the five guarantees, three extras, and how a verdict is stated."""
 
-from tidings.spec.extras import broken, cost, reach, views
+from tidings.spec.extras import broken, cost, reach
 from tidings.spec.guarantees import GUARANTEES, judge
 from tidings.spec.verdict import (
     BELOW_THE_CUT,
+    JUDGED,
     Cause,
     Extra,
     Guarantee,
     Place,
     Value,
     Verdict,
+    ViewRule,
     Violation,
     below_the_cuts,
     exit_status,
@@ -19,12 +21,14 @@ from tidings.spec.verdict import (
 __all__ = [
     "BELOW_THE_CUT",
     "GUARANTEES",
+    "JUDGED",
     "Cause",
     "Extra",
     "Guarantee",
     "Place",
     "Value",
     "Verdict",
+    "ViewRule",
     "Violation",
     "below_the_cuts",
     "broken",
@@ -33,5 +37,4 @@ __all__ = [
     "from_the_cut_on",
     "judge",
     "reach",
-    "views",
 ]

@@ -1,13 +1,16 @@
-"""What can be said of a run before a single message is looked at, from how its histories end.
+"""What can be said of a run before a single message is looked at: how its histories end.
+
+And which agreed views its processes installed, if the group changed by agreement.
 
 A judge of many runs asks this once for each, or once for all that end alike, and looks at the rows
 only then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tidings.core import Members, majority, ordered
+from tidings.core import Members, ordered
 from tidings.spec.evidence import Evidence
 from tidings.trace import HistoryCut, Manifest, Row, Run
 
@@ -34,11 +37,11 @@ class Ending(NamedTuple):
 
     @property
     def is_doomed(self) -> bool:
-        """Some list lost its majority. Before a run has settled nobody asks what is owed."""
-        return self.is_settled and any(map(self.is_forsaken, self.evidence.views))
+        """Some list lost its majority, and more than its messages with it.
 
-    def is_forsaken(self, view: Members) -> bool:
-        return len(self.survivors(view)) < majority(len(view))
+        Before a run has settled nobody asks what is owed.
+        """
+        return self.is_settled and self.evidence.spreads_loss
 
     def survivors(self, view: Members) -> Members:
         return tuple(name for name in view if self.evidence.is_correct(name))
@@ -47,9 +50,20 @@ class Ending(NamedTuple):
         return [self.places[name] for name in names]
 
 
-def ending_of(run: int, manifest: Manifest, lives: Mapping[str, Life]) -> Ending:
-    """The end of one run, every history cut down to a stand-in for its last row."""
-    histories = {name: [_last_row(name, life.last_kind)] for name, life in lives.items()}
+def ending_of(
+    run: int,
+    manifest: Manifest,
+    lives: Mapping[str, Life],
+    steps: Mapping[str, Sequence[Row]] = MappingProxyType({}),
+) -> Ending:
+    """The end of one run, every history cut down to a stand-in for its last row.
+
+    Before it come its ``steps``, the rows about agreed views, if there are any.
+    """
+    histories = {
+        name: [*steps.get(name, ()), _last_row(name, life.last_kind)]
+        for name, life in lives.items()
+    }
     holed = frozenset(name for name, life in lives.items() if life.holed)
     places = {name: place for place, name in enumerate(ordered(manifest.names))}
     return Ending(run, Evidence(Run(manifest, histories, holed)), places)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tidings.core import Members, MessageId, majority, ordered
+from tidings.spec.agreed import AgreedViews
 from tidings.spec.verdict import BELOW_THE_CUT, Place
 from tidings.trace import Row, Run
 
@@ -27,6 +28,8 @@ class Evidence:
         self.broadcasts: dict[MessageId, Row] = {}
         """The first under each name; none for a name that was used below the cut."""
         self.renamed: list[tuple[Place, Row]] = []
+        self._rebound: dict[MessageId, int] = {}
+        """The view to which each message was bound last, if not to that of its broadcast."""
         self.digests: dict[MessageId, set[str]] = {}
         self.deliveries: dict[str, dict[MessageId, Row]] = {}
         """Of each process the first of each message; none of what it delivered below its cut."""
@@ -45,7 +48,14 @@ class Evidence:
 
     def _read(self, process: str) -> None:
         delivered = self.deliveries[process] = {}
-        for row in self.history(process):
+        for row in self.run.histories.get(process, ()):
+            if row.kind == "rebind":
+                if row.message in self.broadcasts:
+                    assert isinstance(row.view, int)
+                    self._rebound[row.message] = row.view
+                continue
+            if row.kind not in ("broadcast", "deliver"):
+                continue
             if row.kind == "deliver":
                 if not self.had_delivered(process, row.message):
                     delivered.setdefault(row.message, row)
@@ -88,16 +98,20 @@ class Evidence:
 
     # --- what became of each process
 
-    def is_correct(self, process: str) -> bool:
+    def has_settled(self, process: str) -> bool:
         """Up when the run settled; one that crashed and came back in time counts."""
         return self._last_kind(process) == "settle"
+
+    def is_correct(self, process: str) -> bool:
+        """Settled, and not stranded in a view."""
+        return self.has_settled(process) and process not in self._stranded
 
     def has_ended(self, process: str) -> bool:
         """Whether the history says, or the runner knew, what became of the process."""
         fate = self.run.manifest.fates.get(process)
         if fate == "up":
             # A crash that was survived: the rows after the recovery are missing.
-            return self.is_correct(process)
+            return self.has_settled(process)
         return fate is not None or self._last_kind(process) in ("settle", "crash", "leave")
 
     def _last_kind(self, process: str) -> str:
@@ -160,9 +174,19 @@ class Evidence:
 
     # --- what is owed for each message
 
-    def addressees(self, broadcast: Row) -> Members:
+    @cached_property
+    def agreed(self) -> AgreedViews:
+        """False if the members did not agree on views."""
+        run = self.run
+        return AgreedViews(self.views, run.histories, self.processes, run.holed)
+
+    def view_of(self, broadcast: Row) -> int:
+        """To which list the message is addressed: that of its last binding."""
         assert isinstance(broadcast.view, int)
-        return self.views[broadcast.view]
+        return self._rebound.get(broadcast.message, broadcast.view)
+
+    def addressees(self, broadcast: Row) -> Members:
+        return self.views[self.view_of(broadcast)]
 
     def is_owed(self, broadcast: Row) -> bool:
         """The list of the message, and of everything in its causal past, kept its majority."""
@@ -171,15 +195,48 @@ class Evidence:
     def _is_forsaken(self, broadcast: Row) -> bool:
         first = self._first_forsaken.get(broadcast.process)
         tainted = first is not None and first < broadcast.index
-        return tainted or broadcast.view in self._forsaken_views
+        return tainted or self.view_of(broadcast) in self.forsaken_views
 
     @cached_property
-    def _forsaken_views(self) -> set[int]:
+    def forsaken_views(self) -> set[int]:
+        """The lists that lost their majority. Of agreed views: before that got through.
+
+        A process that went on to a later view, or was removed by agreement, did not fail this one.
+        """
         return {
             number
             for number, view in enumerate(self.views)
-            if sum(map(self.is_correct, view)) < majority(len(view))
+            if sum(self._has_not_failed(process, number) for process in view) < majority(len(view))
         }
+
+    def _has_not_failed(self, process: str, view: int) -> bool:
+        return self.has_settled(process) or self.agreed.has_got_through(process, view)
+
+    @cached_property
+    def _stranded(self) -> set[str]:
+        """Those in a view after which another was decided on that lost its majority.
+
+        Nobody may be left who knows it. But if a majority of their own view is up, they can get on.
+        """
+        if not self.agreed or not self.forsaken_views:
+            return set()
+        return set(filter(self._is_stranded, self.processes))
+
+    def _is_stranded(self, process: str) -> bool:
+        if not self.agreed.is_behind(process, self.forsaken_views):
+            return False
+        *_, last = self.agreed.stays(process)
+        view = () if last.view is None else self.views[last.view]
+        return sum(map(self.has_settled, view)) < majority(len(view))
+
+    @property
+    def spreads_loss(self) -> bool:
+        """Whether a list without its majority forsakes what depends on its messages, too.
+
+        Not where members agree on views: before anybody broadcasts in the next one it has
+        delivered all that can be a cause from this one, and so have all others in it.
+        """
+        return bool(self.forsaken_views) and not self.agreed
 
     @cached_property
     def _first_forsaken(self) -> dict[str, int]:
@@ -188,7 +245,7 @@ class Evidence:
         A fixpoint: a message is forsaken by its own list or by what its origin met before it.
         """
         self._first_forsaken = {}
-        changed = bool(self._forsaken_views)
+        changed = self.spreads_loss
         while changed:
             changed = False
             for process in self.processes:

@@ -1,19 +1,18 @@
-"""Three properties beside the five, by which flaws of cost, of reach and of views are found.
+"""Two properties beside the five, by which flaws of cost and of reach are found.
 
-Two are no promise of the abstraction: a protocol may waste packets, or leave newcomers out, and
-keep all five guarantees. The third is one of groups whose members agree on one view after the
-other. All are judged on any prefix, like the safety guarantees.
+They are no promise of the abstraction: a protocol may waste packets, or leave newcomers out, and
+keep all five guarantees. Both are judged on any prefix, like the safety guarantees.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import UNSET
 
-from tidings.core import MessageId, majority, ordered
+from tidings.core import MessageId, ordered
 from tidings.spec.evidence import Evidence, place
 from tidings.spec.guarantees import GUARANTEES
-from tidings.spec.verdict import Extra, Guarantee, Place, Violation
+from tidings.spec.verdict import Extra, Guarantee, Violation
+from tidings.spec.views import agreed_views
 from tidings.trace import Row, Run
 
 
@@ -65,9 +64,11 @@ def reach(run: Run) -> tuple[Violation, ...]:
     """A message is addressed to everybody to whom any of its causes was addressed.
 
     Otherwise somebody hears the question and never the answer. For each message the first cause
-    that reached further is named.
+    that reached further is named. Where members agree on views, a group may become smaller.
     """
     evidence = Evidence(run)
+    if evidence.agreed:
+        return ()
     return tuple(
         violation
         for process in evidence.processes
@@ -98,81 +99,6 @@ def _falling_short(process: str, run: Evidence) -> Iterator[Violation]:
             reached.setdefault(member, row)
 
 
-class _Stay(NamedTuple):
-    """The time that a process spent in one view."""
-
-    process: str
-    view: int
-    delivered: dict[MessageId, Place]
-    end: Row | None
-    """Where it installed the next view, settled, or stands at last; None if it has just come."""
-
-
-def views(run: Run) -> tuple[Violation, ...]:
-    """All that get through a view go on to the same one, and have delivered the same in it.
-
-    Whatever anybody delivered in it, also one that crashed, they have delivered in it. A process
-    gets through a view when it installs the next; or when it settles there, if no more than a
-    minority of its members failed to get through.
-    """
-    evidence = Evidence(run)
-    stays = [stay for process in evidence.processes for stay in _stays(process, evidence)]
-    return tuple(
-        violation
-        for view in dict.fromkeys(stay.view for stay in stays)
-        for violation in _differing([one for one in stays if one.view == view], evidence)
-    )
-
-
-def _stays(process: str, run: Evidence) -> Iterator[_Stay]:
-    view = 0 if process in run.views[0] else None
-    delivered: dict[MessageId, Place] = {}
-    last = None
-    for last in run.run.histories.get(process, ()):
-        if last.kind == "deliver":
-            delivered.setdefault(last.message, place(last))
-        elif last.kind in ("view", "join"):
-            if view is not None:
-                yield _Stay(process, view, delivered, last)
-            assert isinstance(last.view, int)
-            view, delivered = last.view, {}
-    if view is not None:
-        is_new = last is None or last.kind in ("view", "join")
-        yield _Stay(process, view, delivered, None if is_new else last)
-
-
-def _differing(stays: Sequence[_Stay], run: Evidence) -> Iterator[Violation]:
-    """``stays`` are those in one view."""
-    gone_on = [stay for stay in stays if stay.end is not None and stay.end.kind in ("view", "join")]
-    for stay in gone_on:
-        first, end = gone_on[0].end, stay.end
-        assert first is not None
-        assert end is not None
-        if end.view != first.view:
-            yield Violation(
-                guarantee=Extra.VIEWS,
-                process=stay.process,
-                message=MessageId(stay.process, 0),
-                witness=(place(first), place(end)),
-                note=f"after view {stay.view} it installs {end.view}, another {first.view}",
-            )
-    settled = [stay for stay in stays if stay.end is not None and stay.end.kind == "settle"]
-    through = [*gone_on, *settled]
-    if len(through) < majority(len(run.views[stays[0].view])):
-        through = gone_on
-    seen = {message: where for stay in stays for message, where in stay.delivered.items()}
-    for stay in through:
-        assert stay.end is not None
-        for message in [one for one in seen if one not in stay.delivered]:
-            yield Violation(
-                guarantee=Extra.VIEWS,
-                process=stay.process,
-                message=message,
-                witness=(seen[message], place(stay.end)),
-                note=f"it gets through view {stay.view} without it",
-            )
-
-
 def broken(run: Run, what: Guarantee | Extra, most_packets: int | None = None) -> Violation | None:
     """The first violation of exactly this property in a run, if there is one."""
     match what:
@@ -182,7 +108,7 @@ def broken(run: Run, what: Guarantee | Extra, most_packets: int | None = None) -
         case Extra.REACH:
             violations = reach(run)
         case Extra.VIEWS:
-            violations = views(run)
+            violations = agreed_views(Evidence(run)).violations
         case Guarantee():
             violations = _JUDGES[what](Evidence(run)).violations
     return violations[0] if violations else None

@@ -1,5 +1,7 @@
 """The five guarantees, each one function over a trace. Everything answers to this file.
 
+Where members agreed on views, ``spec/views.py`` has the sixth.
+
 Safety (No Duplication, No Creation, Causal Order) is judged on any prefix, at every process,
 crashed ones included. Validity and Uniform Agreement say that something will happen: they are
 judged only when the run has settled and the fate of every process is known.
@@ -9,6 +11,7 @@ from tidings.core import MessageId
 from tidings.spec.causes import with_causes
 from tidings.spec.evidence import Evidence, place
 from tidings.spec.verdict import Guarantee, Verdict, Violation, decide, from_the_cut_on
+from tidings.spec.views import agreed_views
 from tidings.trace import Row, Run
 
 
@@ -186,7 +189,8 @@ GUARANTEES = (no_duplication, no_creation, validity, uniform_agreement, causal_o
 
 
 def judge(run: Run) -> tuple[Verdict, ...]:
-    """All five verdicts on one run, in their usual order."""
+    """All five verdicts on one run, in their usual order; with agreed views, one more."""
     evidence = Evidence(run)
     five = with_causes(tuple(guarantee(evidence) for guarantee in GUARANTEES), evidence)
-    return from_the_cut_on(five, run.manifest.cuts)
+    more = (agreed_views(evidence),) if evidence.agreed else ()
+    return from_the_cut_on((*five, *more), run.manifest.cuts)

@@ -21,6 +21,7 @@ _VIOLATIONS = pa.schema(
         "root_origin": pa.string(),
         "root_seq": pa.int64(),
         "witness": pa.list_(_PLACE),
+        "note": pa.string(),
     }
 )
 

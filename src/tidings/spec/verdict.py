@@ -20,11 +20,33 @@ class Guarantee(StrEnum):
 
 
 class Extra(StrEnum):
-    """Properties beside the five: see ``spec/extras.py``."""
+    """Properties beside the five: see ``spec/extras.py``, and ``spec/views.py`` for the last."""
 
     COST = "cost"
     REACH = "reach"
     VIEWS = "views"
+    """Part of the verdicts on a run with agreed views."""
+
+
+JUDGED: tuple[Guarantee | Extra, ...] = (*Guarantee, Extra.VIEWS)
+"""What an audit judges; the last only where members agreed on views."""
+
+
+def judged_as(word: str) -> Guarantee | Extra:
+    """By the word that stands in tables."""
+    return next(one for one in JUDGED if one.value == word)
+
+
+class ViewRule(StrEnum):
+    """In which ways agreed views are violated: the note of such a violation."""
+
+    OUT_OF_TURN = "it installs a view that is not its next one"
+    ANOTHER = "it installs another view, or another cut, under the same number"
+    FALLING = "its cut is behind that of the view before"
+    STAYING = "it leaves by a decision that keeps it"
+    ELSEWHERE = "it binds the message to a view that it is not in"
+    MISPLACED = "it delivers the message in a view to which that does not belong"
+    LEFT_OUT = "it installs a view without the message, which is in the cut"
 
 
 class Value(StrEnum):
@@ -67,8 +89,9 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     - Causal Order: where the origin had the cause, its broadcast of the message, the delivery
     - cost: the first packet too many
     - reach: where the origin had the cause, its broadcast of the message
-    - views: where another process installed the next view or delivered the message, where this one
-      installed the next view or settled
+    - views: the row that shows where the limit is, if there is one (an install of the view, or of
+      the next), and the row that does not keep to it; ``message`` has the number 0 if it is about
+      none
     """
 
     guarantee: Guarantee | Extra
@@ -119,12 +142,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The judgement on one guarantee in one run.
 
     ``judged`` counts what was looked at (deliveries, or broadcasts for Validity and Uniform
-    Agreement); ``not_owed`` counts broadcasts whose majority was gone, for which nothing was
-    promised. ``violated`` is the exact number of breaches, ``violations`` the first of them;
-    ``causes`` the exact number of what they follow from, ``largest_causes`` those that are named.
+    Agreement, or rows about agreed views); ``not_owed`` counts broadcasts whose majority was gone,
+    for which nothing was promised. ``violated`` is the exact number of breaches, ``violations`` the
+    first of them; ``causes`` the exact number of what they follow from, ``largest_causes`` those
+    that are named.
     """
 
-    guarantee: Guarantee
+    guarantee: Guarantee | Extra
     value: Value
     judged: int
     not_owed: int = 0
@@ -139,7 +163,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    guarantee: Guarantee,
+    guarantee: Guarantee | Extra,
     *,
     judged: int,
     violations: Sequence[Violation] = (),

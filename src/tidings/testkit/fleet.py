@@ -37,6 +37,7 @@ from tidings.core.ranks import percentile
 from tidings.disk.files import whole_file
 from tidings.node.config import Config, read_config
 from tidings.testkit.member import (
+    Alter,
     Command,
     FirstAndLast,
     HealInjector,
@@ -93,10 +94,17 @@ class Member:
     """One member over all its lives, and everything it has reported."""
 
     def __init__(
-        self, name: str, group_file: Path, changed: Condition, within: Sequence[str] = ()
+        self,
+        name: str,
+        group_file: Path,
+        changed: Condition,
+        within: Sequence[str] = (),
+        address: str = "",
     ) -> None:
         self.name = name
         self.group_file = group_file
+        self.address = address
+        """Where it is reached, if the group file does not say it."""
         self._within = within
         self.lives = 0
         self.fate: Fate = "left"
@@ -156,6 +164,7 @@ class Member:
         assert not self.is_up, f"{self.name} is up already"
         program = (sys.executable, "-m", "tidings.testkit.member", self.name, str(self.group_file))
         options = [f"--report-ms={report_ms}", f"--injector={injector}"]
+        options += [f"--address={self.address}"] if self.address and not self.lives else []
         self.lives += 1
         # Lives are on either loop in turn. A wrapper knows the system calls of one of them.
         if self.lives % 2 and not wrapper:
@@ -246,6 +255,11 @@ class Member:
     def rest(self) -> None:
         """Its program reads nothing more in this life; the member takes part all the same."""
         self._command(Rest())
+
+    def alter(self, *, add: "Member | None" = None, remove: str = "") -> None:
+        """Ask the group for a change; ``report.altered`` and ``denied`` say what came of it."""
+        newcomer = (add.name, add.address) if add is not None else ("", "")
+        self._command(Alter(*newcomer, remove))
 
     def _command(self, command: Command) -> None:
         self._commands += 1
@@ -355,6 +369,7 @@ class Fleet:
         self.members = {
             name: Member(name, path, self._changed, within(name)) for name in self.config.members
         }
+        self._within = within
         self._injector = injector
         self._report_ms = report_ms
         self._do: Do | None = None
@@ -363,6 +378,16 @@ class Fleet:
 
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
+
+    def newcomer(self, name: str) -> Member:
+        """Start somebody who is not in the group file; a member may be told to add it."""
+        assert self.proxy is None, "links through the proxy are those of the group file"
+        (port,) = free_ports(1)
+        address = f"127.0.0.1:{port}"
+        one = Member(name, self.path, self._changed, self._within(name), address)
+        self.members[name] = one
+        one.start(report_ms=self._report_ms)
+        return one
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
@@ -434,14 +459,21 @@ class Fleet:
 
     # --- what is known
 
+    @property
+    def inside(self) -> list[Member]:
+        """Whoever is up, and a member of the newest view that anybody who is up has installed."""
+        newest = max((member.report for member in self.up), key=lambda one: one.view, default=None)
+        members = newest.members if newest is not None else ()
+        return [member for member in self.up if member.name in members]
+
     def are_linked(self) -> bool:
-        """Whether everybody who is up has a link to everybody else who is."""
-        up = {member.name for member in self.up}
-        return all(up <= {one.name, *one.report.linked} for one in self.up)
+        """Whether every member that is up has a link to every other one that is."""
+        up = {member.name for member in self.inside}
+        return bool(up) and all(up <= {one.name, *one.report.linked} for one in self.inside)
 
     def are_equal(self) -> bool:
-        """Whether everybody who is up has delivered the same, and all that they have broadcast."""
-        up = self.up
+        """Whether all members that are up have delivered the same, and all that they broadcast."""
+        up = self.inside
         return all(
             one.is_idle
             and one.report.delivered == up[0].report.delivered
@@ -471,20 +503,23 @@ class Fleet:
             self.on_links(lambda links: links.heal())
         self.wait_for(self.are_linked, "all to be linked", timeout_s)
         is_calm = self._calm_comes(grace_s, timeout_s)
-        settled = [member.name for member in self.up]
+        settled = [member.name for member in self.inside]
         for name in settled:
             self[name].leave()
             self[name].fate = "up"
+        for outsider in self.up:  # a newcomer, or a member that was removed
+            outsider.leave()
         self._write_manifest(settled, grace_s)
         return is_calm
 
     def _calm_comes(self, grace_s: float, timeout_s: float) -> bool:
         deadline_s = time.monotonic() + timeout_s
         while self.comes_true(self.are_equal, deadline_s - time.monotonic()):
-            before = [member.report.delivered for member in self.up]
+            before = [member.report.delivered for member in self.inside]
 
             def has_changed(before: Sequence[Mapping[str, int]] = before) -> bool:
-                return before != [one.report.delivered for one in self.up] or not self.are_linked()
+                now = [one.report.delivered for one in self.inside]
+                return before != now or not self.are_linked()
 
             if not self.comes_true(has_changed, grace_s):
                 return True

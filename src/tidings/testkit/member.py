@@ -23,7 +23,8 @@ import msgspec
 
 from tidings.core import Message, TidingsError
 from tidings.node import running
-from tidings.node.group import Group, LogFull, Replayed, join
+from tidings.node.errors import ChangeDenied, LogFull, Removed
+from tidings.node.group import Group, Replayed, join
 from tidings.node.ledger import Receipt
 from tidings.node.logs import configure
 from tidings.node.wire import Came
@@ -75,7 +76,15 @@ class Rest(msgspec.Struct, frozen=True, tag="rest"):
     """Read nothing more in this life; take part all the same."""
 
 
-Command = Say | Publish | Hush | HealInjector | Rest
+class Alter(msgspec.Struct, frozen=True, tag="alter"):
+    """Ask the group to add one, remove one, or put one in the place of another."""
+
+    add: str = ""
+    address: str = ""
+    remove: str = ""
+
+
+Command = Say | Publish | Hush | HealInjector | Rest | Alter
 
 
 # --- reports
@@ -103,6 +112,18 @@ class Report(msgspec.Struct, omit_defaults=True):
     """How many packets have met each fate."""
     obeyed: int = 0
     """How many commands have been understood."""
+    view: int = 0
+    members: tuple[str, ...] = ()
+    """Of the view that is installed."""
+    wedged_s: float = 0.0
+    altered: int = 0
+    """How many changes of the group that it was told to ask for have come to pass."""
+    denied: list[str] = []
+    """Why the others have not."""
+    void: int = 0
+    """Of how many own messages the receipts said that they are void."""
+    removed: bool = False
+    """Whether the others have removed it from the group, and it has ended by that."""
     error: str = ""
     """Why the member ends, if it ends so."""
 
@@ -209,11 +230,13 @@ class MemberProgram:
                     self.injector.heal()
                 case Rest():
                     self.reading.clear()
+                case Alter() as wanted:
+                    self._talk(wanted, self._alter(wanted))
             self.state.obeyed += 1
             self.changed.set()
 
     def _talk(self, command: Command, talk: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(talk)
+        task = asyncio.create_task(_until_removed(talk))
         self.talking[task] = command
         task.add_done_callback(self._has_talked)
 
@@ -242,6 +265,19 @@ class MemberProgram:
                 await asyncio.sleep(0)
             await self._offer(f"{wanted.text} {number} ".ljust(wanted.bytes, ".").encode(), due_s)
 
+    async def _alter(self, wanted: Alter) -> None:
+        group, add, remove = self.group, wanted.add, wanted.remove
+        try:
+            if add and remove:
+                await group.replace(remove, wanted.address)
+            elif add:
+                await group.add(add, wanted.address)
+            else:
+                await group.remove(remove)
+            self.state.altered += 1
+        except (ChangeDenied, Removed) as error:
+            self.state.denied = [*self.state.denied, str(error)]
+
     async def _offer(self, text: bytes, due_s: float) -> None:
         receipt = await self._broadcast(text)
         self.state.offered += 1
@@ -269,7 +305,11 @@ class MemberProgram:
     async def _wait_for_receipts(self) -> None:
         while True:
             due_s, receipt = await self.receipts.get()
-            self.notes["sent"].add(*await receipt.delivered())
+            try:
+                self.notes["sent"].add(*await receipt.delivered())
+            except Removed:
+                self.state.void += 1
+                continue
             self.state.assured += 1
             number = bucket(self.loop.time() - due_s)
             self.latencies[number] = self.latencies.get(number, 0) + 1
@@ -297,6 +337,9 @@ class MemberProgram:
             busy=len(self.talking),
             delivered=status.delivered,
             refusal=status.refusal,
+            view=status.view,
+            members=status.members,
+            wedged_s=status.wedged_s,
             injected={fate.value: count for fate, count in fates.items() if count},
         )
         news = {kind: notes.take() for kind, notes in self.notes.items()}
@@ -317,14 +360,24 @@ def say(report: Report) -> None:
         left = left[os.write(sys.stdout.fileno(), left) :]
 
 
+async def _until_removed(talk: Coroutine[Any, Any, None]) -> None:
+    """A member that was removed has nothing more to say."""
+    with suppress(Removed):
+        await talk
+
+
 async def run(asked: argparse.Namespace) -> None:
     injector: Injector[Came] | None = Injector.parse(asked.injector) if asked.injector else None
-    async with join(asked.name, asked.group, acknowledge="explicitly", injector=injector) as group:
-        member = MemberProgram(group, injector, asked.report_ms / 1e3)
-        try:
-            await member.take_part()
-        finally:
-            member.tell()
+    about: dict[str, Any] = {"acknowledge": "explicitly", "injector": injector}
+    try:
+        async with join(asked.name, asked.group, address=asked.address, **about) as group:
+            member = MemberProgram(group, injector, asked.report_ms / 1e3)
+            try:
+                await member.take_part()
+            finally:
+                member.tell()
+    except Removed:
+        member.state.removed = True
     member.tell()
 
 
@@ -332,6 +385,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tidings.testkit.member", description=__doc__)
     parser.add_argument("name")
     parser.add_argument("group", help="the group file")
+    parser.add_argument("--address", default="", help="of a newcomer, at its first start")
     parser.add_argument("--injector", default="", help='such as "seed=7 lost=0.1 reordered=0.2"')
     parser.add_argument("--report-ms", type=float, default=20, help="how long to gather reports")
     parser.add_argument("--fast", action="store_true", help="on uvloop, if it is installed")

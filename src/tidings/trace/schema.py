@@ -1,4 +1,4 @@
-"""The trace, version 2: the one contract between those who run and those who judge.
+"""The trace, version 3: the one contract between those who run and those who judge.
 
 A row is one thing that happened at one process. ``(process, index)`` is the only order there is
 between rows: ``index`` counts that process's own history from 0, on over restarts. What could not
@@ -17,9 +17,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidings.core import MessageId
 
-SCHEMA_VERSION = 2
-"""What is written. Version 1 had neither gaps nor cuts."""
-READABLE = (1, 2)
+SCHEMA_VERSION = 3
+"""What is written. Version 1 had neither gaps nor cuts, version 2 no agreed views."""
+READABLE = (1, 2, 3)
 
 Kind = Literal[
     "broadcast",
@@ -32,6 +32,7 @@ Kind = Literal[
     "join",
     "leave",
     "view",
+    "rebind",
     "state",
     "settle",
     "gap",
@@ -104,11 +105,16 @@ NEEDED: dict[Kind, tuple[str, ...]] = {
     "join": ("view",),
     "leave": (),
     "view": ("view",),
+    "rebind": ("origin", "seq", "view"),
     "state": ("name", "value"),
     "settle": (),
     "gap": ("value",),
 }
 """Which columns a row of each kind cannot do without; the other columns may stay empty."""
+BINDING: tuple[Kind, ...] = ("broadcast", "rebind")
+"""Say to which members a message of the process itself is addressed; the last one counts."""
+AGREED: tuple[Kind, ...] = ("join", "view", "leave")
+"""Concern an agreed view if they have its number, from 1 on, as ``value``."""
 
 
 def _xxh64(texts: Iterable[bytes]) -> bytes:
@@ -136,8 +142,10 @@ def fault_of(row: Row) -> str | None:
     for column in NEEDED[row.kind]:
         if getattr(row, column) is UNSET:
             return f"a {row.kind} row needs {column!r}"
-    if row.kind == "broadcast" and row.origin != row.process:
-        return f"{row.process} cannot broadcast a message of {row.origin}"
+    if row.kind in BINDING and row.origin != row.process:
+        return f"{row.process} cannot {row.kind} a message of {row.origin}"
+    if row.kind in AGREED and row.value is not UNSET and row.value < 1:
+        return f"a {row.kind} row cannot have the number {row.value}"
     if row.kind == "gap" and row.end <= row.index:
         return f"a gap from {row.index} cannot end at {row.value}"
     return None
@@ -145,7 +153,8 @@ def fault_of(row: Row) -> str | None:
 
 def unreadable(version: object) -> str:
     """Why a trace of another version is refused."""
-    return f"trace schema {version}, this tidings reads {' and '.join(map(str, READABLE))}"
+    *most, last = map(str, READABLE)
+    return f"trace schema {version}, this tidings reads {', '.join(most)} and {last}"
 
 
 def names_in(rows: Iterable[Row]) -> set[str]:

@@ -5,7 +5,7 @@ block, and in it a stretch of messages of one origin is one item: their first, t
 digests. ``p1-1.segment``, ``p1-2.segment`` and so on are the history of p1; the last one is
 ``p1-3.segment.open`` while p1 writes it, and stays so if p1 is killed. A segment is
 
-    tidings trace 2 frames 2\\n     what this is, its schema, and its format
+    tidings trace 3 frames 2\\n     what this is, its schema, and its format
     frames                         one per write (disk/frames.py), numbered by their places
 
 The first frame says which run and process it belongs to, the others have one or more blocks. A
@@ -35,6 +35,7 @@ from tidings.core import DataError
 from tidings.core.group import natural
 from tidings.disk.files import whole_file
 from tidings.disk.frames import (
+    WRITTEN,
     BadFrameError,
     FileKind,
     FrameFile,
@@ -97,13 +98,14 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """Something that concerns no message and no packet.
 
     A ``recover`` tells how far the process had come: of each origin the last message that it had
-    delivered, and the last of its own.
+    delivered, and the last of its own. ``number`` is that of an agreed view.
     """
 
     kind: Kind
     view: Count | None = None
     delivered: dict[Name, Count] | None = None
     broadcast: Count = 0
+    number: Count | None = None
 
     @property
     def rows(self) -> int:
@@ -160,12 +162,14 @@ class _Blocks(Unmarked):
 
 def _refusal(begin: bytes) -> str:
     version = version_in(begin, _TITLE)
-    return "not a segment of a trace" if version is None else unreadable(version)
+    is_readable = version is None or version in READABLE
+    return "not a segment of a trace" if is_readable else unreadable(version)
 
 
 _TRACE = FileKind(
     b"%s%d frames 2\n" % (_TITLE, SCHEMA_VERSION),
-    {b"%s%d\n" % (_TITLE, version): _Blocks() for version in READABLE},
+    {b"%s%d\n" % (_TITLE, version): _Blocks() for version in (1, 2)}
+    | {b"%s2 frames 2\n" % _TITLE: WRITTEN},
     _refusal,
 )
 
@@ -301,7 +305,8 @@ class Reader:
                         self.owner = _decode_owner(frame.body)
                         number = 1
                     else:
-                        for body in _bodies(frame.body) if self.is_current else (frame.body,):
+                        is_block = file.format is not WRITTEN
+                        for body in (frame.body,) if is_block else _bodies(frame.body):
                             yield _checked(_decode_block(body))
                             number += 1
                     self.whole = frame.end
@@ -311,6 +316,39 @@ class Reader:
                 raise DataError(f"{self.path}: block {number}: {fault}") from None
         if self.owner is None and not self.is_open:
             raise DataError(f"{self.path}: cut off before its first block")
+
+    def whole_end(self, begin: int, most: int) -> int:
+        """Where the last of the frames from ``begin`` on ends that fit into ``most`` bytes.
+
+        One at least, if it is whole. What is torn, or being written, waits; 0 is the beginning.
+        """
+        with self._opened() as file:
+            if not file.has_a_first_line(self.is_open):
+                return begin
+            start = begin or file.first
+            try:
+                end = file.whole_end(start, start + most, may_be_torn=self.is_open)
+            except BadFrameError as bad:
+                raise DataError(f"{self.path}: {bad}") from None
+            return begin if end == file.first else end
+
+    def blocks_between(self, begin: int, end: int) -> Iterator[Block]:
+        """Those of the frames between two places that ``whole_end`` has named."""
+        place = begin
+        with self._opened() as file:
+            try:
+                file.has_a_first_line(may_be_torn=False)
+                of_owner = file.frame(file.first)
+                self.owner = _decode_owner(of_owner.body)
+                self.is_current = file.is_current
+                for frame in file.frames(max(begin, of_owner.end), end):
+                    place = frame.start
+                    for body in _bodies(frame.body) if self.is_current else (frame.body,):
+                        yield _checked(_decode_block(body))
+            except BadFrameError as bad:
+                raise DataError(f"{self.path}: {bad}") from None
+            except (msgspec.MsgspecError, UnicodeDecodeError, struct.error, DataError) as fault:
+                raise DataError(f"{self.path}: the frame at byte {place:,}: {fault}") from None
 
     def _opened(self) -> FrameFile:
         try:
@@ -395,8 +433,13 @@ def _columns(item: Item, index: int) -> Iterator[dict[str, Any]]:
                     "origin": origin,
                     "seq": seq,
                 }
-        case Mark(_, view, delivered, broadcast):
-            yield {"view": view, "vector": delivered, "seq": broadcast or None}
+        case Mark(_, view, delivered, broadcast, number):
+            yield {
+                "view": view,
+                "vector": delivered,
+                "seq": broadcast or None,
+                "value": number,
+            }
         case Gap(_, count, delivered, broadcast):
             yield {
                 "value": index + count - 1,

@@ -80,8 +80,22 @@ class ProcessedUpTo(msgspec.Struct, frozen=True, array_like=True, tag="processed
     upto: dict[str, int]
 
 
+class ChangeAsked(msgspec.Struct, frozen=True, array_like=True, tag="change"):
+    add: str
+    remove: str
+    address: str
+
+
 RecordedEvent = (
-    Started | Texts | PacketCame | TimerEnded | LinkIsUp | LinkIsDown | ReadBack | ProcessedUpTo
+    Started
+    | Texts
+    | PacketCame
+    | TimerEnded
+    | LinkIsUp
+    | LinkIsDown
+    | ReadBack
+    | ProcessedUpTo
+    | ChangeAsked
 )
 
 

@@ -77,6 +77,14 @@ def tables(source: Path, manifests: Mapping[str, Manifest], left: Counter[Owner]
         yield _table(source, reader.owner, spans, manifests)
 
 
+def table_of_blocks(
+    source: Path, owner: Owner, blocks: Iterable[Block], manifests: Mapping[str, Manifest]
+) -> Any:
+    """The rows of some blocks of a segment; None if there are none."""
+    spans = [span for block in blocks for span in _spans(block)]
+    return _table(source, owner, spans, manifests) if spans else None
+
+
 def _begin(owner: Owner, manifests: Mapping[str, Manifest]) -> int:
     """Where the history begins whose segment this is."""
     return manifests[owner.run].begin(owner.process) if owner.run in manifests else 0
@@ -99,8 +107,10 @@ def _spans(block: Block) -> Iterable[_RowsOfSpan]:
                 yield begin._replace(
                     value=index + count - 1, vector=delivered or None, seq=broadcast or None
                 )
-            case Mark(_, view, delivered, broadcast):
-                yield begin._replace(view=view, vector=delivered, seq=broadcast or None)
+            case Mark(_, view, delivered, broadcast, number):
+                yield begin._replace(
+                    view=view, vector=delivered, seq=broadcast or None, value=number
+                )
         index += item.rows
 
 

@@ -1,8 +1,13 @@
 """What the entries of the log say."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tidings.core import Members
+from tidings.node.log.upgrading import AFTER, BEFORE
+from tidings.protocols.views.packets import View
+from tidings.protocols.views.records import Installed
 from tidings.trace.schema import DIGEST
 
 Ranges = dict[str, tuple[int, int]]
@@ -20,6 +25,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     traced: bool
     digest: str = DIGEST
     """Of the texts in its trace blocks."""
+    address: str = ""
+    """Where this member is reached, if the group file does not say it."""
 
     def mismatch(self, file: "About") -> str:
         """What the group file says otherwise than this log, and what to do; empty if nothing."""
@@ -28,12 +35,14 @@ class About(msgspec.Struct, frozen=True, array_like=True):
             "member": f"this is the log of {self.member}, and not of {file.member}",
             "group": f'the log has name = "{self.group}", the group file "{file.group}"; {back}',
             "members": f"the log has members {', '.join(self.members)}, the group file "
-            f"{', '.join(file.members)}; the members of a group cannot change yet: {back}",
+            f"{', '.join(file.members)}; there stand those with whom the group began: {back}",
             "protocol": f'the log has protocol = "{self.protocol}", the group file '
             f'"{file.protocol}"; {back}',
             "digest": f'the log has trace.digest = "{self.digest}", the group file '
             f'"{file.digest}"; {back}',
         }
+        if (self.protocol, file.protocol) == (BEFORE, AFTER):
+            del words["protocol"]
         differ = (field for field in words if getattr(self, field) != getattr(file, field))
         return next((words[field] for field in differ), "")
 
@@ -75,3 +84,9 @@ def merge(into: Ranges, more: Ranges) -> None:
     for origin, (first, last) in more.items():
         low, high = into.get(origin, (first, last))
         into[origin] = (min(low, first), max(high, last))
+
+
+def first_view(entry: Beginning | CommitEntry) -> Iterator[Installed]:
+    """What a log says first that began before its group could change."""
+    if isinstance(entry, Beginning) and entry.about.protocol == BEFORE:
+        yield Installed(View(0, entry.about.members))

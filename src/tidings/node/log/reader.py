@@ -29,6 +29,7 @@ class LogReader:
         self.identity: Identity | None = None
         self.index = 0
         self.oldest = 0
+        self.address = ""
         self.delivered: dict[str, int] = {}
         self.decode = Decoders(kind)
         self._last_place = 0
@@ -50,7 +51,9 @@ class LogReader:
                     path.unlink(missing_ok=True)
         self._rewrite_the_last_entry()
         records = Records(self.segments, self.decode)
-        return Recovered(self.identity, records, self.index, self.delivered)
+        if not self.about.address:
+            self.about = msgspec.structs.replace(self.about, address=self.address)
+        return Recovered(self.identity, records, self.index, self.delivered, self.address)
 
     def _rewrite_the_last_entry(self) -> None:
         segment, place = self.segments[-1], self._last_place
@@ -118,3 +121,4 @@ class LogReader:
         self.identity = entry.identity
         self.index = entry.index
         self.oldest = entry.oldest
+        self.address = entry.about.address

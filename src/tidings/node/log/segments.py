@@ -10,7 +10,15 @@ import msgspec
 from tidings.core import DataError, Process
 from tidings.disk.files import UNREADABLE, explained
 from tidings.disk.frames import BadFrameError, FileKind, FrameFile, Unmarked, version_in
-from tidings.node.log.entries import Beginning, CommitEntry, Identity, Ranges, merge
+from tidings.node.log.entries import (
+    Beginning,
+    CommitEntry,
+    Identity,
+    Ranges,
+    first_view,
+    merge,
+)
+from tidings.node.log.upgrading import Readable, upgraded
 
 _TITLE = b"tidings log "
 FIRST_LINE = _TITLE + b"2\n"
@@ -83,7 +91,14 @@ class Decoders:
 
     def __init__(self, kind: type[Process]) -> None:
         self.entry = msgspec.msgpack.Decoder(Beginning | CommitEntry).decode
-        self.records = msgspec.msgpack.Decoder(tuple[record_type(kind), ...]).decode  # type: ignore[misc]
+        self.upgrades = kind.changes
+        """Whether the log may have begun before the group could change."""
+        record = Readable if kind.changes else record_type(kind)
+        self._decode = msgspec.msgpack.Decoder(tuple[record, ...]).decode  # type: ignore[valid-type]
+
+    def records(self, encoded: msgspec.Raw) -> tuple[Any, ...]:
+        records: tuple[Any, ...] = self._decode(encoded)
+        return tuple(upgraded(records)) if self.upgrades else records
 
     def entries(self, path: Path, start: int, end: int) -> Iterator[Beginning | CommitEntry]:
         """What stands in this stretch of a file, which was whole when it was last read."""
@@ -112,8 +127,12 @@ class Records:
         self._decode = decode
 
     def __iter__(self) -> Iterator[Any]:
+        has_begun = False
         for path, size, _ in self._parts:
             for entry in self._decode.entries(path, len(FIRST_LINE), size):
+                if not has_begun and self._decode.upgrades:
+                    yield from first_view(entry)
+                has_begun = True
                 yield from self._decode.records(entry.records)
 
     def blocks(self, since: int) -> Iterator[bytes]:
@@ -135,6 +154,8 @@ class Recovered(msgspec.Struct, frozen=True):
     """Which place in the history of the member comes next, unless the records go further."""
     delivered: dict[str, int]
     """Of each origin the last message that was delivered."""
+    address: str = ""
+    """Where the member was reached, if the group file does not say it."""
 
 
 def record_type(kind: type[Process]) -> Any:

@@ -37,7 +37,8 @@ from tidings.pipeline.arrays.findings import (
     joined,
 )
 from tidings.pipeline.arrays.known import KnownRuns
-from tidings.spec import BELOW_THE_CUT, Guarantee
+from tidings.pipeline.arrays.views import Changing, PlacedEvents, ViewsJudge
+from tidings.spec import BELOW_THE_CUT, Extra, Guarantee
 from tidings.spec.verdict import MOST_CAUSES, Fault
 
 BELOW = -2
@@ -69,9 +70,27 @@ class Events(NamedTuple):
 
 def judge(events: Events, known: KnownRuns, most: int | None = None) -> Findings:
     """The counts of every run, and of each guarantee its first ``most`` violations, or all."""
-    if not len(events.index):
-        return Findings.of_nothing(len(known.settled))
-    return _Batch(events, known, most).findings()
+    if len(events.index):
+        return _Batch(events, known, most).findings()
+    found = Findings.of_nothing(len(known.settled))
+    none = np.zeros(0, np.int64)
+    found.counts[:, -1], of_views = _views(events, none, none, known, most)
+    return found._replace(breaches={Extra.VIEWS: of_views})
+
+
+def _views(
+    events: Events, message: Array, is_sent: Array, known: KnownRuns, most: int | None
+) -> tuple[Array, Found]:
+    changing = [
+        Changing(run, ending, rebinds)
+        for run, (ending, rebinds) in sorted(known.changing.items())
+        if ending.evidence.agreed
+    ]
+    columns = (events.run, events.process, events.index, events.is_broadcast)
+    names = (events.origin, events.seq, events.view)
+    placed = PlacedEvents(*columns, *names, message, is_sent)
+    runs, width = known.correct.shape
+    return ViewsJudge(changing, placed, width).found(runs, most)
 
 
 class _Batch:
@@ -84,6 +103,7 @@ class _Batch:
         """The position of what was not delivered: after everything."""
         self.history = events.run * self.width + events.process
         self._number_messages()
+        self._rebind()
         self._judge_debts()
 
     # --- which message each event is about
@@ -116,6 +136,21 @@ class _Batch:
         self.sent_by = events.process[self.sent]
         self.sent_view = self.known.first_view[self.sent_run] + events.view[self.sent]
 
+    def _rebind(self) -> None:
+        """A message belongs to the view of its last binding."""
+        rebound = {run: moved for run, (_, moved) in self.known.changing.items() if moved}
+        if not rebound:
+            return
+        mine = np.flatnonzero(np.isin(self.sent_run, list(rebound)))
+        seq = self.events.seq[self.sent[mine]]
+        named = np.stack([self.sent_run[mine], self.sent_by[mine], seq], axis=1).tolist()
+        message = {tuple(name): at for name, at in zip(named, mine.tolist(), strict=True)}
+        for run, moved in rebound.items():
+            for index, process, seq, view in moved:
+                at = message.get((run, process, seq))
+                if at is not None and self.events.index[self.sent[at]] < index:
+                    self.sent_view[at] = self.known.first_view[run] + view
+
     @cached_property
     def example(self) -> Array:
         """For each message an event that is about it."""
@@ -139,7 +174,7 @@ class _Batch:
             bad = met[self.forsaken[self.message[met]]]
             since = _first_places(self.history[bad], bad, self.runs * self.width, none=self.never)
             tainted = since[self.history[self.sent]] < self.sent
-            forsaken = lost | (tainted & known.settled[self.sent_run])
+            forsaken = lost | (tainted & (known.settled & known.spreads)[self.sent_run])
             if np.array_equal(forsaken, self.forsaken):
                 return
             self.forsaken = forsaken
@@ -159,10 +194,15 @@ class _Batch:
         causes = self._causes(found, roots)
         counts = np.stack([each[0] for each in found.values()], axis=1)
         counts = np.concatenate([counts, causes.counts(self.runs)[:, :, None]], axis=2)
-        breaches = {
+        breaches: dict[Guarantee | Extra, Found] = {
             guarantee: self._found(root, *each[1:])
             for root, (guarantee, each) in zip(roots, found.items(), strict=True)
         }
+        is_sent = np.arange(len(self.is_given)) < len(self.sent)
+        of_views, breaches[Extra.VIEWS] = _views(
+            self.events, self.message, is_sent, self.known, self.most
+        )
+        counts = np.concatenate([counts, of_views[:, None]], axis=1)
         return Findings(counts, self._unreached(), breaches, causes.largest(MOST_CAUSES))
 
     def _read_all_readers(self) -> None:

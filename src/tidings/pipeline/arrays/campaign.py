@@ -18,6 +18,7 @@ from tidings.pipeline.arrays.findings import Array, Findings, Judged
 from tidings.pipeline.arrays.known import Endings
 from tidings.pipeline.arrays.limits import JudgingLimits
 from tidings.pipeline.arrays.rows import Directory, Share, checked, in_sequence, read
+from tidings.pipeline.arrays.steps import steps_in
 from tidings.pipeline.arrays.written import Showing
 
 
@@ -38,6 +39,8 @@ def judge_stored(stored: Any, files: Array, directory: Directory, showing: Showi
     if not len(stored):
         return Findings.of_nothing(0).of_runs(np.zeros(0, np.int64), [], 0)
     runs, events, lives = in_sequence(checked(stored, directory), files, directory)
+    steps = steps_in(stored, directory).items()
+    lives = lives._replace(changing={int(np.searchsorted(runs, run)): one for run, one in steps})
     known = Endings(directory.shapes).known(directory.shape[runs], lives)
     found = judge(events, known, showing.at_first)
     return showing.kept(found.of_runs(runs, known.doubts, len(stored)), directory)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidings.spec import Guarantee
+from tidings.spec import JUDGED, Extra, Guarantee
 from tidings.spec.verdict import FAULTS, Fault
 
 Array = Any
@@ -33,9 +33,10 @@ TABLE = pa.schema(
         "root_seq": pa.int64(),
         **{f"witness_process_{place}": pa.int16() for place in range(MOST_WITNESSES)},
         **{f"witness_index_{place}": pa.int64() for place in range(MOST_WITNESSES)},
+        "note": pa.int8(),
     }
 )
-"""Violations in numbers; NOTHING where there is nothing to say."""
+"""Violations in numbers; NOTHING where there is nothing to say. A note is a rule about views."""
 
 CAUSES = pa.schema(
     {
@@ -64,6 +65,7 @@ class Found(NamedTuple):
     """(violation, origin and seq)"""
     root: Array
     """(violation, origin and seq)"""
+    note: Array
 
     @classmethod
     def of(
@@ -76,6 +78,7 @@ class Found(NamedTuple):
         cause: tuple[Array, Array] = (NOTHING, NOTHING),
         run: Array = 0,
         root: tuple[Array, Array] = (NOTHING, NOTHING),
+        note: Array = NOTHING,
     ) -> "Found":
         count = len(position)
         events = np.full((count, MOST_WITNESSES, 2), NOTHING)
@@ -84,9 +87,9 @@ class Found(NamedTuple):
         messages = np.empty((2, count, 2), int)
         for place, (origins, seqs) in enumerate((cause, root)):
             messages[place, :, 0], messages[place, :, 1] = origins, seqs
-        run, process = (np.broadcast_to(one, count) for one in (run, process))
+        run, process, note = (np.broadcast_to(one, count) for one in (run, process, note))
         origin, seq = np.asarray(origin), np.asarray(seq)
-        return cls(run, process, position, origin, seq, events, *messages)
+        return cls(run, process, position, origin, seq, events, messages[0], messages[1], note)
 
     def at(self, places: Array) -> "Found":
         return Found(*(column[places] for column in self))
@@ -106,13 +109,13 @@ class Found(NamedTuple):
     def first(self, most: int | None) -> "Found":
         return self.at(slice(most))
 
-    def table(self, guarantee: Guarantee, runs: Array) -> Any:
+    def table(self, guarantee: Guarantee | Extra, runs: Array) -> Any:
         """As Arrow, where ``runs`` has the trace's number of each run."""
-        number = np.full(len(self.run), list(Guarantee).index(guarantee))
+        number = np.full(len(self.run), JUDGED.index(guarantee))
         whose, index = self.witness[:, :, 0].T, self.witness[:, :, 1].T
         numbers = (runs[self.run], number, self.process, self.origin, self.seq)
         names = (*self.cause.T, *self.root.T)
-        columns = zip((*numbers, *names, *whose, *index), TABLE.types, strict=True)
+        columns = zip((*numbers, *names, *whose, *index, self.note), TABLE.types, strict=True)
         return pa.table([pa.array(column, kind) for column, kind in columns], schema=TABLE)
 
 
@@ -196,13 +199,13 @@ class Findings(NamedTuple):
     """(run, guarantee, one of judged, not owed, violated, causes)"""
     unreached: Array
     """(run, origin and seq): what was delivered first of all whose broadcast may still come."""
-    breaches: Mapping[Guarantee, Found]
+    breaches: Mapping[Guarantee | Extra, Found]
     causes: Causes
     """The largest."""
 
     @classmethod
     def of_nothing(cls, runs: int) -> "Findings":
-        counts = np.zeros((runs, len(Guarantee), 4), np.int64)
+        counts = np.zeros((runs, len(JUDGED), 4), np.int64)
         return cls(counts, np.full((runs, 2), NOTHING), {}, Causes.of_nothing())
 
     def of_runs(self, runs: Array, doubts: Sequence[tuple[str, str]], rows: int) -> Judged:

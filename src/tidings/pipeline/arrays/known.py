@@ -5,7 +5,8 @@ The specification draws these conclusions from the manifest and from the last ro
 ending, not once for each run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ import numpy as np
 from tidings.core import Members, ordered
 from tidings.pipeline.arrays.findings import Array
 from tidings.spec.endings import Ending, Life, cut_off, ending_of
-from tidings.trace import KINDS, Manifest
+from tidings.trace import KINDS, Manifest, Row
 
 ABSENT = -1
 """The kind of the last row of a history that has none."""
@@ -64,18 +65,42 @@ def shapes_of(manifests: Iterable[Manifest]) -> tuple[list[Shape], Array]:
     return shapes, np.array(of_each, np.int64)
 
 
+class Rebind(NamedTuple):
+    """A message of the process itself that is bound to another view."""
+
+    row: int
+    """The index of the row that says so."""
+    process: int
+    seq: int
+    view: int
+
+
+class RunSteps(NamedTuple):
+    """What the rows of one run say of agreed views."""
+
+    steps: dict[int, list[Row]]
+    """Of each process, by its number, the rows about agreed views."""
+    rebinds: list[Rebind]
+    """By index."""
+
+
 class Lives(NamedTuple):
     """How the histories of some runs end: (run, process)."""
 
     last_kind: Array
     """A place in KINDS, or ABSENT."""
     holed: Array
+    changing: Mapping[int, RunSteps] = MappingProxyType({})
+    """The runs that have agreed views, by their places here."""
 
     @property
-    def keys(self) -> list[bytes]:
+    def keys(self) -> list[tuple[bytes, str]]:
         """Equal for runs that end alike."""
         both = np.concatenate([self.last_kind, self.holed], axis=1).astype(np.int8)
-        return [row.tobytes() for row in both]
+        return [
+            (row.tobytes(), repr(self.changing[run].steps) if run in self.changing else "")
+            for run, row in enumerate(both)
+        ]
 
 
 class KnownRuns(NamedTuple):
@@ -98,11 +123,15 @@ class KnownRuns(NamedTuple):
     rank: Array
     """(view, process): the place of a member in its list."""
     forsaken: Array
-    """(view): its survivors are no majority."""
+    """(view): it lost its majority."""
+    spreads: Array
+    """(run): such a loss forsakes what depends on it, too."""
     doubts: Sequence[tuple[str, str]]
     """(run): why its histories, why its end are in doubt, if they are."""
     cuts: "Cuts | None"
     """What was cut off the histories, if anything was."""
+    changing: Mapping[int, tuple[Ending, Sequence[Rebind]]] = MappingProxyType({})
+    """Of the runs with agreed views, what their ends say, and which messages were moved."""
 
     @property
     def is_whole(self) -> Array:
@@ -144,6 +173,7 @@ class _Part(NamedTuple):
     doubts: tuple[str, str]
     broadcast: Array
     had: Array
+    ending: Ending
 
 
 class Endings:
@@ -152,12 +182,15 @@ class Endings:
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self.shapes = shapes
         self.width = max(len(shape.names) for shape in shapes)
-        self._parts: dict[tuple[int, bytes], int] = {}
+        self._parts: dict[tuple[int, bytes, str], int] = {}
         self._all: list[_Part] = []
 
     def known(self, shape: Array, lives: Lives) -> KnownRuns:
         """What is known about runs of these shapes with these lives."""
-        kinds = [self._number(*one) for one in zip(shape.tolist(), lives.keys, strict=True)]
+        kinds = [
+            self._number(of_run, key, lives.changing.get(run, _UNCHANGED).steps)
+            for run, (of_run, key) in enumerate(zip(shape.tolist(), lives.keys, strict=True))
+        ]
         used, of_run = np.unique(np.array(kinds, np.int64), return_inverse=True)
         parts = [self._all[number] for number in used]
         begins = np.cumsum([0, *(len(part.forsaken) for part in parts)])[:-1]
@@ -174,25 +207,32 @@ class Endings:
             survivors=views[:, 1] > 0,
             rank=views[:, 0],
             forsaken=np.concatenate([part.forsaken for part in parts]),
+            spreads=np.array([part.ending.evidence.spreads_loss for part in parts])[of_run],
             doubts=[parts[kind].doubts for kind in of_run],
             cuts=_cuts(parts, of_run),
+            changing={
+                run: (parts[of_run[run]].ending, one.rebinds) for run, one in lives.changing.items()
+            },
         )
 
-    def _number(self, shape: int, key: bytes) -> int:
-        number = self._parts.get((shape, key))
+    def _number(self, shape: int, key: tuple[bytes, str], steps: dict[int, list[Row]]) -> int:
+        number = self._parts.get((shape, *key))
         if number is None:
-            number = self._parts[shape, key] = len(self._all)
-            row = np.frombuffer(key, np.int8).reshape(2, -1)
-            self._all.append(self._part(self.shapes[shape], row[0], row[1]))
+            number = self._parts[shape, *key] = len(self._all)
+            row = np.frombuffer(key[0], np.int8).reshape(2, -1)
+            self._all.append(self._part(self.shapes[shape], row[0], row[1], steps))
         return number
 
-    def _part(self, shape: Shape, last_kind: Array, holed: Array) -> _Part:
+    def _part(
+        self, shape: Shape, last_kind: Array, holed: Array, steps: dict[int, list[Row]]
+    ) -> _Part:
         lives = {
             name: Life(0, KINDS[kind], bool(hole))
             for name, kind, hole in zip(shape.names, last_kind, holed, strict=False)
             if kind != ABSENT
         }
-        ending = ending_of(0, shape.manifest, lives)
+        named = {shape.names[process]: rows for process, rows in steps.items()}
+        ending = ending_of(0, shape.manifest, lives, named)
         evidence = ending.evidence
         processes = np.zeros((4, self.width), bool)
         for name in evidence.processes:
@@ -210,10 +250,11 @@ class Endings:
             ending.is_settled,
             processes,
             np.stack([self._view(ending, view) for view in evidence.views]),
-            np.array([ending.is_forsaken(view) for view in evidence.views]),
+            np.array([view in evidence.forsaken_views for view in range(len(evidence.views))]),
             (evidence.doubt_about_histories, evidence.doubt_about_the_end),
             broadcast,
             had,
+            ending,
         )
 
     def _view(self, ending: Ending, view: Members) -> Array:
@@ -222,6 +263,9 @@ class Endings:
         row[0, ending.numbers(view)] = np.arange(len(view)) + 1
         row[1, ending.numbers(ending.survivors(view))] = 1
         return row
+
+
+_UNCHANGED = RunSteps({}, [])
 
 
 def _cuts(parts: Sequence[_Part], of_run: Array) -> Cuts | None:

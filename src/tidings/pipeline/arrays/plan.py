@@ -36,6 +36,8 @@ from tidings.pipeline.arrays.written import Showing
 from tidings.pipeline.progress import Progress
 from tidings.trace import Manifest
 
+CHANGES = "the group of a long run changed by agreement"
+
 
 class NotByArraysError(Exception):
     """Why a trace has to be judged by the queries instead."""
@@ -188,9 +190,11 @@ def _one_long_run(
     exchange: Exchange,
     showing: Showing,
 ) -> Judged:
-    if outline.is_forsaken_in_part:
+    # What is owed, or belongs to a view, depends on the past, all the way back.
+    if outline.is_forsaken_in_part or outline.has_agreed_views:
         if outline.rows > plan.limits.longest_rows:
-            raise NotByArraysError("one of several lists lost its majority")
+            reason = "one of several lists lost its majority"
+            raise NotByArraysError(CHANGES if outline.has_agreed_views else reason)
         return _whole([(outline.pieces, label)], plan, perform, showing)
     try:
         findings = judge_long(

@@ -25,7 +25,16 @@ from tidings.pipeline.arrays.known import ABSENT, Lives, Shape, shapes_of
 from tidings.trace import KINDS, NEEDED, Manifest
 from tidings.trace.manifest import begins_of
 from tidings.trace.parquet import narrowed
-from tidings.trace.schema import COLUMNS, COUNTS, JUDGED, LONGEST_WORD, REQUIRED, WORDS
+from tidings.trace.schema import (
+    AGREED,
+    BINDING,
+    COLUMNS,
+    COUNTS,
+    JUDGED,
+    LONGEST_WORD,
+    REQUIRED,
+    WORDS,
+)
 
 BROADCAST, DELIVER, GAP = (KINDS.index(kind) for kind in ("broadcast", "deliver", "gap"))
 OVER = np.isin(KINDS, ("crash", "leave"))
@@ -249,9 +258,11 @@ class _Checker:
         shape = directory.shape[run] if len(directory.shapes) > 1 else None
         counts = {column: self._count(column) for column in COUNTS}
         slots = {column: self._slots(column, shape) for column in ("process", "origin", "peer")}
-        _refuse(bool(((slots["origin"] != slots["process"]) & (kind == BROADCAST)).any()))
+        _refuse(bool(((slots["origin"] != slots["process"]) & _are(kind, _BINDING)).any()))
         known = directory.views[0] if shape is None else directory.views[shape]
         _refuse(bool((counts["view"] >= known).any()))
+        if "value" in self.given and (is_agreed := _are(kind, _AGREED)).any():
+            _refuse(bool((self.values("value", 1)[is_agreed] < 1).any()))
         self._check_words()
         self._check_vectors(shape)
         return Rows(
@@ -393,6 +404,7 @@ def _words_in(chunk: Any) -> Any:
     return chunk.dictionary.take(chunk.indices.drop_null().unique())
 
 
+_BINDING, _AGREED = np.isin(KINDS, BINDING), np.isin(KINDS, AGREED)
 _KIND_NUMBERS: dict[str, int] = {kind: number for number, kind in enumerate(KINDS)}
 _NEEDED_BY = {
     column: np.array([column in NEEDED[kind] for kind in KINDS])

@@ -25,7 +25,7 @@ from tidings.pipeline.arrays.findings import (
     first_of_each_run,
 )
 from tidings.pipeline.arrays.rows import Directory
-from tidings.spec import Guarantee
+from tidings.spec import JUDGED, ViewRule
 from tidings.trace.layout import refuse_to_overwrite
 
 
@@ -53,7 +53,7 @@ class Showing(NamedTuple):
             return judged
         self.write(f"runs-{judged.run.min():08}", judged.breaches, directory)
         run, guarantee = (judged.breaches[name].to_numpy() for name in ("run", "guarantee"))
-        is_first = first_of_each_run(run * len(Guarantee) + guarantee, self.most)
+        is_first = first_of_each_run(run * len(JUDGED) + guarantee, self.most)
         return judged._replace(breaches=judged.breaches.filter(pa.array(is_first)))
 
 
@@ -145,7 +145,8 @@ def named(breaches: Any, directory: Directory) -> Any:
         [pa.array(whose, pa.string()), pa.array(index[is_place])], ["process", "index"]
     )
     labels = np.array(list(directory.numbers), object)
-    guarantees = np.array([str(one) for one in Guarantee], object)
+    guarantees = np.array([str(one) for one in JUDGED], object)
+    rules = np.array([*(str(one) for one in ViewRule), None], object)
     return pa.table(
         {
             "run": pa.array(labels[run], pa.string()),
@@ -156,7 +157,8 @@ def named(breaches: Any, directory: Directory) -> Any:
             "cause_origin": processes(columns["cause_origin"]),
             "cause_seq": pa.array(columns["cause_seq"], mask=columns["cause_origin"] == NOTHING),
             "root_origin": processes(columns["root_origin"]),
-            "root_seq": columns["root_seq"],
+            "root_seq": pa.array(columns["root_seq"], mask=columns["root_origin"] == NOTHING),
             "witness": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), witness),
+            "note": pa.array(rules[columns["note"]], pa.string()),
         }
     )

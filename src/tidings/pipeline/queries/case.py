@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidings.pipeline.progress import Show, silent
 from tidings.pipeline.queries.causes import with_roots
-from tidings.pipeline.queries.checks import CHECKS
+from tidings.pipeline.queries.checks import CHECKS, views
 from tidings.pipeline.queries.evidence import known_events, with_messages
 from tidings.pipeline.queries.facts import Facts, endings, facts_of, first_forsaken
 from tidings.pipeline.queries.ingest import Trace, ingest
@@ -38,6 +38,13 @@ class Case(NamedTuple):
         if runs is not None:
             rows = rows.where(F.col("run").isin(list(runs)))
         return known_events(rows, self.facts, self.trace.width)
+
+    def breaches_of_views(self) -> DataFrame | None:
+        """The same rows as ``breaches``, of agreed views; None if no run has any."""
+        changing = [ending.run for ending in self.endings if ending.evidence.agreed]
+        rows = self.trace.rows.where(F.col("run").isin(changing))
+        events = with_messages(rows, self.trace.width, self.facts.cuts)
+        return views.violations(self.spark, rows, events, self.endings)
 
     @property
     def manifests(self) -> dict[str, Manifest]:
@@ -83,7 +90,7 @@ def violations(case: Case) -> DataFrame:
     shown = shown_by_cuts(case.trace.manifests)
     events = case.events()
     found = (
-        with_roots(breaches(events), events)
+        with_views(case, with_roots(breaches(events), events))
         .join(F.broadcast(labelled), "run", "inner")
         .select(
             F.col("label").alias("run"),
@@ -96,9 +103,18 @@ def violations(case: Case) -> DataFrame:
             F.get("names", "root_origin").alias("root_origin"),
             "root_seq",
             F.transform("witness", _named_place).alias("witness"),
+            "note",
         )
     )
     return found.unionByName(case.spark.createDataFrame(shown)) if len(shown) else found
+
+
+def with_views(case: Case, rooted: DataFrame) -> DataFrame:
+    """Those of agreed views as well, which have no roots."""
+    of_views = case.breaches_of_views()
+    if of_views is None:
+        return rooted
+    return rooted.unionByName(of_views, allowMissingColumns=True)
 
 
 def _named_place(place: Column) -> Column:

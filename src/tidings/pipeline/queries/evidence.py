@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from tidings.pipeline.queries.facts import Facts
 from tidings.spec import BELOW_THE_CUT
+from tidings.trace.schema import BINDING
 
 NEVER = 2**63 - 1
 """The position of what was not delivered: after everything."""
@@ -29,24 +30,26 @@ def with_messages(rows: DataFrame, width: int, cuts: DataFrame | None) -> DataFr
     """Every broadcast and delivery, with what became of its message.
 
     - given: the message was broadcast below the cut of its origin
-    - sent: index and view of the first broadcast under its name, null if there is none, or if the
-      message is given
+    - sent: index of the first broadcast under its name, and the view to which it was bound last;
+      null if there is none, or if the message is given
     - same_text: some broadcast under that name had this very text
     - delivered_at: for each process the index of its first delivery, null if there is none, BELOW
       if it was below its cut
     """
-    events = with_cuts(rows.where(F.col("kind").isin("broadcast", "deliver")), cuts)
-    is_broadcast = F.col("kind") == "broadcast"
+    events = with_cuts(rows.where(F.col("kind").isin(*BINDING, "deliver")), cuts)
+    is_broadcast, is_delivery = (F.col("kind") == kind for kind in ("broadcast", "deliver"))
     message = Window.partitionBy("run", "origin", "seq")
     text = Window.partitionBy("run", "origin", "seq", "digest")
     first_broadcast = F.min(F.when(is_broadcast & ~F.col("given"), F.struct("index", "view")))
     first_deliveries = [
-        F.min(F.when(~is_broadcast & (F.col("process") == process), F.col("index")))
+        F.min(F.when(is_delivery & (F.col("process") == process), F.col("index")))
         for process in range(width)
     ]
-    return events.select(
+    rebound = F.max(F.when(F.col("kind") == "rebind", F.struct("index", "view")))
+    with_views = events.select(
         *("run", "process", "index", "kind", "origin", "seq", "given"),
         first_broadcast.over(message).alias("sent"),
+        rebound.over(message).alias("rebound"),
         F.max(is_broadcast).over(text).alias("same_text"),
         F.array(
             *(
@@ -57,6 +60,12 @@ def with_messages(rows: DataFrame, width: int, cuts: DataFrame | None) -> DataFr
             )
         ).alias("delivered_at"),
     )
+    is_moved = F.col("rebound.index") > F.col("sent.index")
+    view = F.when(is_moved, F.col("rebound.view")).otherwise(F.col("sent.view"))
+    sent = F.when(
+        F.col("sent").isNotNull(), F.struct(F.col("sent.index").alias("index"), view.alias("view"))
+    )
+    return with_views.where("kind != 'rebind'").withColumn("sent", sent).drop("rebound")
 
 
 def with_cuts(events: DataFrame, cuts: DataFrame | None) -> DataFrame:

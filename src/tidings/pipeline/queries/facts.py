@@ -26,7 +26,7 @@ class Facts(NamedTuple):
       (the processes whose history has no hole)
     - processes: run, process, correct, ended (what is not in its history did not happen), holed,
       forsaken_from (the index from which on nothing is owed for what it broadcasts, or null)
-    - views: run, view, members, survivors (the correct ones), forsaken (they are no majority)
+    - views: run, view, members, survivors (the correct ones), forsaken (it lost its majority)
     - cuts, if there are any: run, origin, broadcast (how many of its messages it had broadcast
       below its cut), had (how many of them each process had delivered below its own)
     """
@@ -47,6 +47,7 @@ def endings(trace: Trace) -> list[Ending]:
                 for place, name in enumerate(trace.names[number])
                 if (number, place) in trace.lives
             },
+            trace.steps.get(number, {}),
         )
         for number in range(len(trace.manifests))
     ]
@@ -131,7 +132,7 @@ def _view_rows(ending: Ending) -> Iterator[dict[str, Any]]:
             "view": number,
             "members": ending.numbers(view),
             "survivors": ending.numbers(ending.survivors(view)),
-            "forsaken": ending.is_forsaken(view),
+            "forsaken": number in ending.evidence.forsaken_views,
         }
 
 

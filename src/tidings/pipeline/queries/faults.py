@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidings.trace import KINDS, NEEDED
-from tidings.trace.schema import COUNTS, LONGEST_WORD, REQUIRED, WORDS
+from tidings.trace.schema import AGREED, BINDING, COUNTS, LONGEST_WORD, REQUIRED, WORDS
 
 PROCESS = "{process}"
 """Stands in a fault for the name of the process, which only the driver knows."""
@@ -30,9 +30,14 @@ def fault_in_row() -> Column:
         _when(F.least(*map(F.length, WORDS)) == 0, "a word is empty"),
         *(_missing(column) for column in sorted({one for row in NEEDED.values() for one in row})),
         _when(
-            (F.col("kind") == "broadcast")
+            F.col("kind").isin(*BINDING)
             & (F.get("numbers", "origin") != F.get("numbers", "process")),
-            *(PROCESS, " cannot broadcast a message of process number ", F.col("origin")),
+            *(PROCESS, " cannot ", F.col("kind"), " a message of process number "),
+            F.col("origin"),
+        ),
+        _when(
+            F.col("kind").isin(*AGREED) & (F.col("value") < 1),
+            *("a ", F.col("kind"), " row cannot have the number ", F.col("value")),
         ),
         _when(F.col("view") >= F.col("known"), "view ", F.col("view"), " is not in the manifest"),
         _when(

@@ -24,8 +24,9 @@ from tidings.core import DataError, Members, ordered
 from tidings.pipeline.queries.faults import PROCESS, fault_in_row, in_sequence
 from tidings.pipeline.spark.spool import stored_rows, unseen
 from tidings.spec.endings import Life
-from tidings.trace import Manifest, layout, read_manifests
+from tidings.trace import Manifest, Row, layout, read_manifests
 from tidings.trace.manifest import begins_of
+from tidings.trace.schema import AGREED
 from tidings.trace.spooling import corrupt, fill
 
 
@@ -38,6 +39,8 @@ class Trace(NamedTuple):
     names: Sequence[Members]
     """For each run the names that its process numbers stand for."""
     lives: Mapping[tuple[int, int], Life]
+    steps: Mapping[int, Mapping[str, Sequence[Row]]]
+    """Of the runs that have any, the rows of each process about agreed views, by index."""
 
     @property
     def width(self) -> int:
@@ -55,7 +58,8 @@ def ingest(spark: SparkSession, path: Path, spool: Path) -> Trace:
     with corrupt_files_named(sources):
         stored = stored_rows(spark, spool)
         lives = _lives(placed(stored, runs), sources, names)
-    return Trace(numbered(stored, runs), tuple(manifests.values()), names, lives)
+        steps = _steps(stored, list(manifests.values()))
+    return Trace(numbered(stored, runs), tuple(manifests.values()), names, lives, steps)
 
 
 @contextmanager
@@ -158,6 +162,25 @@ def _lives(
         (history.run, history.process): Life(history.rows, history.last_kind, history.holed)
         for history in histories
     }
+
+
+def _steps(stored: DataFrame, manifests: Sequence[Manifest]) -> dict[int, dict[str, list[Row]]]:
+    is_agreed = F.col("kind").isin(*AGREED) & F.col("value").isNotNull()
+    columns = ("run", "process", "index", "kind", "view", "value", "vector")
+    numbers = {manifest.run: number for number, manifest in enumerate(manifests)}
+    steps: dict[int, dict[str, list[Row]]] = {}
+    for row in stored.where(is_agreed).select(*columns).collect():
+        names = manifests[numbers[row["run"]]].names
+        given = {name: row[name] for name in ("kind", "view", "value") if row[name] is not None}
+        if row["vector"] is not None:
+            given["vector"] = {names[position]: last for position, last in row["vector"].items()}
+        process = names[row["process"]]
+        step = Row(run="", process=process, index=row["index"], time_ns=0, **given)
+        steps.setdefault(numbers[row["run"]], {}).setdefault(process, []).append(step)
+    for of_run in steps.values():
+        for of_process in of_run.values():
+            of_process.sort(key=lambda row: row.index)
+    return steps
 
 
 def _data_error(history: Any, sources: Sequence[Path], names: Sequence[Members]) -> DataError:

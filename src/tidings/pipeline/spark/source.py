@@ -32,6 +32,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidings.core import DataError, UsageError
+from tidings.pipeline.watching.stream import BYTES_PER_BATCH, PACKED, SegmentStream
 from tidings.trace import Manifest, layout, parquet, read_manifests, unpack
 from tidings.trace.files import read_lines
 from tidings.trace.histories import Histories
@@ -65,6 +66,8 @@ class TidingsSource(DataSource):
         return "tidings"
 
     def schema(self) -> str:
+        if self._is_packed:
+            return PACKED
         layout(_path(self.options))  # what is not there is refused at once, as by other formats
         return NAMED
 
@@ -73,6 +76,14 @@ class TidingsSource(DataSource):
             if name not in parquet.ARROW.names:
                 raise UsageError(f"a trace has no column {name!r}")
         return TraceReader(_path(self.options), schema.names)
+
+    def streamReader(self, schema: StructType) -> SegmentStream:  # noqa: N802 - Spark's name
+        most = int(self.options.get("bytesPerBatch", BYTES_PER_BATCH))
+        return SegmentStream(_path(self.options), schema.names, self._is_packed, most)
+
+    @property
+    def _is_packed(self) -> bool:
+        return self.options.get("packed") == "true"
 
 
 def _path(options: Mapping[str, str]) -> Path:
@@ -142,6 +153,14 @@ class TraceReader(DataSourceReader):
             tables = iter([parquet.rows_table(rows, self.manifests)])
         for table in tables:
             yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def named_batches(
+    table: Any, manifests: Mapping[str, Manifest], path: Path, columns: Sequence[str]
+) -> Iterator[Any]:
+    """Stored rows as batches of the table, with names instead of positions."""
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        yield _Names(batch["run"], manifests, path).given_to(batch).select(columns)
 
 
 def _groups(path: Path) -> range:

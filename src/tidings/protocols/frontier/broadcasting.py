@@ -71,11 +71,7 @@ class Broadcasting(Part):
 
     def kept_for(self) -> str:
         """Whom most of what is kept is kept for."""
-        held, held_by = self.log.held, self.knowledge.held_by
-        lack = {
-            peer: sum(max(0, count - held_by(peer, origin)) for origin, count in held.items())
-            for peer in self.others
-        }
+        lack = self.knowledge.behind()
         last = max(self.others, key=lambda peer: lack[peer], default=self.me)
         if lack.get(last, 0) > 0:
             return last

@@ -7,7 +7,7 @@ holder answers with the messages as their origin broadcast them (PUSH).
 from tidings.core import Choose, MessageId, Part, Recall, Recalled, Span
 from tidings.protocols.frontier.acknowledgements import Acknowledgements
 from tidings.protocols.frontier.knowledge import Knowledge
-from tidings.protocols.frontier.log import Log, size_of
+from tidings.protocols.frontier.log import Log
 from tidings.protocols.frontier.packets import Batch, Pull, Push
 from tidings.protocols.frontier.peers import Peers
 from tidings.protocols.frontier.timers import Timers
@@ -77,23 +77,12 @@ class Fetching(Part):
     # --- answering
 
     def push(self, asker: str, wanted: tuple[Span, ...], turn: Turn) -> None:
-        batches: list[Batch] = []
-        for one in wanted:
-            origin = one.origin
-            first = max(one.first, self.log.forgotten[origin] + 1)
-            last = min(one.last, self.log.held[origin])
-            spilled = self.log.spilled.get(origin, 0)
-            if first <= min(last, spilled):
-                # The asker will ask for the rest when it has got this.
-                last = min(last, spilled)
-                turn.outgoing.append(Recall(asker, MessageId(origin, first), last))
+        for answer in self.log.answers(wanted):
+            if isinstance(answer, Span):
+                first = MessageId(answer.origin, answer.first)
+                turn.outgoing.append(Recall(asker, first, answer.last))
             else:
-                kept = self.log.kept(Span(origin, first, last))
-                if batches and self._is_too_much([*batches, *kept]):
-                    self._send_push(asker, batches, turn)
-                    batches = []
-                batches += kept
-        self._send_push(asker, batches, turn)
+                self._send_push(asker, answer, turn)
 
     def push_recalled(self, recalled: Recalled, turn: Turn) -> None:
         span = Span(recalled.first.origin, recalled.first.seq, recalled.last)
@@ -103,11 +92,6 @@ class Fetching(Part):
         if batches:
             marked = self.acknowledgements.marked(batches)
             turn.send((asker,), Push(tuple(batches), marked))
-
-    def _is_too_much(self, batches: list[Batch]) -> bool:
-        """For one packet: its receiver has to deal with all of it in one step."""
-        limits, count = self.log.limits, sum([len(batch.texts) for batch in batches])
-        return count > limits.push or sum(map(size_of, batches)) > limits.push_bytes
 
     # --- being answered
 

@@ -117,6 +117,14 @@ class Knowledge(Part):
         """Origins of which somebody holds more; then the origin itself does."""
         return [one for one in self.others if self.held_by(one, one) > self.log.held[one]]
 
+    def behind(self) -> dict[str, int]:
+        """Of each peer, how many messages it is not known to hold that are held here."""
+        held = self.log.held.items()
+        return {
+            peer: sum(max(0, count - self.held_by(peer, origin)) for origin, count in held)
+            for peer in self.others
+        }
+
     def come_back(self) -> None:
         """What the log of an earlier life shows."""
         self.safe = dict(self.log.delivered)

@@ -158,6 +158,31 @@ class Log(Part):
         texts = self.texts[origin][span.first - begin : span.last + 1 - begin]
         return self._batches(MessageId(origin, span.first), texts, self.causes[origin])
 
+    def answers(self, wanted: Iterable[Span]) -> Iterator[list[Batch] | Span]:
+        """What is kept of these, for one packet each; of what is on disk alone, which it is."""
+        batches: list[Batch] = []
+        for one in wanted:
+            origin = one.origin
+            first = max(one.first, self.forgotten[origin] + 1)
+            last = min(one.last, self.held[origin])
+            spilled = self.spilled.get(origin, 0)
+            if first <= min(last, spilled):
+                # The asker will ask for the rest when it has got this.
+                yield Span(origin, first, min(last, spilled))
+            else:
+                kept = self.kept(Span(origin, first, last))
+                if batches and self._is_too_much([*batches, *kept]):
+                    yield batches
+                    batches = []
+                batches += kept
+        if batches:
+            yield batches
+
+    def _is_too_much(self, batches: list[Batch]) -> bool:
+        """For one packet: its receiver has to deal with all of it in one step."""
+        limits, count = self.limits, sum([len(batch.texts) for batch in batches])
+        return count > limits.push or sum(map(size_of, batches)) > limits.push_bytes
+
     def recalled(self, span: Span, records: Iterable[Record]) -> list[Batch]:
         """The same from what is on disk."""
         texts: dict[int, bytes] = {}

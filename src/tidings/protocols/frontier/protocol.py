@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 from tidings.core import (
     Broadcast,
-    CancelTimer,
     Checkpoint,
     Choose,
     Effect,
@@ -23,8 +22,8 @@ from tidings.core import (
     Receive,
     Refuse,
     Replay,
-    SetTimer,
     Start,
+    Ticks,
     Timeout,
     UsageError,
     take_first,
@@ -73,7 +72,6 @@ from tidings.protocols.frontier.turn import Turn
 LARGEST_ALL = 7
 """Up to this size the mode is ``all`` unless set: it has one delay less."""
 MIB = 1024 * 1024
-TICK = "tick"
 
 
 class Frontier(Process):
@@ -117,9 +115,7 @@ class Frontier(Process):
         if marks < 2 or not 1 <= block <= MOST_IN_BLOCK:
             raise UsageError(f"marks is 2 or more, block 1 to {MOST_IN_BLOCK}")
         super().__init__(me, members, choose)
-        self.ticks = ticks
-        self.arrived: list[Receive] = []
-        """With ``ticks``: what has come since the last one."""
+        self.ticks = Ticks(me, members, ticks)
         size = len(members)
         limits = LogLimits(memory, memory_bytes, early, early_bytes, push, push_bytes)
         histories = OriginHistories.of(members, marks, block)
@@ -151,20 +147,8 @@ class Frontier(Process):
     # --- events
 
     def step(self, event: Event) -> list[Effect]:
-        return self._gather(event) if self.ticks else self.steps((event,))
-
-    def _gather(self, event: Event) -> list[Effect]:
-        """Take packets together, as a holder does that hands over what came since its last tick.
-
-        The tick is a timer that may run out at any time, so an explorer tries all groupings.
-        """
-        if isinstance(event, Receive):
-            self.arrived.append(event)
-            return [SetTimer(TICK, 0.0)] if len(self.arrived) == 1 else []
-        events, self.arrived = self.arrived, []
-        if event == Timeout(TICK):
-            return self.steps(events)
-        return [*([CancelTimer(TICK)] if events else []), *self.steps((*events, event))]
+        timer, events = self.ticks.gather(event)
+        return [*timer, *self.steps(events)] if events else timer
 
     def steps(self, events: Iterable[Event]) -> list[Effect]:
         turn = Turn()
@@ -331,7 +315,7 @@ class Frontier(Process):
 
     @property
     def indifferent(self) -> bool:
-        return not self.ticks
+        return not self.ticks.ticks
 
     def awaited(self) -> Members:
         return self.gate.awaited()
@@ -345,6 +329,16 @@ class Frontier(Process):
 
     def kept_for(self) -> str:
         return self.broadcasting.kept_for()
+
+    def behind(self) -> dict[str, int]:
+        return self.knowledge.behind()
+
+    def held_back(self) -> dict[str, int]:
+        log = self.log
+        return {
+            origin: held - log.delivered[origin] + len(log.early[origin])
+            for origin, held in log.held.items()
+        }
 
     def describe(self) -> dict[str, Any]:
         """The state, and what the next message of each origin waits for."""

@@ -7,12 +7,12 @@ it says so. A proposer that hears of an accepted view proposes that one again; o
 
 Ballots are compared by their rounds alone. Two proposers may use one round: each acceptor promises
 it to one of them, so at most one finds a majority and proposes anything.
+
+What is here is counted and compared; who says it to whom stands in asking, proposing and voting.
 """
 
-from collections.abc import Mapping
-
-from tidings.core import Part, majority
-from tidings.protocols.views.packets import NO_BALLOT, Ballot, Promise, Propose, View, Vote
+from tidings.core import Members, Part, majority
+from tidings.protocols.views.packets import NO_BALLOT, Ballot, Promise, Propose, Ready, View, Vote
 
 
 class Acceptor(Part):
@@ -20,6 +20,12 @@ class Acceptor(Part):
 
     promised: Ballot = NO_BALLOT
     vote: Vote | None = None
+    offer: Propose | None = None
+    """A proposal that can be accepted once everything up to its cut is held."""
+
+    def begin(self, members: Members) -> None:
+        """Nothing is promised for the number after this one."""
+        self.members, self.promised, self.vote, self.offer = members, NO_BALLOT, None, None
 
     @property
     def is_bound(self) -> bool:
@@ -39,6 +45,8 @@ class Proposer(Part):
     canvassing: bool = False
     ready: dict[str, int] = {}
     """Who would take part, and the last round each has promised."""
+    furnished: set[str] = set()
+    """Those of them whose applications have their state."""
     ballot: Ballot = NO_BALLOT
     """The ballot under way, once enough are ready."""
     promises: dict[str, Promise] = {}
@@ -52,23 +60,33 @@ class Proposer(Part):
         """How many of the old members decide."""
         return majority(len(self.members))
 
-    def canvass(self, promised: Ballot) -> None:
+    def begin(self, members: Members) -> None:
+        self.members = members
+        self.give_up()
+
+    def canvass(self, promised: Ballot, has_state: bool) -> None:
         """Begin anew, with nobody but this process."""
         self.give_up()
         self.canvassing = True
-        self.ready = {self.me: promised.round}
+        self.hear(self.me, Ready(0, promised.round, promised.round, has_state=has_state))
+
+    def hear(self, sender: str, ready: Ready) -> None:
+        self.ready[sender] = ready.round
+        if ready.has_state:
+            self.furnished.add(sender)
 
     def give_up(self) -> None:
-        self.canvassing, self.ready, self.ballot = False, {}, NO_BALLOT
+        self.canvassing, self.ready, self.furnished, self.ballot = False, {}, set(), NO_BALLOT
         self.promises, self.proposed, self.is_sent, self.accepted = {}, None, False, set()
 
     def are_enough_ready(self) -> bool:
         return sum(one in self.members for one in self.ready) >= self.needed
 
     def next_ballot(self) -> Ballot:
-        self.canvassing = False
-        self.ballot = Ballot(max(self.ready.values()) + 1, self.me)
-        return self.ballot
+        ballot = Ballot(max(self.ready.values()) + 1, self.me)
+        self.give_up()
+        self.ballot = ballot
+        return ballot
 
     def are_promises_enough(self) -> bool:
         return self.proposed is None and len(self.promises) >= self.needed
@@ -95,36 +113,3 @@ class Proposer(Part):
         """
         held = self.holdings().values()
         return {origin: max(counts[origin] for counts in held) for origin in self.members}
-
-
-class Gathering(Part):
-    """What of a cut is missing here, and who could send it."""
-
-    wanted: dict[str, int] = {}
-    holders: dict[str, dict[str, int]] = {}
-    """Members that can be asked, and what they hold of each origin."""
-    asked: set[str] = set()
-
-    def want(self, cut: Mapping[str, int], holders: Mapping[str, Mapping[str, int]]) -> None:
-        if self.wanted != dict(cut):
-            self.stop()
-            self.wanted = dict(cut)
-        self.holders |= {name: dict(counts) for name, counts in holders.items()}
-
-    def stop(self) -> None:
-        self.wanted, self.holders, self.asked = {}, {}, set()
-
-    def helpers(self, missing: list[str]) -> dict[str, list[str]]:
-        """Whom to ask next, and for messages of which origins; everybody once, then all over."""
-        for _ in range(2):
-            helpers: dict[str, list[str]] = {}
-            for origin in missing:
-                for name, counts in sorted(self.holders.items()):
-                    if name not in self.asked and counts.get(origin, 0) >= self.wanted[origin]:
-                        helpers.setdefault(name, []).append(origin)
-                        break
-            if helpers:
-                self.asked |= helpers.keys()
-                return helpers
-            self.asked = set()
-        return {}

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier import invariants as frontier
+from tidings.protocols.frontier.log import Log
 from tidings.protocols.views.packets import View
 
 if TYPE_CHECKING:
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def check(member: "Views", group: Mapping[str, "Views"]) -> None:
     _one_chain(member, group)
-    for number, former in member.formers.items():
+    for number, former in member.formers.logs.items():
         _ends_at_the_cut(member, number, former)
-    if member.is_member and not member.is_wedged:
+    if member.present.is_open:
         _counts_in_its_view_alone(member, group)
 
 
@@ -28,21 +28,16 @@ def _one_chain(member: "Views", group: Mapping[str, "Views"]) -> None:
             assert first == view, f"{member.me}: two views of one number, {first} and {view}"
 
 
-def _ends_at_the_cut(member: "Views", number: int, former: Frontier) -> None:
-    view = next(view for view in member.chain if view.number == number + 1)
-    delivered = former.log.delivered
-    assert delivered == dict(view.cut), f"{member.me} left view {number} with {delivered}"
+def _ends_at_the_cut(member: "Views", number: int, former: Log) -> None:
+    cut, delivered = dict(member.chain[number + 1].cut), former.delivered
+    assert delivered == cut, f"{member.me} left view {number} with {delivered}"
 
 
 def _counts_in_its_view_alone(member: "Views", group: Mapping[str, "Views"]) -> None:
+    """Of those that are in a later view already, nobody can tell what they held in this one."""
     held = {
-        name: found.log.held
+        name: one.present.log.held
         for name, one in group.items()
-        if name in member.members and (found := _frontier_of(one, member.number)) is not None
+        if name in member.members and one.number == member.number and one.standing.is_inside
     }
-    frontier.check(member.current.log, member.current.knowledge, held)
-
-
-def _frontier_of(one: "Views", number: int) -> Frontier | None:
-    is_current = one.number == number and not one.has_left
-    return one.current if is_current else one.formers.get(number)
+    frontier.check(member.present.log, member.current.knowledge, held)

@@ -4,6 +4,7 @@ Every packet names a view. One that belongs to a view that is not installed here
 is; one of a view that is over is answered with what came after it.
 """
 
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
@@ -23,19 +24,24 @@ from tidings.protocols.frontier.packets import (
     Twins,
 )
 
+MOST_CHARS = 300
+"""How long an address may be."""
+Address = Annotated[str, Meta(max_length=MOST_CHARS)]
+
 
 class View(msgspec.Struct, frozen=True, array_like=True):
     """The members from here on, and where the view before ends.
 
     ``cut`` says of each origin of the view before how many of its messages are delivered in it.
-    A newcomer starts there. (A snapshot of what the application made of them will name its own
-    vector, at or above the cut: that is to stand beside ``added``.)
+    A newcomer starts there.
     """
 
     number: int
     members: Members
     cut: SortedIds = ()
     added: str = ""
+    address: Address = ""
+    """Where the newcomer can be reached, in words of the holders."""
 
     def __str__(self) -> str:
         cut = listed(*(f"{origin}<={count}" for origin, count in self.cut if count))
@@ -106,10 +112,17 @@ class Ready(Packet, frozen=True, tag="ready"):
     round: int = 0
     """The last one that the sender has promised."""
     held: Vector = ()
+    has_state: bool = True
+    """Whether its application has the state to which all messages before its first view led."""
 
     def __str__(self) -> str:
-        held = f", held {self.held}" if any(self.held) else ""
-        return f"ready for view {self.number}, round {self.asked}, promised {self.round}{held}"
+        return listed(
+            f"ready for view {self.number}",
+            f"round {self.asked}",
+            f"promised {self.round}",
+            any(self.held) and f"held {self.held}",
+            not self.has_state and "without its state",
+        )
 
 
 class Prepare(Packet, frozen=True, tag="prepare"):
@@ -161,9 +174,12 @@ class Decided(Packet, frozen=True, tag="decided"):
     views: Annotated[tuple[View, ...], Meta(max_length=10 * MOST_MEMBERS)]
     through: int
     """Up to this view the sender has delivered all cuts: it can send what is in them."""
+    last: int
+    """The last view that the sender knows, if there was no room for all of them."""
 
     def __str__(self) -> str:
-        return f"decided {listed(*self.views)}, through {self.through}"
+        more = f", and more up to {self.last}" if self.last > self.views[-1].number else ""
+        return f"decided {listed(*self.views)}{more}, through {self.through}"
 
 
 class Behind(Packet, frozen=True, tag="behind"):
@@ -173,3 +189,21 @@ class Behind(Packet, frozen=True, tag="behind"):
 
     def __str__(self) -> str:
         return f"behind view {self.number}"
+
+
+class Missed(Packet, frozen=True, tag="missed"):
+    """The sender had no room for what the receiver said in this view before it was installed there.
+
+    So the two begin as if the link between them had been down.
+    """
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"missed some of view {self.number}"
+
+
+def as_many_as_fit(views: tuple[View, ...], names: int) -> tuple[View, ...]:
+    """The first of them, with so many names of members and origins in all, but at least one."""
+    sizes = accumulate(len(view.members) + len(view.cut) for view in views)
+    return views[: max(1, sum(size <= names for size in sizes))]

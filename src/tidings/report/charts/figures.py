@@ -4,8 +4,9 @@ Colours come from ``style``. No line is known by its colour alone: it has a mark
 and a dash of its own where colours begin again.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import groupby, pairwise, zip_longest
 
 from tidings.report.charts.model import (
     Axis,
@@ -25,6 +26,9 @@ from tidings.report.words import listed
 
 Styles = Mapping[str, int]
 """The number of each name, which decides how it looks."""
+Spot = tuple[float, float]
+Dash = tuple[str | None, float | None]
+"""The dashes of a line, and where they begin."""
 
 
 def numbered(names: Iterable[str]) -> Styles:
@@ -38,6 +42,10 @@ HEIGHT = _TOP + _PLOT + _BOTTOM
 COLOURS = 8
 _DASHES = (None, "6 3", "2 3", "9 3 2 3")
 _BOUND_DASHES = ("1 3", "5 4", "8 3 1 3", "2 2 6 2")
+_PERIOD = 60.0
+"""In so many pixels every line of those that coincide appears once."""
+_BESIDE, _WIDEST = 8.0, 44.0
+"""From one mark to the next of those that coincide; and how wide all of them may be."""
 _LONGEST_NAME = 40
 _KEY = "M-14 0H14"
 AT_LEAST = "M0 -8L5 0H1.5V6H-1.5V0H-5Z"
@@ -104,10 +112,12 @@ def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     """The lines, and the lower bounds, which are numbered by themselves."""
     every = [point for line in (*chart.lines, *chart.bounds) for point in line.points]
     xs = sorted({point.x for point in every if point.x > 0 or not chart.x.logarithmic})
-    x = _scale(chart.x, xs, _LEFT + 6, WIDTH - _RIGHT - 6, from_zero=False)
+    room = 6 + _crowd(chart.lines) / 2
+    x = _scale(chart.x, xs, _LEFT + room, WIDTH - _RIGHT - room, from_zero=False)
     ends = [end for point in every for end in (point.y, point.low, point.high) if end is not None]
     y = _scale(chart.y, ends, _TOP + _PLOT, _TOP)
     wide = {value: width_of(f"{figure(value)} ", 10.5) for value in xs}
+    shared = _Shared({line.name: _spots(line, x, y) for line in chart.lines})
     has_room = all(x(b) - x(a) >= (wide[a] + wide[b]) / 2 for a, b in pairwise(xs))
     return _plot(
         chart,
@@ -115,8 +125,47 @@ def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
         y,
         xs if has_room else x.ticks(),
         *(_bound(line, bounds[line.name], x, y) for line in chart.bounds),
-        *(_series(line, styles[line.name], x, y, chart) for line in chart.lines),
+        *(_series(line, styles[line.name], x, y, chart, shared) for line in chart.lines),
     )
+
+
+def _crowd(lines: Sequence[Line]) -> float:
+    """How wide the marks are that stand beside each other, where most of them coincide."""
+    at = Counter((point.x, point.y) for line in lines for point in line.points)
+    return min(_WIDEST, _BESIDE * (max(at.values(), default=1) - 1))
+
+
+class _Shared:
+    """Who else is where a line is: those that coincide share the space, so that all are seen.
+
+    A piece of line is drawn in dashes of each colour in turn, and marks stand beside each other.
+    """
+
+    def __init__(self, spots: Mapping[str, Sequence[Spot]]) -> None:
+        self._at: dict[object, list[str]] = {}
+        for name, line in spots.items():
+            for where in (*line, *pairwise(line)):
+                self._at.setdefault(where, []).append(name)
+
+    def pieces(self, name: str, line: Sequence[Spot]) -> Iterator[tuple[list[Spot], Dash]]:
+        """The line in pieces, each shared with the same others, and how it is dashed."""
+        for names, piece in groupby(pairwise(line), key=self._at.__getitem__):
+            first, *others = piece
+            spots = [*first, *(end for _, end in others)]
+            if len(names) == 1:
+                yield spots, (None, None)
+            else:
+                long = max(2.0, min(7.0, _PERIOD / len(names)))
+                yield (
+                    spots,
+                    (f"{long:g} {long * (len(names) - 1):g}", -long * names.index(name)),
+                )
+
+    def beside(self, name: str, spot: Spot) -> Spot:
+        """Where the mark of this line stands."""
+        names = self._at[spot]
+        step = min(_BESIDE, _WIDEST / (len(names) - 1)) if len(names) > 1 else 0.0
+        return spot[0] + step * (names.index(name) - (len(names) - 1) / 2), spot[1]
 
 
 def _plot(
@@ -194,16 +243,33 @@ def _fits(point: Point, x: Scale, y: Scale) -> bool:
     return not ((x.logarithmic and point.x <= 0) or (y.logarithmic and point.y <= 0))
 
 
-def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> Markup:
+def _spots(line: Line, x: Scale, y: Scale) -> list[Spot]:
+    """As exact as they are drawn: what is nearer than that coincides."""
+    return [
+        (round(x(point.x), 1), round(y(point.y), 1)) for point in line.points if _fits(point, x, y)
+    ]
+
+
+def _series(
+    line: Line, number: int, x: Scale, y: Scale, chart: LineChart, shared: _Shared
+) -> Markup:
     colour, shape, dash = look(number)
     points = [point for point in line.points if _fits(point, x, y)]
-    spots = [(x(point.x), y(point.y)) for point in points]
+    spots = _spots(line, x, y)
+    beside = [shared.beside(line.name, spot) for spot in spots]
     return element(
         "g",
-        element("path", class_="line", d=path(*spots), stroke_dasharray=dash)
-        if len(points) > 1
-        else None,
-        *(_whisker(point, x, y) for point in points),
+        *(
+            element(
+                "path",
+                class_="line",
+                d=path(*piece),
+                stroke_dasharray=dashes or dash,
+                stroke_dashoffset=offset,
+            )
+            for piece, (dashes, offset) in shared.pieces(line.name, spots)
+        ),
+        *(_whisker(point, spot[0], y) for point, spot in zip(points, beside, strict=True)),
         *(
             element(
                 "path",
@@ -216,17 +282,17 @@ def _series(line: Line, number: int, x: Scale, y: Scale, chart: LineChart) -> Ma
                 d=AT_LEAST if point.at_least else shape,
                 transform=moved(*spot),
             )
-            for point, spot in zip(points, spots, strict=True)
+            for point, spot in zip(points, beside, strict=True)
         ),
         class_=f"series {colour}",
         data_series=number,
     )
 
 
-def _whisker(point: Point, x: Scale, y: Scale) -> Markup | None:
+def _whisker(point: Point, at: float, y: Scale) -> Markup | None:
     if point.low is None or point.high is None or (y.logarithmic and point.low <= 0):
         return None
-    ends = [(x(point.x), y(end)) for end in (point.low, point.high)]
+    ends = [(at, y(end)) for end in (point.low, point.high)]
     return element("path", class_="whisker", d=path(*ends))
 
 

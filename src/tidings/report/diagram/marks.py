@@ -17,28 +17,33 @@ from tidings.spec.evidence import place
 from tidings.trace import Row
 
 
-def lanes(scene: Scene) -> Iterator[Markup]:
-    past = _ends_of_the_past(scene)
+def lane_names(scene: Scene) -> Iterator[Markup]:
     for process, lane in scene.lanes.y.items():
-        y = scene.top + lane
-        name = scene.name(process)
         yield element(
             "text",
-            name,
+            scene.name(process),
             class_="ink",
             x=MARGIN,
-            y=y + 5,
+            y=scene.top + lane + 5,
             font_size=15,
             font_weight=650,
             data_process=process,
         )
+
+
+def lanes(scene: Scene) -> Iterator[Markup]:
+    yield from lane_names(scene)
+    past = _ends_of_the_past(scene)
+    for process, lane in scene.lanes.y.items():
+        y = scene.top + lane
+        name = scene.name(process)
         pieces = _lifetimes(process, scene)
         for begin, end in pieces:
             yield element("path", class_="lane", d=path((begin, y), (end, y)), data_process=process)
             if begin < (known := min(end, past.get(process, begin))):
                 thick = path((begin, y), (known, y))
                 yield element("path", class_="past", d=thick, data_process=process)
-        if scene.width > 1.6 * NARROWEST:
+        if pieces and scene.width > 1.6 * NARROWEST:
             # In a picture that must be scrolled, every lane says again whose it is.
             end = pieces[-1][1]
             for x in (*range(800, int(end) - 100, 800), end + 12):
@@ -50,9 +55,15 @@ def _lifetimes(process: str, scene: Scene) -> list[tuple[float, float]]:
     rows = [row for row in scene.rows if row.process == process]
     joins = bool(rows) and rows[0].kind == "join"
     begin: float | None = scene.spot(rows[0]).x if joins else scene.left - 8
+    causality = scene.causality
+    if scene.rows and causality.is_down(process, causality.position[place(scene.rows[0])]):
+        begin = None
     pieces = []
     for row in rows:
-        if row.kind in ("crash", "leave", "settle") and begin is not None:
+        if place(row) in scene.downs and begin is not None:
+            pieces.append((begin, scene.down(row).x))
+            begin = None
+        elif row.kind in ("crash", "leave", "settle") and begin is not None:
             pieces.append((begin, scene.spot(row).x))
             begin = None
         elif row.kind == "recover":
@@ -89,6 +100,16 @@ def marks(scene: Scene) -> Iterator[Markup]:
                 data_process=row.process,
                 data_index=row.index,
                 data_message=str(row.message) if row.origin else None,
+            )
+        if place(row) in scene.downs:
+            yield element(
+                "g",
+                element("title", f"{row.process} goes down, without a last word"),
+                SYMBOLS["crash"],
+                class_=f"down{scene.fade(row)}",
+                transform=moved(*scene.down(row)),
+                data_process=row.process,
+                data_index=row.index,
             )
 
 

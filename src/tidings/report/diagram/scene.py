@@ -87,6 +87,8 @@ class Lanes:
         if source is not None and place(source) in self._x:
             lanes_apart = abs(self.y[source.process] - self.y[row.process]) / LANE
             x = max(x, self._x[place(source)] + SLOPE + 8 * lanes_apart)
+        if before is not None and place(before) in self._scene.downs:
+            x = max(x, self._x[place(before)] + 2 * GAP)
         if wide := self._scene.label_width(row):
             x = max(x, self._label_end.get(row.process, -40.0) + wide / 2 + 8)
             self._label_end[row.process] = x + wide / 2
@@ -115,7 +117,9 @@ class Scene:
         self.marked = marked(violation, causality) if violation else None
         self.bright = focus.bright
         self.shown = {place(row) for row in focus.rows}
-        self.rows = [row for row in focus.rows if self._leads_somewhere(row)]
+        self.rows = focus.rows
+        self.downs = self._downs()
+        """Of each life that ended without a last word, the last event in the picture."""
         self.deeds = Deeds(causality, texts)
         self.lanes = Lanes(self)
         names = [self.name(process) for process in causality.processes]
@@ -126,12 +130,16 @@ class Scene:
         self.header = self._header(focus.left_out) if is_titled else []
         self.callout = balanced(however(violation), _LONGEST_LINE) if violation else []
 
-    def _leads_somewhere(self, row: Row) -> bool:
-        """Not a packet whose arrival is left out, unless it is what all this is about."""
-        if row.kind != "send" or place(row) == self.marked:
-            return True
-        arrivals = self.causality.arrivals[place(row)]
-        return not arrivals or any(place(one) in self.shown for one in arrivals)
+    def _downs(self) -> set[Place]:
+        position = self.causality.position
+        latest = max((position[place(row)] for row in self.rows), default=-1)
+        ends = {
+            (row.process, row.incarnation)
+            for row in self.causality.kills
+            if position[place(row)] <= latest
+        }
+        lasts = {(row.process, row.incarnation): place(row) for row in self.rows}
+        return {where for life, where in lasts.items() if life in ends}
 
     # --- from top to bottom
 
@@ -166,6 +174,11 @@ class Scene:
         return self.lanes.y[self.violation.process] < LANE * (len(self.lanes.y) - 1) / 2
 
     # --- where things are
+
+    def down(self, row: Row) -> Spot:
+        """Where the lane ends of a process that went down silently after this event."""
+        x, y = self.spot(row)
+        return Spot(x + GAP * 0.7, y)
 
     def spot(self, row: Row) -> Spot:
         x, y = self.lanes.spot(row)
@@ -222,7 +235,7 @@ class Scene:
             many(len(self.causality.processes), "process"),
             many(kinds.count("broadcast"), "broadcast"),
             *([many(kinds.count("send"), "packet")] if self.causality.has_packets else []),
-            many(kinds.count("crash"), "crash") if "crash" in kinds else "no crash",
+            many(crashes, "crash") if (crashes := len(self.causality.ends)) else "no crash",
         ]
         manifest, violation = self.manifest, self.violation
         facts = [

@@ -1,6 +1,7 @@
 """The page of one audit: a trace, its verdicts, and what its rows say beside them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from os import PathLike
 from shlex import join
@@ -12,9 +13,11 @@ from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.causes import causes_of, what_went_wrong
 from tidings.report.charts.model import Axis, Point, Spread, SpreadChart, StateChart, StateLine
+from tidings.report.crashes import Crash, around, crashes_of
 from tidings.report.explain import however, in_the_log, replay_command
 from tidings.report.page.measure import growth_of
 from tidings.report.page.model import (
+    MOST_EVENTS,
     MOST_PICTURES,
     CauseRow,
     CauseTable,
@@ -22,6 +25,7 @@ from tidings.report.page.model import (
     CostRow,
     CostTable,
     Entry,
+    Episode,
     Fact,
     Matrix,
     Page,
@@ -29,7 +33,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.page.pictures import can_be_drawn, picture_of
 from tidings.report.words import judged, listed, many, with_options
-from tidings.spec import Guarantee, Place, Value, Verdict, Violation
+from tidings.spec import JUDGED, Extra, Guarantee, Place, Value, Verdict, Violation
 from tidings.trace import Manifest, Run
 
 if TYPE_CHECKING:
@@ -40,6 +44,8 @@ MOST_ROWS = 250_000
 """Traces with more are judged and measured, but not drawn: for that they are read into memory."""
 MOST_ROWS_OF_A_WHOLE_RUN = 120
 """A run that broke nothing is drawn if it has no more."""
+MOST_CRASHES = 8
+"""Of a run, whose surroundings are drawn; beyond that they are only told."""
 
 
 def page_of_trace(
@@ -69,6 +75,7 @@ def page_of_trace(
         "verdict comes from the recorded events alone, in the order in which each process recorded "
         "them; clocks serve latencies only.",
         facts=trace.facts(rows),
+        episodes=trace.episodes({picture.key for picture in pictures}),
         matrix=trace.matrix({picture.key for picture in pictures}),
         causes=trace.causes(),
         cost_table=trace.costs(measured) if measured else None,
@@ -90,7 +97,7 @@ def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     of = {
         value: [
             guarantee.value
-            for guarantee in Guarantee
+            for guarantee in JUDGED
             if any(
                 verdict.guarantee is guarantee and verdict.value is value
                 for of_run in verdicts.values()
@@ -108,7 +115,8 @@ def _answer(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     elif unknown:
         sentence, rest = f"{listed(unknown)} cannot be judged{where}", "; nothing was seen violated"
     else:
-        sentence, rest = f"all {len(of[Value.HOLDS])} guarantees hold{where}", ""
+        views = " and so do views" if Extra.VIEWS.value in of[Value.HOLDS] else ""
+        sentence, rest = f"all {len(Guarantee)} guarantees hold{views}{where}", ""
     return f"{sentence[0].upper()}{sentence[1:]}{rest}."
 
 
@@ -139,15 +147,54 @@ class _Trace:
             return (*facts, Fact("runs", f"{len(self.verdicts):,}"))
         (manifest,) = self.manifests.values()
         crashed = [name for name, fate in manifest.fates.items() if fate == "crashed"]
+        back = ordered(crash.process for crash in self.crashes if crash.back)
         facts += [
             Fact("run", manifest.run),
             Fact("protocol", _entry_of(manifest)),
             Fact("processes", f"{len(manifest.members):,}"),
             *([Fact("crashed", listed(crashed))] if crashed else []),
+            *([Fact("came back", listed(back))] if back else []),
             *([Fact("seed", str(manifest.seed))] if manifest.seed is not None else []),
             *([Fact("commit", manifest.commit)] if manifest.commit else []),
         ]
         return tuple(facts)
+
+    # --- what happened
+
+    @cached_property
+    def _causalities(self) -> dict[str, Causality]:
+        """Of the runs that are drawn or told, each made once."""
+        return {}
+
+    def _causality(self, run: Run) -> Causality:
+        return self._causalities.setdefault(run.manifest.run, Causality(run))
+
+    @cached_property
+    def crashes(self) -> list[Crash]:
+        """Of a single run."""
+        return crashes_of(self._causality(self.runs[0])) if self.is_one and self.runs else []
+
+    def episodes(self, pictures: set[str]) -> tuple[Episode, ...]:
+        """How members went down and came back, in the order in which they did."""
+        (run,) = self.manifests if self.is_one else ("",)
+        happened: list[tuple[int, Episode]] = []
+        for crash in self.crashes:
+            keys = [self._key_of(crash), self._key(run)]
+            shown = next((key for key in keys if key in pictures), None)
+            happened.append((self._time_of(crash.end), Episode(f"{crash.in_words()}.", shown)))
+            if crash.back is not None:
+                back = Episode(f"{crash.return_in_words()}.", shown)
+                happened.append((self._time_of(crash.back), back))
+        return tuple(episode for _, episode in sorted(happened, key=lambda one: one[0]))
+
+    def _time_of(self, where: Place) -> int:
+        rows = self.runs[0].histories[where.process]
+        return next(row.time_ns for row in rows if row.index == where.index)
+
+    def _key_of(self, crash: Crash) -> str:
+        """By numbers: names of processes may be anything."""
+        (run,) = self.manifests
+        return f"{self._key(run)}-crash-{self.crashes.index(crash) + 1}"
 
     # --- verdicts
 
@@ -160,13 +207,18 @@ class _Trace:
                 name=name,
                 flawed=name.startswith("flawed/"),
                 note="" if self.is_one else many(len(runs), "run"),
-                cells={guarantee: self._cell(guarantee, runs, pictures) for guarantee in Guarantee},
+                cells=self._cells(runs, pictures),
             )
             for name, runs in by_entry.items()
         )
         return Matrix(entries=entries, what="protocol", how=self._again())
 
-    def _cell(self, guarantee: Guarantee, runs: Sequence[str], pictures: set[str]) -> Cell:
+    def _cells(self, runs: Sequence[str], pictures: set[str]) -> dict[Guarantee | Extra, Cell]:
+        """Of views only if there are any."""
+        judged = {verdict.guarantee for run in runs for verdict in self.verdicts[run]}
+        return {one: self._cell(one, runs, pictures) for one in JUDGED if one in judged}
+
+    def _cell(self, guarantee: Guarantee | Extra, runs: Sequence[str], pictures: set[str]) -> Cell:
         of_runs = {
             run: verdict
             for run in runs
@@ -268,14 +320,17 @@ class _Trace:
             breaches += len(shown)
             room = MOST_PICTURES - len(drawn)
             is_small = self.is_one and sum(1 for _ in run.rows) <= MOST_ROWS_OF_A_WHOLE_RUN
-            if not room or not (shown or is_small):
+            crashes = [] if is_small else [one for one in self.crashes if one.message]
+            if not room or not (shown or is_small or crashes):
                 continue
-            causality = Causality(run)
+            causality = self._causality(run)
             if not can_be_drawn(causality):
                 undrawn.append(f"Run {run.manifest.run} is not drawn: its group is too large.")
                 continue
-            wanted: list[Violation | None] = [*shown] or [None]
+            wanted: list[Violation | None] = [*shown] or [None] * is_small
             drawn += [self._picture(causality, violation) for violation in wanted[:room]]
+            room = min(MOST_CRASHES, MOST_PICTURES - len(drawn))
+            drawn += [self._crash(causality, crash) for crash in crashes[:room]]
         if breaches > MOST_PICTURES:
             undrawn.append(f"Only {MOST_PICTURES} of {breaches:,} violated verdicts are drawn.")
         if self.is_one and self.runs and not drawn and not undrawn:
@@ -315,6 +370,17 @@ class _Trace:
             entry=_entry_of(manifest),
             replay=replay,
             log=self.log.get(manifest.run, {}),
+        )
+
+    def _crash(self, causality: Causality, crash: Crash) -> Picture:
+        when = "while it broadcasts" if crash.is_in_mid_broadcast else "after its broadcast of"
+        return picture_of(
+            causality,
+            key=self._key_of(crash),
+            entry=_entry_of(causality.run.manifest),
+            title=f"{crash.process} goes down {when} {crash.message}",
+            summary=f"{crash.in_words()}.",
+            view=around(crash, causality, MOST_EVENTS),
         )
 
     # --- once more

@@ -17,7 +17,7 @@ from tidings.report.charts.model import (
     StateChart,
 )
 from tidings.report.markup import Markup
-from tidings.spec import Guarantee, Value
+from tidings.spec import Extra, Guarantee, Value
 
 # --- the verdicts
 
@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the matrix: an algorithm with its options, or a run."""
 
     name: str
-    cells: dict[Guarantee, Cell]
+    cells: dict[Guarantee | Extra, Cell]
     flawed: bool = False
     """Whether it is meant to fail."""
     note: str = ""
@@ -111,6 +111,13 @@ class CostTable(Chart, frozen=True, kw_only=True):
 # --- runs
 
 
+class Episode(msgspec.Struct, frozen=True):
+    """A sentence about what happened, and the key of the picture that shows it."""
+
+    words: str
+    picture: str | None = None
+
+
 class Moment(msgspec.Struct, frozen=True):
     """A column of a picture: one step of its story."""
 
@@ -148,6 +155,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     facts: str
     """What the run was: its name, its seed, counts."""
     svg: Markup
+    names: Markup
+    """Of its lanes, to stay in view."""
     symbols: tuple[tuple[Markup, str], ...]
     """The signs in it, and what they mean."""
     processes: tuple[str, ...]
@@ -180,6 +189,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     """What this is: what was run and judged, and how."""
     facts: tuple[Fact, ...] = ()
+    episodes: tuple[Episode, ...] = ()
+    """What happened to the members, in order."""
     matrix: Matrix | None = None
     causes: CauseTable | None = None
     comparison: Comparison | None = None
@@ -197,6 +208,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 # --- how much of it
 
+MOST_EPISODES = 24
 MOST_ENTRIES = 64
 """Rows of the matrix."""
 MOST_CAUSE_ROWS = 40
@@ -225,11 +237,18 @@ def within_limits(page: Page) -> Page:
         return most
 
     pictures = page.pictures[: first(page.pictures, MOST_PICTURES, "pictures")]
-    changes: dict[str, object] = {"pictures": pictures}
+    keys = {picture.key for picture in pictures}
+    episodes = page.episodes[: first(page.episodes, MOST_EPISODES, "crashes and returns")]
+    changes: dict[str, object] = {
+        "pictures": pictures,
+        "episodes": tuple(
+            one if one.picture in keys else msgspec.structs.replace(one, picture=None)
+            for one in episodes
+        ),
+    }
     if page.matrix is not None:
         entries = page.matrix.entries
         kept = entries[: first(entries, MOST_ENTRIES, "rows of the matrix")]
-        keys = {picture.key for picture in pictures}
         linked = tuple(_linked(entry, keys) for entry in kept)
         changes["matrix"] = msgspec.structs.replace(page.matrix, entries=linked)
     if page.causes is not None:

@@ -8,7 +8,7 @@ from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.diagram.scene import Scene
 from tidings.report.explain import explain, however
-from tidings.report.focus import Focus, focus, marked
+from tidings.report.focus import Focus, focus, leading, marked
 from tidings.report.page.model import (
     MOST_EVENTS,
     MOST_LANES,
@@ -17,7 +17,7 @@ from tidings.report.page.model import (
     Picture,
     Spoken,
 )
-from tidings.report.spacetime import figure, symbols
+from tidings.report.spacetime import figure, names, symbols
 from tidings.report.svg import shortened
 from tidings.report.words import many
 from tidings.spec import Place, Violation
@@ -41,19 +41,25 @@ def picture_of(
     key: str,
     entry: str,
     title: str = "",
+    summary: str = "",
     replay: str = "",
     texts: Mapping[str, bytes] | None = None,
     most_events: int = MOST_EVENTS,
     log: Mapping[Place | MessageId, str] = MappingProxyType({}),
+    view: Focus | None = None,
 ) -> Picture:
-    """The run, or what matters to a violation of it, in at most so many events."""
+    """The run, or what matters to a violation of it, in at most so many events.
+
+    Or the rows of a ``view`` of it.
+    """
     run = causality.run
     known = schedule.texts(run.manifest) if texts is None else texts
     known = {
         digest: shortened(text.decode("utf-8", "backslashreplace"), LONGEST_TEXT).encode()
         for digest, text in known.items()
     }
-    view = _window(focus(causality, violation, most_events), violation, causality, most_events)
+    if view is None:
+        view = _window(focus(causality, violation, most_events), violation, causality, most_events)
     scene = Scene(causality, violation, known, view, is_titled=False)
     columns = _columns(scene)
     moment_of = {place(row): number for number, rows in enumerate(columns.values()) for row in rows}
@@ -66,6 +72,7 @@ def picture_of(
         entry=entry,
         facts=_facts(causality),
         svg=figure(scene),
+        names=names(scene),
         symbols=tuple(symbols(scene)),
         processes=causality.processes,
         moments=tuple(_moment(x, rows, scene) for x, rows in columns.items()),
@@ -84,7 +91,7 @@ def picture_of(
             if row.kind == "broadcast"
         ),
         is_violation=violation is not None,
-        summary=however(violation) if violation else "",
+        summary=however(violation) if violation else summary,
         proof=explain(violation, run.manifest.run, run.manifest.seed, trace=run, log=log)
         if violation
         else "",
@@ -105,10 +112,12 @@ def _columns(scene: Scene) -> dict[float, list[Row]]:
 
 
 def _moment(x: float, rows: Sequence[Row], scene: Scene) -> Moment:
-    is_wrong = scene.marked in [place(row) for row in rows]
+    places = [place(row) for row in rows]
+    is_wrong = scene.marked in places
     if all(row.kind == "settle" for row in rows):
         return Moment(x, "the end", scene.deeds.settled(rows), is_wrong)
-    return Moment(x, scene.deeds.where(rows), scene.deeds.described(rows), is_wrong)
+    down = "" if scene.downs.isdisjoint(places) else f" Then {rows[-1].process} goes down."
+    return Moment(x, scene.deeds.where(rows), f"{scene.deeds.described(rows)}{down}", is_wrong)
 
 
 def _window(view: Focus, violation: Violation | None, causality: Causality, most: int) -> Focus:
@@ -123,17 +132,14 @@ def _window(view: Focus, violation: Violation | None, causality: Causality, most
     spare = most - (len(view.rows) - len(others))
     kept = proof.union(others[-spare:])
     note = f"Of {len(view.rows):,} rows about it only what proves it and the nearest are shown."
-    return Focus([row for row in view.rows if place(row) in kept], view.bright, note)
+    rows = [row for row in view.rows if place(row) in kept]
+    return Focus(leading(rows, causality, marked(violation, causality)), view.bright, note)
 
 
 def _facts(causality: Causality) -> str:
     manifest = causality.run.manifest
     kinds = [row.kind for row in causality.run.rows]
-    last = {name: rows[-1].kind for name, rows in causality.run.histories.items() if rows}
-    # Who was killed without a last word has no crash row.
-    crashes = kinds.count("crash") + sum(
-        causality.has_crashed(name) and last.get(name) != "crash" for name in causality.processes
-    )
+    crashes = len(causality.ends)
     return ", ".join(
         [
             f"run {manifest.run}",

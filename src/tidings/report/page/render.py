@@ -21,6 +21,7 @@ from tidings.report.charts.model import (
     LineChart,
     ParetoChart,
     Point,
+    Shown,
     SpreadChart,
     StateChart,
 )
@@ -34,6 +35,7 @@ from tidings.report.page.model import (
     CostRow,
     CostTable,
     Entry,
+    Episode,
     Matrix,
     Page,
     Picture,
@@ -41,7 +43,7 @@ from tidings.report.page.model import (
 )
 from tidings.report.palette import themed
 from tidings.report.words import MARKS, listed, many
-from tidings.spec import Guarantee, Value
+from tidings.spec import JUDGED, Extra, Guarantee, Value
 
 _COLOURS = ":root{{--paper:{paper};--ink:{ink};--soft:{soft};--line:{line}}}"
 HINT = "Rest on an event, or choose a message, to see what came before it and after it."
@@ -98,24 +100,41 @@ Section = tuple[str, str, Sequence[Markup]]
 def _sections(page: Page) -> Iterator[Section]:
     """Their ids, titles and contents, in the order in which they are read."""
     styles = _styles(page)
-    yield "verdicts", "Verdicts", [_matrix(page.matrix)] if page.matrix else []
-    yield "causes", "Causes", [_causes(page.causes)] if page.causes else []
-    yield "changes", "Since the baseline", [_changes(page.comparison)] if page.comparison else []
+    yield "happened", "The story", [_episodes(page.episodes)] if page.episodes else []
+    matrix = [_matrix(page.matrix)] if page.matrix else []
+    yield "verdicts", "Verdicts", _again([page.matrix], matrix)
+    causes = [_causes(page.causes)] if page.causes else []
+    yield "causes", "Causes", _again([page.causes], causes)
+    changes = [_changes(page.comparison)] if page.comparison else []
+    yield "changes", "Since the baseline", _again([page.comparison], changes)
     bounds = numbered(line.name for chart in page.costs for line in chart.bounds)
     costs = [_lines(chart, styles, bounds) for chart in page.costs]
     names = [line.name for chart in page.costs for line in chart.lines]
     table = [_cost_table(page.cost_table)] if page.cost_table else []
-    yield "cost", "Cost", [*_grid(costs, _legend(names, styles, bounds)), *table]
-    yield "latency", "Latency", _grid([_spreads(chart, styles) for chart in page.latencies])
-    yield "state", "State over time", [_states(chart, styles) for chart in page.states]
-    pareto = [_pareto(chart, styles) for chart in page.pareto]
+    costs = [*_grid(costs, _legend(names, styles, bounds)), *table]
+    yield "cost", "Cost", _again([*page.costs, page.cost_table], costs)
+    latencies = _grid([_spreads(chart, styles) for chart in page.latencies])
+    yield "latency", "Latency", _again(page.latencies, latencies)
+    states = [_states(chart, styles) for chart in page.states]
+    yield "state", "State over time", _again(page.states, states)
     names = [dot.name for chart in page.pareto for dot in chart.dots]
-    yield "pareto", "Bytes against delays", _grid(pareto, _legend(names, styles, {}))
+    dots = _grid([_pareto(chart, styles) for chart in page.pareto], _legend(names, styles, {}))
+    yield "pareto", "Bytes against delays", _again(page.pareto, dots)
     yield "runs", "Runs", [_picture(picture) for picture in page.pictures]
     again = [(fact.name, element("code", fact.value)) for fact in page.reproduce]
     yield "again", "Reproduce", [_pairs(again, "again")] if again else []
     left_out = element("ul", *(element("li", line) for line in page.left_out))
     yield "left-out", "What is left out", [left_out] if page.left_out else []
+
+
+def _again(shown: Sequence[Shown | None], contents: list[Markup]) -> list[Markup]:
+    """A section, and under all its figures the command that makes their numbers again."""
+    commands = dict.fromkeys(one.how for one in shown if one is not None and one.how)
+    if not contents or not commands:
+        return contents
+    codes = [element("code", command) for command in commands]
+    line = [part for code in codes for part in (" ", code)]
+    return [*contents, element("p", element("span", "Again:"), *line, class_="how")]
 
 
 def _section(key: str, title: str, contents: Sequence[Markup]) -> Markup:
@@ -172,7 +191,7 @@ def _pairs(pairs: Iterable[tuple[str, str]], kind: str) -> Markup:
 
 
 def _matrix(matrix: Matrix) -> Markup:
-    guarantees = [one for one in Guarantee if any(one in entry.cells for entry in matrix.entries)]
+    guarantees = [one for one in JUDGED if any(one in entry.cells for entry in matrix.entries)]
     head = element(
         "tr",
         element("th", matrix.what, scope="col", role="columnheader"),
@@ -195,11 +214,10 @@ def _matrix(matrix: Matrix) -> Markup:
             aria_label="Verdicts",
         ),
         _note(bounds if has_bounds else "", matrix.note),
-        _how(matrix.how),
     )
 
 
-def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
+def _entry(entry: Entry, guarantees: Sequence[Guarantee | Extra]) -> Markup:
     return element(
         "tr",
         element(
@@ -216,7 +234,7 @@ def _entry(entry: Entry, guarantees: Sequence[Guarantee]) -> Markup:
     )
 
 
-def _cell(cell: Cell | None, guarantee: Guarantee) -> Markup:
+def _cell(cell: Cell | None, guarantee: Guarantee | Extra) -> Markup:
     if cell is None:
         return element("td", "–", role="cell", data_label=guarantee.value, class_="none")
     word = element("span", _mark(MARKS[cell.value]), " ", _word(cell), class_="word")
@@ -270,7 +288,6 @@ def _causes(causes: CauseTable) -> Markup:
         element("figcaption", "What the violations follow from"),
         _table(head, rows),
         _note(causes.note),
-        _how(causes.how),
     )
 
 
@@ -293,11 +310,26 @@ def _changes(comparison: Comparison) -> Markup:
         if rows
         else element("p", "Nothing is better or worse beyond noise."),
         _note(comparison.note),
-        _how(comparison.how),
     )
 
 
 WORSE, BETTER = "↗ worse:", "↘ better:"
+
+
+# --- what happened
+
+
+def _episodes(episodes: Sequence[Episode]) -> Markup:
+    """Each with a way to the picture that shows it."""
+    lines = [
+        element(
+            "li",
+            element("span", episode.words),
+            element("a", "see it", href=f"#{episode.picture}") if episode.picture else None,
+        )
+        for episode in episodes
+    ]
+    return element("ol", *lines, class_="episodes")
 
 
 # --- figures
@@ -349,7 +381,6 @@ def _figure(
             element("p", what, class_="small"),
             _table(head, rows),
         ),
-        _how(chart.how),
     )
 
 
@@ -388,7 +419,6 @@ def _cost_table(table: CostTable) -> Markup:
         element("figcaption", of),
         _table(["kind of packet", "packets", "bytes"], rows, has_total=True),
         _note(table.note),
-        _how(table.how),
     )
 
 
@@ -486,12 +516,6 @@ def _note(*sentences: str) -> Markup | None:
     return element("p", words, class_="note") if words else None
 
 
-def _how(command: str) -> Markup | None:
-    if not command:
-        return None
-    return element("p", element("span", "Again: "), element("code", command), class_="how")
-
-
 # --- runs
 
 
@@ -571,7 +595,15 @@ def _stage(picture: Picture) -> Markup:
     words = f"{picture.title}. Arrow keys step through the run, Escape shows all of it."
     legend = [element("li", sign, element("span", meaning)) for sign, meaning in picture.symbols]
     return joined(
-        element("div", picture.svg, class_="stage", tabindex="0", role="group", aria_label=words),
+        element(
+            "div",
+            picture.names,
+            picture.svg,
+            class_="stage",
+            tabindex="0",
+            role="group",
+            aria_label=words,
+        ),
         element("ul", *legend, class_="signs", aria_label="Legend"),
         element("p", class_="status", role="status", data_hint=HINT),
     )

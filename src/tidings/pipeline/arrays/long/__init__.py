@@ -50,7 +50,7 @@ from tidings.pipeline.arrays.perform import (
 )
 from tidings.pipeline.arrays.rows import Directory
 from tidings.pipeline.arrays.written import Showing
-from tidings.spec import Guarantee
+from tidings.spec import Extra, Guarantee
 
 __all__ = ["Outline", "SurveyedHistory", "judge_long", "outlines", "survey"]
 
@@ -172,7 +172,7 @@ def _put_together(
         (sum(slab.ordered for slab in slabs.values()), 0, sum(one.early for one in grouped)),
     ]
     unreached = min((one.unreached for one in verdicts if one.unreached), default=None)
-    found = {
+    found: dict[Guarantee | Extra, Found] = {
         Guarantee.NO_DUPLICATION: repeated,
         Guarantee.NO_CREATION: Found(*joined([invented, renamed])),
         Guarantee.VALIDITY: lost,
@@ -187,8 +187,10 @@ def _put_together(
     for guarantee in (Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT):
         rooted = [one.found[guarantee] for one in grouped]
         found[guarantee] = _with_roots(found[guarantee], rooted)
+    of_five = np.append([of_each], causes.counts[None, :, None], axis=2)
+    of_views = np.zeros((1, 1, 4), np.int64)  # runs that have any are judged otherwise
     return Findings(
-        np.append([of_each], causes.counts[None, :, None], axis=2),
+        np.append(of_five, of_views, axis=1),
         np.array([unreached[2:4] if unreached else (NOTHING, NOTHING)]),
         found,
         causes.largest,

@@ -25,6 +25,7 @@ from tidings.pipeline.arrays.rows import (
     places_of,
     smallest,
 )
+from tidings.pipeline.arrays.steps import steps_in
 
 BEYOND = 1 << 40
 """No table has so many places."""
@@ -59,6 +60,7 @@ class SurveyedHistory(NamedTuple):
     """The least sequence number of its broadcasts; NOTHING if there are none."""
     highest: int
     has_gap: bool
+    has_agreed_views: bool
     marks: Marks
     """Every so many events, for the cutting."""
     kept: Kept | None
@@ -71,9 +73,11 @@ def survey(
     """Check a piece, and tell what is in it; there is a mark after ``every`` so many events."""
     unread = ("digest",) if piece.source.is_digested else ()
     columns = [column for column in piece.source.columns if column not in unread]
-    rows = checked(piece.read(columns), directory, unread)
+    table = piece.read(columns)
+    rows = checked(table, directory, unread)
     if not len(rows.run):
         return []
+    changing = steps_in(table, directory)
     line = in_line(rows, np.zeros(len(rows.run), np.int8), directory, is_piece=True)
     rows = line.rows
     stretches = []
@@ -101,6 +105,7 @@ def survey(
                 int(sent.min()) if len(sent) else NOTHING,
                 int(sent.max()) if len(sent) else NOTHING,
                 bool(line.is_hole[mine].any()),
+                int(rows.run[start]) in changing,
                 marked(index, origin, seq, directory.width, every, window),
                 Kept.of(events, is_broadcast, origin, seq, view) if keeps else None,
             )
@@ -124,6 +129,7 @@ class Outline(NamedTuple):
     """In reading order."""
     marks: Mapping[int, Marks]
     """Of each process that has any."""
+    has_agreed_views: bool
 
     @property
     def pieces(self) -> list[Share]:
@@ -219,6 +225,7 @@ def _outline(
             for piece, stretches in of_piece.items()
         ),
         {process: Marks(*joined(some)) for process, some in marks.items()},
+        any(stretch.has_agreed_views for _, stretch in parts),
     )
 
 

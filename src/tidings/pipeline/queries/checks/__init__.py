@@ -1,9 +1,9 @@
-"""The five guarantees, one file each, in the order in which they are always shown.
+"""The five guarantees, one file each, in the order in which they are always shown; and views.
 
 Each file states its rule about single rows of ``evidence.known_events``: how many things a row
 has judged, how many of them are not owed, how many are violated. ``counts`` puts these numbers
 together, and ``violations`` lists what is violated with its witness. The specification's function
-of the same name says the same for one run in plain Python.
+of the same name says the same for one run in plain Python. ``views`` looks at rows beside events.
 """
 
 from typing import Protocol

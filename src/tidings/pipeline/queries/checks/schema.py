@@ -5,14 +5,14 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidings.spec import Guarantee
+from tidings.spec import Extra, Guarantee
 
 VIOLATIONS = (
     "run int, guarantee string, process smallint, origin smallint, seq bigint, "
     "cause_origin smallint, cause_seq bigint, "
-    "witness array<struct<process: smallint, index: bigint>>"
+    "witness array<struct<process: smallint, index: bigint>>, note string"
 )
-"""One row for each breach; the witness is as ``spec.Violation`` describes it."""
+"""One row for each breach; the witness, and the note, are as ``spec.Violation`` describes them."""
 
 
 class EventCounts(NamedTuple):
@@ -39,10 +39,11 @@ def place(process: str, index: str) -> Column:
 
 def breaches(
     table: DataFrame,
-    guarantee: Guarantee,
+    guarantee: Guarantee | Extra,
     witness: Column,
     cause_origin: Column | None = None,
     cause_seq: Column | None = None,
+    note: Column | None = None,
 ) -> DataFrame:
     """The violation columns of a table that has run, process, origin and seq."""
     nothing = F.lit(None)
@@ -53,4 +54,5 @@ def breaches(
         (nothing if cause_origin is None else cause_origin).cast("smallint").alias("cause_origin"),
         (nothing if cause_seq is None else cause_seq).cast("bigint").alias("cause_seq"),
         witness.alias("witness"),
+        (nothing if note is None else note).cast("string").alias("note"),
     )

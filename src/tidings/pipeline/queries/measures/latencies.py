@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidings.pipeline.queries.measures.recording import Recording, audiences, percentiles
+from tidings.trace.schema import BINDING
 
 MEASURES = ("own", "first", "majority", "last")
 
@@ -71,7 +72,7 @@ def _in_columns(recording: Recording) -> DataFrame:
         for place in range(recording.width)
     )
     return (
-        recording.rows_of("broadcast", "deliver")
+        recording.rows_of(*BINDING, "deliver")
         .groupBy("run", "origin", "seq")
         .agg(*_broadcast(), *first_deliveries)
     )
@@ -106,7 +107,7 @@ def _in_lists(recording: Recording) -> DataFrame:
     """The same with one column, deliveries: the first of each process, and then all of them."""
     at = F.min_by("time_ns", F.when(_is_delivery(), F.col("index"))).alias("at")
     return (
-        recording.rows_of("broadcast", "deliver")
+        recording.rows_of(*BINDING, "deliver")
         .groupBy("run", "origin", "seq", "process")
         .agg(*_broadcast(), at)
         .groupBy("run", "origin", "seq")
@@ -140,9 +141,12 @@ def _is_delivery() -> Column:
 
 
 def _broadcast() -> tuple[Column, Column]:
-    """When, and to which list, the first broadcast under the name was."""
-    sent_at = F.when(F.col("kind") == "broadcast", F.col("index"))
-    return F.min_by("time_ns", sent_at).alias("sent"), F.min_by("view", sent_at).alias("view")
+    """When the first broadcast under the name was, and to which list it was bound last."""
+    sent_at, moved_at = (
+        F.when(F.col("kind") == kind, F.col("index")) for kind in ("broadcast", "rebind")
+    )
+    view = F.coalesce(F.max_by("view", moved_at), F.min_by("view", sent_at))
+    return F.min_by("time_ns", sent_at).alias("sent"), view.alias("view")
 
 
 def latency_summary(recording: Recording, messages: DataFrame | None = None) -> DataFrame:

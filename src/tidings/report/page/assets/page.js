@@ -44,7 +44,7 @@
 
   function play(article) {
     const { processes, moments, events } = JSON.parse(article.querySelector(".data").textContent);
-    const svg = article.querySelector(".stage .spacetime");
+    const svg = article.querySelector(".stage .spacetime:not(.names)");
     const stage = article.querySelector(".stage");
     const status = article.querySelector(".status");
     const count = article.querySelector(".count");
@@ -73,7 +73,7 @@
 
     // Marks and labels belong to one event, packets to two, or to one if they never arrive.
     const parts = [];
-    for (const element of svg.querySelectorAll(".event, .label, .packets > *, .packet-labels > *")) {
+    for (const element of svg.querySelectorAll(".event, .down, .label, .packets > *, .packet-labels > *")) {
       const { process, index, to, toIndex } = element.dataset;
       const begin = find(process, index);
       if (begin === undefined) continue;
@@ -224,7 +224,8 @@
 
     function bringIntoView(moment, behavior) {
       const x = (moments[moment] * svg.clientWidth) / svg.viewBox.baseVal.width;
-      stage.scrollTo({ left: x - stage.clientWidth / 2, behavior });
+      const covered = article.querySelector(".names").clientWidth;
+      stage.scrollTo({ left: x - (covered + stage.clientWidth) / 2, behavior });
       const top = lines[moment].offsetTop - story.clientHeight / 2;
       story.scrollTo({ top, behavior });
     }
@@ -255,7 +256,6 @@
     });
     buttons.all.disabled = true;
     tell();
-    if (wrongAt >= 0) bringIntoView(wrongAt, "auto");
   }
 
   for (const article of document.querySelectorAll(".picture")) play(article);

@@ -9,21 +9,30 @@ claims, only the protocol understands.
 
 from collections.abc import Callable
 from functools import cache
+from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tidings.core import Members, MessageId
+from tidings.core import MOST_MEMBERS, Members, MessageId, is_name, ordered
 from tidings.core.renaming import Digests, NamedDigests, SortedIds, SortedNames, Vector
+from tidings.protocols.views.packets import View
+
+MembersOf = Callable[[int], Members | None]
+"""The members of the view of this number, if it is known."""
 
 
 class Bounds(NamedTuple):
     """What fits into this group."""
 
-    members: Members
+    members: Members | None
+    """Of the view that a packet is about; None where that is not known here, or anybody may be
+    named: then names must be names."""
     text_bytes: int
     texts: int
     """How many texts one packet may hold."""
+    views: MembersOf = lambda number: None
+    """Who was in which view, as far as that is known here."""
 
 
 Check = Callable[[Any, Bounds], str]
@@ -73,7 +82,11 @@ def _checks(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, Check], ...]:
 
 
 def _check(hint: Any, may_lack: bool = False) -> Check | None:
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+    if hint is View:
+        return lambda view, bounds: _are_views((view,), bounds)
+    if isinstance(hint, UnionType) and all(map(_is_struct, get_args(hint))):
+        return fault_of
+    if _is_struct(hint):
         return fault_of
     if hint == Vector and may_lack:
         return _fits_or_lacks
@@ -84,9 +97,15 @@ def _check(hint: Any, may_lack: bool = False) -> Check | None:
     return known
 
 
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
 def _check_each(hint: Any) -> Check | None:
     if hint is bytes:
         return _are_few_and_short
+    if hint is View:
+        return _are_views
     check = _check(hint)
     fields = getattr(hint, "__struct_fields__", ())
     if check is not None and "origin" in fields:
@@ -97,11 +116,45 @@ def _check_each(hint: Any) -> Check | None:
 
 
 def _is_member(name: str, bounds: Bounds) -> str:
-    return "" if name in bounds.members else FOREIGN
+    is_so = is_name(name) if bounds.members is None else name in bounds.members
+    return "" if is_so else FOREIGN
 
 
 def _is_of_member(message: MessageId, bounds: Bounds) -> str:
-    return "" if message.origin in bounds.members and 1 <= message.seq <= MOST else FOREIGN
+    return _is_member(message.origin, bounds) or ("" if 1 <= message.seq <= MOST else FOREIGN)
+
+
+def _are_views(views: tuple[View, ...], bounds: Bounds) -> str:
+    """Each follows the one before it, or one that is known; what no view can say is refused."""
+    before: View | None = None
+    for view in views:
+        members = bounds.views(view.number - 1)
+        if before is not None:
+            members = before.members if view.number == before.number + 1 else ()
+        if not (_is_view(view) and (members is None or _follows(view, members))):
+            return FOREIGN
+        before = view
+    return ""
+
+
+def _is_view(view: View) -> bool:
+    members, origins = view.members, [origin for origin, _ in view.cut]
+    return (
+        0 <= view.number <= MOST
+        and 1 <= len(members) <= MOST_MEMBERS
+        and members == ordered(members)
+        and len(set(origins)) == len(origins)
+        and all(map(is_name, (*members, *origins)))
+        and all(0 <= count <= MOST for _, count in view.cut)
+        and (not view.added or view.added in members)
+        and (view.number > 0 or not (view.cut or view.added))
+    )
+
+
+def _follows(view: View, before: Members) -> bool:
+    """It ends what all of those have said, and nobody is new in it but one."""
+    stay = set(view.members) - {view.added}
+    return stay <= set(before) and {origin for origin, _ in view.cut} == set(before)
 
 
 def _is_count(number: int, bounds: Bounds) -> str:
@@ -114,8 +167,12 @@ def _is_line(words: str, bounds: Bounds) -> str:
 
 def _fits(vector: tuple[int, ...], bounds: Bounds) -> str:
     """One count for each member."""
-    is_so = len(vector) == len(bounds.members) and min(vector) >= 0 and max(vector) <= MOST
+    is_so = _is_of_size(vector, bounds) and min(vector) >= 0 and max(vector) <= MOST
     return "" if is_so else FOREIGN
+
+
+def _is_of_size(items: tuple[Any, ...], bounds: Bounds) -> bool:
+    return bool(items) if bounds.members is None else len(items) == len(bounds.members)
 
 
 def _fits_or_lacks(vector: tuple[int, ...], bounds: Bounds) -> str:
@@ -133,7 +190,7 @@ def _is_named_digest(named: tuple[str, bytes], bounds: Bounds) -> str:
 
 
 def _are_digests(digests: tuple[bytes, ...], bounds: Bounds) -> str:
-    is_so = not digests or len(digests) == len(bounds.members)
+    is_so = not digests or _is_of_size(digests, bounds)
     return _each(_is_digest)(digests, bounds) if is_so else FOREIGN
 
 
@@ -181,7 +238,8 @@ def _at_most_one_for_each_member(check: Check) -> Check:
     each = _each(check)
 
     def few(items: tuple[Any, ...], bounds: Bounds) -> str:
-        return each(items, bounds) if len(items) <= len(bounds.members) else FOREIGN
+        most = MOST_MEMBERS if bounds.members is None else len(bounds.members)
+        return each(items, bounds) if len(items) <= most else FOREIGN
 
     return few
 

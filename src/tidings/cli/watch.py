@@ -1,0 +1,281 @@
+"""``tidings watch``: the audit while the group runs."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.live import Live
+
+from tidings.cli.audit import Master, Remote, SourceOption, options_of, refuse_both
+from tidings.cli.common import app, err, out, print_verdicts, progress_line, result, say
+from tidings.core import UsageError
+from tidings.disk.files import refuse_unwritable, whole_file
+from tidings.report import many
+from tidings.spec import exit_status
+from tidings.trace import Manifest, foreign
+
+if TYPE_CHECKING:
+    from tidings.pipeline import Watching
+    from tidings.pipeline.watching.status import Status
+
+LOOKS_S = 0.2
+CALM_S = 3.0
+"""After every history has ended, so long nothing more may come."""
+
+
+@app.command(epilog="Example: tidings watch runs/7 --checkpoint runs/7.watch")
+def watch(
+    source: Annotated[
+        str, typer.Argument(help="A trace folder that members write to. Or what --format reads.")
+    ],
+    form: Annotated[
+        str, typer.Option("--format", help="tidings, kafka, or another stream of Spark's.")
+    ] = "tidings",
+    mapping: Annotated[
+        Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
+    ] = None,
+    source_option: SourceOption = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Go on here after a restart; by default a folder that vanishes."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Judge what is there, and do not wait for more.")
+    ] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two batches.")] = 1.0,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a missing part of a history.")
+    ] = 60.0,
+    window: Annotated[
+        int, typer.Option(help="How many broadcasts and deliveries are kept in memory.")
+    ] = 1_000_000,
+    page: Annotated[
+        Path | None, typer.Option(help="Keep this .html file up to date; it refreshes itself.")
+    ] = None,
+    metrics: Annotated[
+        int | None, typer.Option(help="Answer Prometheus on this port, on loopback.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
+    ] = None,
+    master: Master = None,
+    remote: Remote = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print alarms and the end as lines of JSON.")
+    ] = False,
+) -> None:
+    """Judge the five guarantees on Spark while the members of a group run.
+
+    An alarm is a violation that rows show; what is only missing so far is owed. It ends when every
+    history has ended (tidings settle), or with Ctrl-C.
+
+    Exits as audit does, with the verdict on what was read.
+    """
+    refuse_both(master, remote)
+    if every <= 0 or patience < 0 or window < 0:
+        raise UsageError("--every takes more than 0 seconds, --patience and --window 0 or more")
+    if form == "tidings" and not Path(source).is_dir():
+        raise UsageError(f"{source}: no such folder")
+    options = options_of(source_option)
+    known = foreign.read_mapping(mapping) if mapping is not None else None
+    if page is not None:
+        if page.suffix not in (".html", ".htm"):
+            raise UsageError(f"--page takes a .html file, not {page}")
+        refuse_unwritable(page)
+    if history is not None:
+        from tidings.pipeline.history import refuse_no_history
+
+        refuse_no_history(history)
+    with ExitStack() as stack:
+        if checkpoint is None:
+            checkpoint = Path(stack.enter_context(TemporaryDirectory(prefix="tidings-watch-")))
+        logging.getLogger().addHandler(logging.NullHandler())  # py4j logs interruptions
+        with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as progress:
+            from tidings import pipeline
+            from tidings.pipeline.watching.judge import WatchLimits
+            from tidings.pipeline.watching.running import manifests_at_the_end
+
+            spark = stack.enter_context(
+                pipeline.session(master=master, remote=remote, progress=progress)
+            )
+        watching = pipeline.watch(
+            spark,
+            source if form == "tidings" else pipeline.stream_of(spark, source, form, options),
+            known,
+            checkpoint=checkpoint,
+            manifest=manifest,
+            every_s=every,
+            once=once,
+            patience_s=patience,
+            limits=WatchLimits(window_rows=window),
+            options=options if form == "tidings" else None,
+        )
+        show = _Show(watching, Path(source).name, page, as_json)
+        if metrics is not None:
+            from tidings.report.live import WatchMetrics
+
+            answering = WatchMetrics(lambda: watching.status)
+            answering.listen(metrics)
+            stack.callback(answering.close)
+        begin_s = time.time()
+        _follow(watching, show, once)
+        verdicts = _concluded(watching)
+        manifests = manifests_at_the_end(watching.options)
+    if history is not None:
+        from tidings.pipeline.history import append
+
+        append(history, "watch", source, verdicts, time.time() - begin_s, show.rows)
+    folder = Path(source) if form == "tidings" else None
+    _tell(manifests, verdicts, folder, as_json, show.rows)
+    raise typer.Exit(exit_status([one for five in verdicts.values() for one in five]))
+
+
+class _Show:
+    """What is shown of each batch."""
+
+    def __init__(self, watching: "Watching", name: str, page: Path | None, as_json: bool) -> None:
+        self._watching = watching
+        self._name = name
+        self._page = page
+        self._as_json = as_json
+        self._batch = -1
+        self.status: Status | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.status.rows if self.status is not None else 0
+
+    def look(self) -> bool:
+        """Whether there is anything new; alarms are told."""
+        status = self._watching.status
+        if status is None or (self.status is not None and status.batch == self.status.batch):
+            return False
+        from tidings.pipeline.watching.running import read_findings
+
+        for row in read_findings(self._watching.options.place, self._batch):
+            self._tell(row)
+        self._batch, self.status = status.batch, status
+        if self._page is not None:
+            from tidings.report.live import live_page
+
+            with whole_file(self._page) as draft:
+                draft.write_text(live_page(status, self._name), encoding="utf-8")
+        return True
+
+    def _tell(self, row: dict[str, Any]) -> None:
+        if self._as_json:
+            print(json.dumps({"alarm": row | {"found_at": str(row["found_at"])}}), flush=True)
+            return
+        places = ", ".join(f"{at['process']}:{at['index']}" for at in row["witness"])
+        cause = f" before {row['cause_origin']}#{row['cause_seq']}" if row["cause_origin"] else ""
+        message = f"{row['origin']}#{row['seq']}"
+        say(f"ALARM {row['guarantee']} at {row['process']}: {message}{cause} ({places})")
+
+
+def _follow(watching: "Watching", show: _Show, once: bool) -> None:
+    """Until the run has ended, the query has, or somebody interrupts."""
+    calm_since_s = time.monotonic()
+    try:
+        with _live() as update:
+            while watching.query.isActive:
+                if show.look():
+                    calm_since_s = time.monotonic()
+                update(show.status)
+                is_calm = time.monotonic() - calm_since_s > CALM_S
+                if not once and is_calm and _has_ended(show.status):
+                    break
+                time.sleep(LOOKS_S)
+    except KeyboardInterrupt:
+        say("interrupted: the verdicts are on what was read")
+    watching.query.stop()
+    show.look()
+    watching.refuse_failure()
+
+
+@contextmanager
+def shown_while(watching: "Watching") -> Iterator[None]:
+    """Lines about a group that something else makes run, until the block ends."""
+    show = _Show(watching, "", None, as_json=False)
+    is_over = Event()
+
+    def tell() -> None:
+        while not is_over.wait(LOOKS_S):
+            if show.look() and show.status is not None:
+                say(_line(show.status))
+
+    speaker = Thread(target=tell, daemon=True)
+    speaker.start()
+    try:
+        yield
+        watching.query.processAllAvailable()
+    finally:
+        is_over.set()
+        speaker.join()
+        watching.query.stop()
+        if show.look() and show.status is not None:
+            say(_line(show.status))
+    watching.refuse_failure()
+
+
+def _line(status: "Status") -> str:
+    from tidings.pipeline.watching.status import owed_words
+
+    lag = "" if status.lag_s is None else f", {status.lag_s:.1f} s after they were written"
+    owed = [line for run in status.runs for line in owed_words(run.owed, most=1)]
+    return "; ".join([f"watch  {many(status.rows, 'row')} judged{lag}", *owed[:1]])
+
+
+def _has_ended(status: "Status | None") -> bool:
+    return status is not None and all(run.has_ended for run in status.runs)
+
+
+@contextmanager
+def _live() -> Iterator[Any]:
+    """In a terminal a table that changes; elsewhere nothing."""
+    if not out.is_terminal:
+        yield lambda status: None
+        return
+    from tidings.report.live import live_table
+
+    with Live(console=out, refresh_per_second=4, transient=True) as live:
+        yield lambda status: live.update(live_table(status))
+
+
+def _concluded(watching: "Watching") -> dict[str, Any]:
+    """The verdicts at the end. What the watch had to give up, the audit of the folder judges."""
+    verdicts = watching.verdicts()
+    folder = watching.options.folder
+    notes = [one.note for five in verdicts.values() for one in five]
+    if folder is not None and any("not all could be judged" in note for note in notes):
+        from tidings import pipeline
+
+        err.print("not everything fitted into the window: auditing the folder", soft_wrap=True)
+        return dict(pipeline.audit_here(folder, examples=3).verdicts)
+    return verdicts
+
+
+def _tell(
+    manifests: dict[str, Manifest],
+    verdicts: dict[str, Any],
+    folder: Path | None,
+    as_json: bool,
+    rows: int,
+) -> None:
+    if as_json:
+        runs = [result(manifests[run], five) for run, five in verdicts.items()]
+        print(json.dumps({"rows": rows, "runs": runs}, ensure_ascii=False))
+        return
+    say(f"{many(rows, 'row')} watched on Spark")
+    for run, five in verdicts.items():
+        out.print()
+        print_verdicts(manifests[run], five, folder=folder)

@@ -1,0 +1,234 @@
+"""A trace folder that grows: where each history has got to, and what has come since.
+
+An offset says, for each process, which segment is being read and how many of its bytes have been.
+Only whole frames count, so a torn end waits until its writer completes it. A segment is renamed
+when it is closed and keeps its number; retention may delete it before it is read, which the judge
+then sees as a hole. Other files of rows appear when they are complete, and are read at once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidings.core import DataError
+from tidings.pipeline.watching.pieces import Collected, Piece, pieces_of_rows
+from tidings.trace import Manifest, read_manifests
+from tidings.trace.files import read_lines
+from tidings.trace.histories import Histories
+from tidings.trace.layout import MANIFEST
+from tidings.trace.segments import CLOSED, OPEN, Block, Owner, Reader
+from tidings.trace.unpack import table_of_blocks
+
+PIECE_ROWS = 200_000
+FILES = "files"
+"""In an offset, beside the processes: which files have been read that are no segments."""
+
+Offset = dict[str, dict[str, int]]
+
+
+TO_THE_END = -1
+
+
+class Slice(NamedTuple):
+    """Some bytes of a segment; of any other file, all of it."""
+
+    folder: str
+    name: str
+    begin: int
+    end: int
+
+
+class Growing:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def manifests(self) -> dict[str, Manifest]:
+        files = tuple(sorted(one for one in self.folder.iterdir() if one.name.endswith(MANIFEST)))
+        if not files:
+            raise DataError(f"{self.folder}: no manifest (a file whose name ends in {MANIFEST})")
+        return read_manifests(files)
+
+    def segments(self) -> dict[str, list[int]]:
+        """The numbers of the segments that each process has."""
+        found: dict[str, set[int]] = {}
+        for path in self.folder.iterdir():
+            name = path.name.removesuffix(".open")
+            process, _, number = name.removesuffix(CLOSED).rpartition("-")
+            if name.endswith(CLOSED) and process and number.isdigit():
+                found.setdefault(process, set()).add(int(number))
+        return {process: sorted(numbers) for process, numbers in sorted(found.items())}
+
+    def latest(self, start: Offset, most_bytes: int) -> Offset:
+        """How far one can read now, each process no further than so many bytes."""
+        end = {process: dict(at) for process, at in start.items()}
+        for process, numbers in self.segments().items():
+            at = start.get(process, {"segment": numbers[0], "bytes": 0})
+            end[process] = self._furthest(process, numbers, at, most_bytes)
+        files = dict(start.get(FILES, {}))
+        for path in sorted(self.folder.iterdir()):
+            is_rows = path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST)
+            if is_rows and path.name not in files:
+                files[path.name] = path.stat().st_size
+        return end | ({FILES: files} if files else {})
+
+    def _furthest(
+        self, process: str, numbers: Iterable[int], at: Mapping[str, int], most: int
+    ) -> dict[str, int]:
+        segment, end = at["segment"], at["bytes"]
+        for number in (one for one in numbers if one >= segment):
+            begin = end if number == segment else 0
+            with suppress(FileNotFoundError):
+                path = found(self.folder, process, number)
+                size = path.stat().st_size
+                is_whole = path.name.endswith(CLOSED) and size - begin <= most
+                reached = size if is_whole else Reader(path).whole_end(begin, max(most, 1))
+                if reached == 0:
+                    break
+                segment, end = number, reached
+                most -= reached - begin
+                if most <= 0:
+                    break
+        return {"segment": segment, "bytes": end}
+
+    def slices(self, start: Offset, end: Offset) -> list[Slice]:
+        """What to read to get from one offset to another."""
+        found_now = self.segments()
+        slices = []
+        for process, to in end.items():
+            if process == FILES:
+                fresh = [name for name in to if name not in start.get(FILES, {})]
+                slices += [Slice(str(self.folder), name, 0, to[name]) for name in fresh]
+                continue
+            at = start.get(process, {"segment": 0, "bytes": 0})
+            for number in found_now.get(process, ()):
+                if at["segment"] <= number <= to["segment"]:
+                    begin = at["bytes"] if number == at["segment"] else 0
+                    last = to["bytes"] if number == to["segment"] else TO_THE_END
+                    if begin != last:
+                        name = f"{process}-{number}{CLOSED}"
+                        slices.append(Slice(str(self.folder), name, begin, last))
+        return slices
+
+    # --- rows that have been read before
+
+    def recall(self, process: str, begin: int, end: int) -> Iterator[Piece] | None:
+        """These rows once more, if all of them are still there."""
+        wanted = []
+        for number in reversed(self.segments().get(process, ())):
+            try:
+                first = _first_index(found(self.folder, process, number))
+            except FileNotFoundError:
+                return None
+            if first is not None and first < end:
+                wanted.append((number, first))
+                if first <= begin:
+                    break
+        if not wanted or wanted[-1][1] > begin:
+            return None
+        slices = [
+            Slice(str(self.folder), f"{process}-{number}{CLOSED}", 0, TO_THE_END)
+            for number, _ in reversed(wanted)
+        ]
+        pieces = chain.from_iterable(map(pieces_in, slices))
+        return (
+            piece for piece in takewhile(lambda one: one.begin < end, pieces) if piece.end > begin
+        )
+
+
+def found(folder: Path, process: str, number: int) -> Path:
+    return _named(folder / f"{process}-{number}{CLOSED}")
+
+
+def _named(closed: Path) -> Path:
+    """A segment, closed or open: it may be closed while one looks for it."""
+    opened = closed.with_name(closed.name + OPEN.removeprefix(CLOSED))
+    for path in (closed, opened, closed):
+        if path.exists():
+            return path
+    raise FileNotFoundError(str(closed))
+
+
+def _first_index(path: Path) -> int | None:
+    reader = Reader(path)
+    return next((block.index for block in reader.blocks()), None)
+
+
+def pieces_in(one: Slice) -> Iterator[Piece]:
+    """The rows of a slice, in pieces; none if its file has been deleted."""
+    path = Path(one.folder, one.name)
+    if not one.name.endswith(CLOSED):
+        yield from _pieces_of_file(path)
+        return
+    try:
+        reader = Reader(_named(path))
+    except FileNotFoundError:
+        return
+    collected: Collected | None = None
+    for block in _blocks(reader, one):
+        assert reader.owner is not None, f"{path}: blocks of nobody"
+        collected = collected or Collected(reader.owner.run, reader.owner.process)
+        try:
+            collected.add(block)
+            piece = collected.piece() if collected.rows >= PIECE_ROWS else None
+        except DataError as fault:
+            raise DataError(f"{path}: {fault}") from None
+        if piece is not None:
+            yield piece
+    last = collected.piece() if collected is not None else None
+    if last is not None:
+        yield last
+
+
+def _blocks(reader: Reader, one: Slice) -> Iterator[Block]:
+    if one.end != TO_THE_END:
+        return reader.blocks_between(one.begin, one.end)
+    if one.begin == 0:
+        return reader.blocks()
+    return reader.blocks_between(one.begin, reader.whole_end(one.begin, 1 << 62))
+
+
+def _pieces_of_file(path: Path) -> Iterator[Piece]:
+    manifests = Growing(path.parent).manifests()
+    histories = Histories(manifests)
+    if path.suffix == ".jsonl":
+        read_lines(path, histories)
+    else:
+        from tidings.trace import parquet
+
+        parquet.read_rows(path, manifests, histories)
+    for rows in histories.rows.values():
+        yield from pieces_of_rows(rows)
+
+
+def tables_in(one: Slice, manifests: Mapping[str, Manifest]) -> Iterator[Any]:
+    """The rows of a slice as tables, with the columns of a trace in Parquet."""
+    path = Path(one.folder, one.name)
+    if not one.name.endswith(CLOSED):
+        from tidings.trace import parquet
+
+        histories = Histories(manifests)
+        if path.suffix == ".parquet":
+            parquet.read_rows(path, manifests, histories)
+        else:
+            read_lines(path, histories)
+        yield parquet.rows_table(chain.from_iterable(histories.rows.values()), manifests)
+        return
+    try:
+        reader = Reader(_named(path))
+    except FileNotFoundError:
+        return
+    some = []
+    for block in _blocks(reader, one):
+        some.append(block)
+        if block.end - some[0].index >= PIECE_ROWS:
+            yield table_of_blocks(path, _owner(reader), some, manifests)
+            some = []
+    if some:
+        yield table_of_blocks(path, _owner(reader), some, manifests)
+
+
+def _owner(reader: Reader) -> Owner:
+    assert reader.owner is not None, f"{reader.path}: blocks of nobody"
+    return reader.owner

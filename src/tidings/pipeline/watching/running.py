@@ -1,0 +1,390 @@
+"""A batch of a streaming query, judged: what ``foreachBatch`` calls, and what it leaves on disk.
+
+Beside Spark's own checkpoint lies ours, in ``judge``:
+
+    state                       the judges, the batch that they have got to, and when
+    findings/batch-N.parquet    what batch N showed; written before the state
+    status.json                 for people
+
+Spark repeats a batch that it has not noted as done, with the same rows. If the state has that batch
+already, nothing is done; if not, the same findings come out and replace the same file. So nothing
+is missed and nothing told twice, wherever the driver is killed.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidings.core import DataError
+from tidings.disk.files import whole_file
+from tidings.pipeline.watching.final import debts, ending, final_verdicts, verdicts
+from tidings.pipeline.watching.growing import Growing
+from tidings.pipeline.watching.judge import Judge, Recall, Standing, WatchLimits, gone
+from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
+from tidings.pipeline.watching.pieces import Events, Piece, decode, packed
+from tidings.pipeline.watching.status import (
+    MemberStatus,
+    Owed,
+    RunStatus,
+    SoFar,
+    Status,
+    write_status,
+)
+from tidings.pipeline.watching.stored import loaded, stored
+from tidings.spec import Verdict, Violation
+from tidings.trace import Manifest
+from tidings.trace.foreign import Mapping as LogMapping
+from tidings.trace.schema import KINDS
+
+FOLDER = "judge"
+STATE = "state"
+FINDINGS = "findings"
+_PLACE = pa.struct({"process": pa.string(), "index": pa.int64()})
+SCHEMA = pa.schema(
+    {
+        "key": pa.string(),
+        "batch": pa.int64(),
+        "found_at": pa.timestamp("us", "UTC"),
+        "run": pa.string(),
+        "guarantee": pa.string(),
+        "process": pa.string(),
+        "origin": pa.string(),
+        "seq": pa.int64(),
+        "cause_origin": pa.string(),
+        "cause_seq": pa.int64(),
+        "witness": pa.list_(_PLACE),
+    }
+)
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    """What to watch, and how patiently. Travels to a Connect server."""
+
+    checkpoint: str
+    folder: str | None = None
+    """The trace, if it is a folder; then its manifests are read with every batch."""
+    manifests: tuple[Manifest, ...] = ()
+    form: Literal["packed", "rows", "log"] = "packed"
+    mapping: LogMapping | None = None
+    """What the columns of a log mean."""
+    patience_s: float = 60.0
+    """How long a missing part, or an unread broadcast of what may be a cause, is waited for."""
+    limits: WatchLimits = WatchLimits()
+
+    @property
+    def place(self) -> Path:
+        return Path(self.checkpoint, FOLDER)
+
+    def manifests_now(self) -> dict[str, Manifest]:
+        if self.folder is not None:
+            return Growing(Path(self.folder)).manifests()
+        return {one.run: one for one in self.manifests}
+
+    @property
+    def recall(self) -> Recall:
+        return Growing(Path(self.folder)).recall if self.folder is not None else gone
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    at_s: float
+    standings: Mapping[str, Standing]
+
+
+class _State(msgspec.Struct):
+    batch: int
+    rows: int
+    alarms: int
+    judges: dict[str, bytes]
+    owed: dict[str, list[tuple[str, str, int, float]]]
+    """By run: who owes what origin, from which number on, since when."""
+    marks: list[_Mark]
+
+
+_decode_state = msgspec.msgpack.Decoder(_State).decode
+
+
+class BatchJudge:
+    """Judges one batch after the other. What it keeps in memory, it could read from disk."""
+
+    def __init__(self, options: WatchOptions) -> None:
+        self.options = options
+        self._state: _State | None = None
+        self._judges: dict[str, Judge] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options, "_state": None, "_judges": {}}
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        state = self._loaded()
+        if batch <= state.batch:
+            return
+        begin = time.time()
+        table = frame.toArrow()
+        if self.options.form == "packed":
+            pieces = [decode(one) for one in table["piece"].to_pylist()]
+        elif self.options.mapping is not None:
+            ends = {
+                (run, one.name): one.end
+                for run, judge in self._judges.items()
+                for one in judge.histories
+            }
+            run = self.options.mapping.run or "watched"
+            pieces = list(pieces_of_log(table, self.options.mapping, run, ends))
+        else:
+            pieces = list(pieces_of_table(table))
+        self.judge(pieces, batch, begin)
+
+    def _loaded(self) -> _State:
+        if self._state is None:
+            self._state, self._judges = load(self.options)
+        return self._state
+
+    def judge(self, pieces: Sequence[Piece], batch: int, begin_s: float) -> None:
+        state, options = self._loaded(), self.options
+        manifests = self._manifests(pieces)
+        _refuse_strangers(pieces, manifests)
+        since = self._too_long_ago(state, begin_s)
+        found: list[tuple[str, Violation]] = []
+        for run, manifest in manifests.items():
+            judge = self._judges.get(run)
+            if judge is None:
+                judge = self._judges[run] = Judge(manifest, options.limits, options.recall)
+            judge.know(manifest)
+            judge.wait_no_longer(since.get(run, {}))
+            mine = [piece for piece in pieces if piece.run == run]
+            found += [(run, one) for one in judge.take(mine)]
+        if found:
+            write_findings(options.place, batch, found)
+        state.batch = batch
+        state.rows += sum(piece.rows for piece in pieces)
+        state.alarms += len(found)
+        runs = tuple(
+            _status(self._judges[run], manifest, state, begin_s)
+            for run, manifest in manifests.items()
+        )
+        size = self._save(state, begin_s)
+        newest = max((piece.time_ns for piece in pieces), default=0)
+        is_wall = any(one.clock == "wall" for one in manifests.values())
+        now = time.time()
+        write_status(
+            options.place,
+            Status(
+                batch=batch,
+                at_s=now,
+                rows=state.rows,
+                alarms=state.alarms,
+                batch_rows=sum(piece.rows for piece in pieces),
+                batch_s=now - begin_s,
+                lag_s=now - newest / 1e9 if is_wall and newest else None,
+                state_bytes=size,
+                runs=runs,
+            ),
+        )
+
+    def _manifests(self, pieces: Sequence[Piece]) -> dict[str, Manifest]:
+        known = self.options.manifests_now()
+        if self.options.folder is not None or known:
+            return known
+        found = {}
+        for run in dict.fromkeys([*self._judges, *(piece.run for piece in pieces)]):
+            old = self._judges[run].manifest() if run in self._judges else None
+            here = [piece for piece in pieces if piece.run == run]
+            found[run] = manifest_of(self.options.mapping, run, old, here)
+        return found
+
+    def _too_long_ago(self, state: _State, now_s: float) -> Mapping[str, Standing]:
+        """How far everything had got before the patience began."""
+        old = [one for one in state.marks if one.at_s <= now_s - self.options.patience_s]
+        if old:
+            state.marks = [one for one in state.marks if one.at_s > old[-1].at_s]
+            return old[-1].standings
+        return {}
+
+    def _save(self, state: _State, now_s: float) -> int:
+        between = self.options.patience_s / 20
+        if not state.marks or now_s - state.marks[-1].at_s >= between:
+            standings = {run: dict(judge.standing) for run, judge in self._judges.items()}
+            state.marks.append(_Mark(now_s, standings))
+        state.judges = {run: stored(judge) for run, judge in self._judges.items()}
+        data = msgspec.msgpack.encode(state)
+        state.judges = {}
+        self.options.place.mkdir(parents=True, exist_ok=True)
+        with whole_file(self.options.place / STATE) as draft:
+            draft.write_bytes(data)
+        return len(data)
+
+
+def load(options: WatchOptions) -> tuple[_State, dict[str, Judge]]:
+    """Where the last batch left everything."""
+    try:
+        state = _decode_state((options.place / STATE).read_bytes())
+    except FileNotFoundError:
+        return _State(-1, 0, 0, {}, {}, []), {}
+    judges = {
+        run: loaded(data, options.limits, options.recall) for run, data in state.judges.items()
+    }
+    state.judges = {}
+    return state, judges
+
+
+def conclusion(options: WatchOptions) -> dict[str, tuple[Verdict, ...]]:
+    """The verdicts if nothing more comes."""
+    _, judges = load(options)
+    manifests = manifests_at_the_end(options)
+    return {run: final_verdicts(judge, manifests[run]) for run, judge in judges.items()}
+
+
+def manifests_at_the_end(options: WatchOptions) -> dict[str, Manifest]:
+    """Those of the source; of a stream without any, what the judges know."""
+    _, judges = load(options)
+    made = {
+        run: manifest_of(options.mapping, run, judge.manifest(), ())
+        for run, judge in judges.items()
+    }
+    return made | options.manifests_now()
+
+
+def _refuse_strangers(pieces: Iterable[Piece], manifests: Mapping[str, Manifest]) -> None:
+    for piece in pieces:
+        if piece.run not in manifests:
+            raise DataError(f"run {piece.run!r} is not in the manifest")
+        for name in (piece.process, *piece.origins):
+            if name not in manifests[piece.run].names:
+                raise DataError(f"{name} is not among the manifest's names")
+
+
+def _status(judge: Judge, manifest: Manifest, state: _State, now_s: float) -> RunStatus:
+    before = {(one[0], one[1], one[2]): one[3] for one in state.owed.get(judge.run, ())}
+    owed = []
+    for debt in debts(judge):
+        process, origin = judge.names[debt.process], judge.names[debt.origin]
+        first, last = int(debt.seqs.firsts[0]), int(debt.seqs.lasts[-1])
+        since = before.get((process, origin, first), now_s)
+        owed.append(Owed(process, origin, len(debt.seqs), first, last, since))
+    state.owed[judge.run] = [(one.process, one.origin, one.first, one.since_s) for one in owed]
+    end = ending(judge, manifest)
+    return RunStatus(
+        run=judge.run,
+        members=tuple(
+            MemberStatus(
+                name=history.name,
+                rows=history.rows,
+                last_kind=history.last_kind,
+                time_ns=history.time_ns,
+                late=sum(one.rows for one in history.late),
+                ended=end.evidence.has_ended(history.name),
+            )
+            for history in (judge.histories[number] for number in judge.processes)
+        ),
+        owed=tuple(owed),
+        verdicts=tuple(map(SoFar.of, verdicts(judge, manifest))),
+        waiting=len(judge.strays) + sum(int((one.open > 0).sum()) for one in judge.histories),
+        window_rows=sum(one.events.size for one in judge.histories),
+        has_ended=end.is_settled,
+    )
+
+
+# --- findings
+
+
+def key_of(run: str, one: Violation) -> str:
+    """The same for the same violation, whichever batch shows it."""
+    places = ",".join(map(str, one.witness))
+    return blake2b(
+        "\0".join((run, str(one.guarantee), one.process, str(one.message), places)).encode(),
+        digest_size=8,
+    ).hexdigest()
+
+
+def write_findings(place: Path, batch: int, found: Sequence[tuple[str, Violation]]) -> None:
+    folder = place / FINDINGS
+    folder.mkdir(parents=True, exist_ok=True)
+    now = int(time.time() * 1e6)
+    rows = [
+        {
+            "key": key_of(run, one),
+            "batch": batch,
+            "found_at": now,
+            "run": run,
+            "guarantee": str(one.guarantee),
+            "process": one.process,
+            "origin": one.message.origin,
+            "seq": one.message.seq,
+            "cause_origin": one.cause.origin if one.cause else None,
+            "cause_seq": one.cause.seq if one.cause else None,
+            "witness": [{"process": at.process, "index": at.index} for at in one.witness],
+        }
+        for run, one in found
+    ]
+    with whole_file(folder / f"batch-{batch:09}.parquet") as draft:
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), draft)
+
+
+def read_findings(place: Path, after: int = -1) -> Iterator[dict[str, Any]]:
+    """What batches after this one showed, in their order."""
+    for path in sorted((place / FINDINGS).glob("batch-*.parquet")):
+        if int(path.stem.removeprefix("batch-")) > after:
+            yield from pq.read_table(path).to_pylist()
+
+
+# --- rows of any stream
+
+
+def pieces_of_table(table: Any) -> Iterator[Piece]:
+    """Rows with the columns of a trace and names as texts, in any order."""
+    if not len(table):
+        return
+    table = table.sort_by([(name, "ascending") for name in ("run", "process", "index")])
+    run, process = (table[name].combine_chunks() for name in ("run", "process"))
+    index = table["index"].to_numpy()
+    kind = pc.index_in(table["kind"].cast(pa.string()), pa.array(KINDS)).to_numpy()
+    ends = index + 1
+    if "value" in table.column_names:
+        is_gap = kind == KINDS.index("gap")
+        ends = np.where(is_gap, table["value"].fill_null(0).to_numpy() + 1, ends)
+    names = [f"{a}\0{b}" for a, b in zip(run.to_pylist(), process.to_pylist(), strict=True)]
+    is_new = np.array([True, *(a != b for a, b in zip(names[1:], names[:-1], strict=True))])
+    is_new[1:] |= index[1:] != ends[:-1]
+    starts = np.flatnonzero(is_new)
+    for begin, end in zip(starts, [*starts[1:], len(index)], strict=True):
+        rows = table.slice(begin, end - begin)
+        yield _piece_of_table(rows, kind[begin:end], index[begin:end], ends[begin:end])
+
+
+def _piece_of_table(rows: Any, kind: Any, index: Any, ends: Any) -> Piece:
+    about = np.flatnonzero(np.isin(kind, [KINDS.index("broadcast"), KINDS.index("deliver")]))
+    some = rows.take(pa.array(about))
+    for column in ("origin", "seq", "digest"):
+        if some[column].null_count:
+            raise DataError(f"a row about a message needs {column!r}")
+    origins = some["origin"].cast(pa.string()).combine_chunks().dictionary_encode()
+    times = rows["time_ns"].to_pylist() if "time_ns" in rows.column_names else [0]
+    events = Events(
+        index[about],
+        kind[about] == KINDS.index("broadcast"),
+        origins.indices.to_numpy(),
+        some["seq"].to_numpy(),
+        some["digest"].to_numpy(),
+        some["view"].fill_null(-1).to_numpy(),
+    )
+    return Piece(
+        run=rows["run"][0].as_py(),
+        process=rows["process"][0].as_py(),
+        begin=int(index[0]),
+        end=int(ends[-1]),
+        rows=len(index),
+        first_kind=KINDS[kind[0]],
+        last_kind=KINDS[kind[-1]],
+        has_gap=bool((kind == KINDS.index("gap")).any()),
+        origins=tuple(origins.dictionary.to_pylist()),
+        columns=packed(events),
+        time_ns=times[-1] or 0,
+    )

@@ -1,0 +1,134 @@
+"""The state of a judge as bytes and back, without pickle: numbers, names and columns."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tidings.core import Members
+from tidings.pipeline.watching.judge import Found, Judge, Recall, Stray, WatchLimits, gone
+from tidings.pipeline.watching.pieces import TYPES, Events, Piece, packed
+from tidings.pipeline.watching.ranges import Ranges
+from tidings.pipeline.watching.reader import Blocker
+from tidings.pipeline.watching.window import History
+from tidings.spec import Guarantee
+from tidings.trace import HistoryCut, Manifest
+
+FORMAT = 1
+Pairs = list[tuple[int, int]]
+_SIMPLE = (
+    "begin", "end", "rows", "deliveries", "last_kind", "holed", "time_ns", "late",
+    "patience", "cut", "had", "given", "base",
+)  # fmt: skip
+
+
+class _History(msgspec.Struct, frozen=True):
+    name: str
+    begin: int
+    end: int
+    rows: int
+    deliveries: int
+    last_kind: str
+    holed: bool
+    time_ns: int
+    late: list[Piece]
+    patience: int
+    cut: HistoryCut | None
+    had: dict[int, int]
+    given: int
+    base: int
+    got: dict[int, Pairs]
+    sent: dict[int, Pairs]
+    columns: tuple[bytes, ...]
+    is_first: bytes
+    open: bytes
+
+
+class _Judge(msgspec.Struct, frozen=True):
+    format: int
+    run: str
+    views: tuple[Members, ...]
+    histories: list[_History]
+    passed: bytes
+    blockers: list[tuple[int, int, Blocker]]
+    strays: list[Stray]
+    presumed: list[tuple[int, int, int]]
+    again: list[tuple[int, int, list[int]]]
+    found: list[Found]
+    violated: list[tuple[Guarantee, int, int]]
+    ordered: dict[int, int]
+    given: int
+    given_up: str
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Judge).decode
+
+
+def stored(judge: Judge) -> bytes:
+    return _encode(
+        _Judge(
+            format=FORMAT,
+            run=judge.run,
+            views=judge.views,
+            histories=[_of_history(one) for one in judge.histories],
+            passed=judge.passed.tobytes(),
+            blockers=[(*pair, one) for pair, one in judge.blockers.items()],
+            strays=judge.strays,
+            presumed=[(*message, reader) for message, reader in judge.presumed.items()],
+            again=[(*message, texts) for message, texts in judge.again.items()],
+            found=judge.found,
+            violated=[(*key, count) for key, count in judge.violated.items()],
+            ordered=judge.ordered,
+            given=judge.given,
+            given_up=judge.given_up,
+        )
+    )
+
+
+def _of_history(history: History) -> _History:
+    simple: dict[str, Any] = {name: getattr(history, name) for name in _SIMPLE}
+    return _History(
+        name=history.name,
+        got={origin: seqs.pairs for origin, seqs in history.got.items()},
+        sent={view: seqs.pairs for view, seqs in history.sent.items()},
+        columns=packed(history.events),
+        is_first=history.is_first.tobytes(),
+        open=history.open.tobytes(),
+        **simple,
+    )
+
+
+def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone) -> Judge:
+    state = _decode(data)
+    names = tuple(one.name for one in state.histories)
+    judge = Judge(Manifest(schema=0, run=state.run, names=names, views=state.views), limits, recall)
+    # The manifest lists names in the order of people; the state, as they came.
+    judge.names, judge.numbers = list(names), {name: place for place, name in enumerate(names)}
+    judge.histories = [_history(one) for one in state.histories]
+    judge.know(Manifest(schema=0, run=state.run, names=names, views=state.views))
+    size = len(names)
+    judge.passed = np.frombuffer(state.passed, np.int64).reshape(size, size).copy()
+    judge.blockers = {(reader, origin): one for reader, origin, one in state.blockers}
+    judge.strays = state.strays
+    judge.presumed = {(origin, seq): reader for origin, seq, reader in state.presumed}
+    judge.again = {(origin, seq): texts for origin, seq, texts in state.again}
+    judge.found = state.found
+    judge.violated = {(what, process): count for what, process, count in state.violated}
+    judge.ordered, judge.given = state.ordered, state.given
+    judge.given_up = state.given_up
+    return judge
+
+
+def _history(state: _History) -> History:
+    history = History(state.name)
+    for name in _SIMPLE:
+        setattr(history, name, getattr(state, name))
+    history.got = {origin: Ranges.of(pairs) for origin, pairs in state.got.items()}
+    history.sent = {view: Ranges.of(pairs) for view, pairs in state.sent.items()}
+    history.events = Events(
+        *(np.frombuffer(one, kind) for one, kind in zip(state.columns, TYPES, strict=True))
+    )
+    history.is_first = np.frombuffer(state.is_first, bool)
+    history.open = np.frombuffer(state.open, np.int8).copy()
+    return history

@@ -1,0 +1,151 @@
+"""What is kept of the history of one process while it is watched.
+
+``got`` and ``sent`` are sets of names and stay small: one range for each origin, if messages are
+numbered and delivered in sequence. ``events`` is the window: the rows from ``base`` on. Each row
+says whether it is the first of its name there, and what has yet to be decided about it.
+"""
+
+import numpy as np
+
+from tidings.core import DataError
+from tidings.pipeline.watching.pieces import NO_VIEW, Events, Piece
+from tidings.pipeline.watching.ranges import Array, Ranges
+from tidings.trace import HistoryCut
+
+TEXT, ORDER = 1, 2
+"""What may be open about a delivery: whether it was broadcast so; whether its causes came first."""
+NOTHING_SENT = Ranges()
+
+
+class History:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.begin = 0
+        self.end = 0
+        """Where the contiguous part ends that has been taken."""
+        self.rows = 0
+        self.deliveries = 0
+        self.last_kind = "nothing"
+        self.holed = False
+        self.time_ns = 0
+        self.late: list[Piece] = []
+        """What comes after a part that is missing, by index."""
+        self.patience = 0
+        """Deliveries below this index wait no longer for what may be their causes."""
+        self.got: dict[int, Ranges] = {}
+        """By origin, what was delivered; below the cut, too."""
+        self.cut: HistoryCut | None = None
+        """What was deleted before the watch began."""
+        self.had: dict[int, int] = {}
+        """By origin, how many were delivered below the cut."""
+        self.sent: dict[int, Ranges] = {}
+        """By view, what was broadcast, under the view of the first of each name."""
+        self.given = 0
+        """How many were broadcast below the cut."""
+        self.base = 0
+        """Where the window begins."""
+        self.events = Events.empty()
+        self.is_first = np.zeros(0, bool)
+        self.open = np.zeros(0, np.int8)
+
+    # --- what was cut off before the watch began
+
+    def begin_at(self, cut: HistoryCut, delivered: dict[int, int]) -> None:
+        self.cut = cut
+        self.begin = self.end = self.base = cut.index
+        self.given = cut.broadcast
+        self.had = delivered
+        for origin, last in delivered.items():
+            if last:
+                self.got[origin] = Ranges.of([(1, last)])
+
+    def is_given(self, seq: Array) -> Array:
+        return (seq >= 1) & (seq <= self.given)
+
+    def had_delivered(self, origin: int, seq: int) -> bool:
+        return 1 <= seq <= self.had.get(origin, 0)
+
+    # --- names
+
+    def has_got(self, origin: int, seq: Array) -> Array:
+        return self.got.get(origin, NOTHING_SENT).has(seq)
+
+    def has_sent(self, seq: Array) -> Array:
+        """Whether a broadcast under this name has been taken."""
+        found = np.zeros(len(seq), bool)
+        for of_view in self.sent.values():
+            found |= of_view.has(seq)
+        return found
+
+    @property
+    def all_sent(self) -> Ranges:
+        every = Ranges()
+        for of_view in self.sent.values():
+            every = every | of_view
+        return every
+
+    # --- rows come
+
+    def take(self, piece: Piece, events: Events, views: int) -> tuple[Array, Array]:
+        """Go on with a piece that begins where the history ends.
+
+        Returns the places, in the events, of deliveries and of broadcasts that are not the first
+        of their name.
+        """
+        if self.last_kind in ("crash", "leave") and piece.first_kind not in ("recover", "join"):
+            raise DataError(f"{self.name} acts ({piece.first_kind}) after its {self.last_kind}")
+        is_first = np.zeros(events.size, bool)
+        broadcasts = np.flatnonzero(events.is_broadcast)
+        if len(broadcasts):
+            view = events.view[broadcasts]
+            if view.max() >= views or view.min() == NO_VIEW:
+                raise DataError(f"{self.name}: view {int(view.max())} is not in the manifest")
+            seq = events.seq[broadcasts]
+            fresh = ~self.has_sent(seq) & ~self.is_given(seq) & _are_new(seq)
+            is_first[broadcasts] = fresh
+            for number in np.unique(view).tolist():
+                chosen = fresh & (view == number)
+                self.sent.setdefault(number, Ranges()).add(seq[chosen])
+        delivered = np.flatnonzero(~events.is_broadcast)
+        for origin, places in events.at(delivered).by_origin():
+            places = delivered[places]
+            seq = events.seq[places]
+            got = self.got.setdefault(origin, Ranges())
+            is_first[places] = ~got.has(seq) & _are_new(seq)
+            got.add(seq)
+        self.rows += piece.rows
+        self.deliveries += len(delivered)
+        self.holed |= piece.has_gap
+        self.last_kind, self.end, self.time_ns = piece.last_kind, piece.end, piece.time_ns
+        self.events = Events.joined([self.events, events])
+        self.is_first = np.concatenate([self.is_first, is_first])
+        is_open = np.where(is_first, TEXT | ORDER, TEXT) * ~events.is_broadcast
+        self.open = np.concatenate([self.open, is_open.astype(np.int8)])
+        repeated = delivered[~is_first[delivered]]
+        return repeated, broadcasts[~is_first[broadcasts]]
+
+    # --- the window
+
+    @property
+    def first_open(self) -> int:
+        """The index of the first delivery of which anything is undecided; the end if none is."""
+        places = np.flatnonzero(self.open)
+        return int(self.events.index[places[0]]) if len(places) else self.end
+
+    def drop(self, index: int) -> None:
+        """Rows below this index are not kept any longer."""
+        if index <= self.base:
+            return
+        place = int(np.searchsorted(self.events.index, index))
+        self.base = index
+        self.events = self.events.at(slice(place, None))
+        self.is_first, self.open = self.is_first[place:], self.open[place:]
+
+
+def _are_new(seq: Array) -> Array:
+    """Of each number whether it has not come before in the array."""
+    if len(seq) < 2 or bool((seq[1:] > seq[:-1]).all()):
+        return np.ones(len(seq), bool)
+    new = np.zeros(len(seq), bool)
+    new[np.unique(seq, return_index=True)[1]] = True
+    return new

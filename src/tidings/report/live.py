@@ -1,0 +1,193 @@
+"""A group that is watched: a table for a terminal, a page that refreshes itself, metrics."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from tidings.core import EnvironmentMissing
+from tidings.pipeline.watching.status import MemberStatus, RunStatus, SoFar, Status, owed_words
+from tidings.report.markup import Markup, element, joined
+from tidings.report.palette import themed
+from tidings.report.terminal import in_a_word
+from tidings.report.words import MARKS, many
+from tidings.spec import Value
+
+REFRESH_S = 2
+
+# --- in a terminal
+
+
+def live_table(status: Status | None) -> RenderableType:
+    """Members, lag, what is owed, verdicts."""
+    if status is None:
+        return Text("nothing has been read yet")
+    lag = "" if status.lag_s is None else f", {status.lag_s:.1f} s behind"
+    head = Text(
+        f"batch {status.batch:,}: {many(status.rows, 'row')} judged{lag}, "
+        f"{many(status.alarms, 'alarm')}"
+    )
+    return Group(head, *(part for run in status.runs for part in _run(run, status.at_s)))
+
+
+def _run(run: RunStatus, at_s: float) -> Iterator[RenderableType]:
+    numbers = (Column(name, justify="right") for name in ("rows", "last row", "owes"))
+    members = Table("member", *numbers, "", box=None, pad_edge=False)
+    for one in run.members:
+        owes = sum(debt.count for debt in run.owed if debt.process == one.name)
+        members.add_row(one.name, f"{one.rows:,}", _age(one, at_s), f"{owes:,}", _remark(one))
+    yield members
+    verdicts = Table("guarantee", "so far", Column("judged", justify="right"), box=None,
+                     pad_edge=False)  # fmt: skip
+    for verdict in run.verdicts:
+        verdicts.add_row(verdict.guarantee.value, in_a_word(verdict.value), f"{verdict.judged:,}")
+    yield verdicts
+    for line in owed_words(run.owed):
+        yield Text(line)
+    if run.waiting:
+        yield Text(f"{many(run.waiting, 'delivery')} cannot be judged yet")
+
+
+def _age(member: MemberStatus, at_s: float) -> str:
+    if not member.time_ns or not 0 <= (age := at_s - member.time_ns / 1e9) < 1e6:
+        return "-"
+    return f"{age:,.1f} s ago"
+
+
+def _remark(member: MemberStatus) -> str:
+    if member.late:
+        return f"{many(member.late, 'row')} behind a missing part"
+    if member.last_kind in ("settle", "crash", "leave"):
+        return {"settle": "settled", "crash": "crashed", "leave": "left"}[member.last_kind]
+    return "" if member.rows else "no history yet"
+
+
+# --- on a page
+
+_RULES = themed(
+    "body{{background:{paper};color:{ink};font:16px system-ui,sans-serif;margin:2rem}}"
+    "td,th{{padding:.2rem 1rem .2rem 0;text-align:left;border-bottom:1px solid {line}}}"
+    ".violated{{color:{wrong};font-weight:bold}}.holds{{color:{deliver}}}.unknown{{color:{lost}}}"
+)
+
+
+def live_page(status: Status | None, name: str) -> str:
+    """A page that loads itself again every two seconds, and works without a network."""
+    body = [element("p", "Nothing has been read yet.")] if status is None else _sections(status)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="refresh", content=str(REFRESH_S)),
+        element("title", f"tidings watch {name}"),
+        element("style", Markup(_RULES)),
+    )
+    return "<!doctype html>" + element(
+        "html", head, element("body", element("h1", name), *body), lang="en"
+    )
+
+
+def _sections(status: Status) -> list[Markup]:
+    lag = "" if status.lag_s is None else f", {status.lag_s:.1f} s after they were written"
+    shown = time.strftime("%H:%M:%S", time.localtime(status.at_s))
+    parts = [element("p", f"{status.rows:,} rows judged at {shown}{lag}.")]
+    for run in status.runs:
+        parts.append(
+            _html_table(("guarantee", "so far", "judged", ""), map(_html_verdict, run.verdicts))
+        )
+        members = (_html_member(one, status.at_s) for one in run.members)
+        parts.append(_html_table(("member", "rows", "last row", ""), members))
+        owed = [element("li", line) for line in owed_words(run.owed, status.at_s, most=20)]
+        parts.append(element("h2", "Owed") if owed else Markup(""))
+        parts.append(element("ul", *owed) if owed else Markup(""))
+    return parts
+
+
+def _html_member(one: MemberStatus, at_s: float) -> list[Markup]:
+    return [joined(text) for text in (one.name, f"{one.rows:,}", _age(one, at_s), _remark(one))]
+
+
+def _html_verdict(one: SoFar) -> list[Markup]:
+    word = element("span", f"{MARKS[one.value]} {one.value.value}", class_=one.value.value)
+    why = one.reason or one.note
+    return [joined(one.guarantee.value), word, joined(f"{one.judged:,}"), joined(why)]
+
+
+def _html_table(names: tuple[str, ...], rows: Iterator[list[Markup]]) -> Markup:
+    head = element("tr", *(element("th", name) for name in names))
+    return element(
+        "table", head, *(element("tr", *(element("td", cell) for cell in row)) for row in rows)
+    )
+
+
+# --- for Prometheus
+
+
+class WatchMetrics(Collector):
+    """Read from the status when somebody asks."""
+
+    def __init__(self, status: Callable[[], Status | None]) -> None:
+        self._status = status
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        self._server: WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def listen(self, port: int) -> None:
+        try:
+            self._server, self._thread = start_http_server(
+                port, addr="127.0.0.1", registry=self.registry
+            )
+        except OSError as fault:
+            raise EnvironmentMissing(f"no metrics on port {port}: {fault.strerror}") from None
+
+    def close(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status()
+        if status is None:
+            return
+        rows = CounterMetricFamily("tidings_watch_rows", "Rows that have been judged.")
+        rows.add_metric([], status.rows)
+        alarms = CounterMetricFamily("tidings_watch_alarms", "Violations that have been found.")
+        alarms.add_metric([], status.alarms)
+        at = GaugeMetricFamily("tidings_watch_batch_seconds", "When the last batch was judged.")
+        at.add_metric([], status.at_s)
+        lag = GaugeMetricFamily("tidings_watch_lag_seconds", "From the newest row to its verdict.")
+        if status.lag_s is not None:
+            lag.add_metric([], status.lag_s)
+        verdict = GaugeMetricFamily(
+            "tidings_watch_verdict", "1 holds so far, 0 unknown, -1 violated.",
+            labels=["run", "guarantee"],
+        )  # fmt: skip
+        owed = GaugeMetricFamily(
+            "tidings_watch_owed", "Messages that a member has yet to deliver.",
+            labels=["run", "member"],
+        )  # fmt: skip
+        oldest = GaugeMetricFamily(
+            "tidings_watch_owed_since_seconds", "Since when the oldest of them is owed.",
+            labels=["run", "member"],
+        )  # fmt: skip
+        for run in status.runs:
+            for one in run.verdicts:
+                verdict.add_metric([run.run, one.guarantee.value], _NUMBERS[one.value])
+            for member in run.members:
+                debts = [debt for debt in run.owed if debt.process == member.name]
+                owed.add_metric([run.run, member.name], sum(debt.count for debt in debts))
+                if debts:
+                    since = min(debt.since_s for debt in debts)
+                    oldest.add_metric([run.run, member.name], since)
+        yield from (rows, alarms, at, lag, verdict, owed, oldest)
+
+
+_NUMBERS = {Value.HOLDS: 1, Value.UNKNOWN: 0, Value.VIOLATED: -1}

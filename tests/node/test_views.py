@@ -1,0 +1,241 @@
+"""Groups that change while they run: on real links, with certificates, and on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidings
+from real_groups import (
+    MEMORY,
+    everywhere_delivered,
+    free_ports,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    until,
+)
+from tidings.node.config import Config
+from tidings.node.group import Group
+
+VIEWS = 'protocol = "views"'
+
+
+@asynccontextmanager
+async def newcomer(config: Config, name: str, **options: Any) -> AsyncIterator[tuple[Group, str]]:
+    """Somebody that waits to be added, and where it is."""
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    async with tidings.join(name, config, address=address, **options) as group:
+        yield group, address
+
+
+def test_a_member_is_added_and_takes_part(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config) as groups, newcomer(config, "p4") as (p4, address):
+            await linked(groups)
+            await (await groups["p1"].broadcast(b"before")).delivered()
+            assert p4.view.number == -1
+            view = await groups["p1"].add("p4", address)
+            assert (view.number, view.members) == (1, ("p1", "p2", "p3", "p4"))
+            assert view.addresses["p4"] == address
+            await until(lambda: p4.view == view)
+            everybody = groups | {"p4": p4}
+            await linked(everybody)
+            await (await p4.broadcast(b"after")).stable()
+            for group in groups.values():
+                assert [one.text for one in await take(group, 2)] == [b"before", b"after"]
+            assert [one.text for one in await take(p4, 1)] == [b"after"]
+            assert p4.status().delivered == {"p1": 1, "p4": 1}
+
+    go(scenario())
+
+
+def test_a_member_is_removed_and_the_others_go_on(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = await stack.enter_async_context(joined(config, "p1", "p2"))
+            p3 = tidings.join("p3", config)
+            await p3.__aenter__()
+            await linked(groups | {"p3": p3})
+            await (await p3.broadcast(b"last words")).delivered()
+            view = await groups["p1"].remove("p3")
+            assert (view.number, view.members) == (1, ("p1", "p2"))
+            with pytest.raises(tidings.Removed, match=r"p3 was removed in view 1.* is void"):
+                await (await p3.broadcast(b"too late")).delivered()
+            assert [one.text for one in await take(p3, 1)] == [b"last words"]
+            with pytest.raises(tidings.Removed, match="p3 was removed in view 1"):
+                await anext(p3)
+            with pytest.raises(tidings.Halted, match="p3 was removed in view 1"):
+                await p3.__aexit__(None, None, None)
+            await (await groups["p2"].broadcast(b"without p3")).stable()
+            await until(lambda: "p3" not in groups["p1"]._transport.peers)
+            assert groups["p1"].status().missing == ()
+
+    go(scenario())
+
+
+def test_a_member_may_remove_itself(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        groups = {name: tidings.join(name, config) for name in config.members}
+        for group in groups.values():
+            await group.__aenter__()
+        await linked(groups)
+        view = await groups["p2"].remove("p2")
+        assert view.members == ("p1", "p3")
+        with pytest.raises(tidings.Removed):
+            await anext(groups["p2"])
+        with pytest.raises(tidings.Halted):
+            await groups["p2"].__aexit__(None, None, None)
+        for name in ("p1", "p3"):
+            await groups[name].__aexit__(None, None, None)
+
+    go(scenario())
+
+
+def test_a_lost_member_is_replaced_over_tls(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, tls=True, newcomers=("p2+1",))
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p3") as groups:
+            async with joined(config, "p2") as lost:
+                await linked(groups | lost)
+                await (await lost["p2"].broadcast(b"mine")).delivered()
+            async with newcomer(config, "p2+1") as (p2, address):
+                view = await groups["p3"].replace("p2", address)
+                assert view.members == ("p1", "p2+1", "p3")
+                everybody = groups | {"p2+1": p2}
+                await linked(everybody)
+                receipt = await p2.broadcast(b"here again")
+                assert str(await receipt.stable()) == "p2+1#1"
+                await everywhere_delivered(everybody, {"p2": 1, "p2+1": 1})
+
+    go(scenario())
+
+
+def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as groups:
+            with pytest.raises(tidings.ChangeDenied, match="1 of 3 members are ready, and 2 must"):
+                await groups["p1"].remove("p2")
+            assert groups["p1"].view.number == 0
+
+    go(scenario())
+
+
+def test_somebody_who_does_not_run_cannot_be_added(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS, "links.hello_ms = 300")
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            address = f"127.0.0.1:{free_ports(1)[0]}"
+            with pytest.raises(tidings.ChangeDenied, match="Connection refused; a newcomer has to"):
+                await groups["p1"].add("p3", address)
+            assert groups["p1"]._transport.peers.keys() == {"p2"}
+
+    go(scenario())
+
+
+def test_a_name_is_used_once(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2") as groups:
+            async with joined(config, "p3") as lost:
+                await linked(groups | lost)
+            await groups["p1"].remove("p3")
+            with pytest.raises(tidings.ChangeDenied, match="p3 was a member in view 0"):
+                await groups["p1"].add("p3", f"127.0.0.1:{free_ports(1)[0]}")
+
+    go(scenario())
+
+
+def test_somebody_new_under_a_used_name_is_turned_away_in_one_line_on_both_sides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            async with newcomer(config, "p4") as (_, address):
+                await linked(groups)
+                await groups["p1"].add("p4", address)
+            await groups["p1"].remove("p4")
+            with pytest.raises(tidings.Halted, match="p4 was a member of this group before: its"):
+                async with newcomer(config, "p4") as (again, _):
+                    await anext(again)
+
+    go(scenario())
+    lines = [line for line in caplog.messages if "p4 was a member before" in line]
+    assert 1 <= len(lines) <= 2, lines  # by whoever it called
+    assert len(set(lines)) == len(lines), lines
+
+
+def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = group_file(tmp_path, 1, *MEMORY, VIEWS, "links.newcomers = 2")
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = await stack.enter_async_context(joined(config))
+            for name in ("a", "b", "c"):
+                await stack.enter_async_context(newcomer(config, name))
+            await until(lambda: any("2 newcomers are linked; 2 is the" in one for one in logged()))
+            assert len(groups["p1"]._transport.peers) == 2
+
+    def logged() -> list[str]:
+        return caplog.messages
+
+    go(scenario())
+
+
+def test_messages_flow_while_the_group_changes(tmp_path: Path) -> None:
+    """Broadcasts wait for a change, and are never refused; everybody delivers the same."""
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "limits.window = 50")
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = await stack.enter_async_context(joined(config, listen=False))
+            await linked(groups)
+            is_over = asyncio.Event()
+            talking = [asyncio.create_task(speak(group, is_over)) for group in groups.values()]
+            for number in range(4, 8):
+                entered = newcomer(config, f"p{number}", listen=False)
+                group, address = await stack.enter_async_context(entered)
+                view = await groups["p1"].add(f"p{number}", address)
+                groups[f"p{number}"] = group
+                talking.append(asyncio.create_task(speak(group, is_over)))
+                assert view.number == number - 3
+            await linked(groups)
+            is_over.set()
+            counts = await asyncio.gather(*talking)
+            upto = dict(zip(groups, counts, strict=True))
+            await everywhere_delivered(groups, upto)
+            assert min(counts) > 0
+
+    go(scenario())
+
+
+async def speak(group: Group, is_over: asyncio.Event) -> int:
+    """Broadcast until it is over, and until all of it is stable; how many that are."""
+    count = 0
+    while not is_over.is_set():
+        receipt = await group.broadcast(b"x" * 100)
+        count += 1
+        if count % 10 == 0:
+            await asyncio.sleep(0)
+    await receipt.stable()
+    return count

@@ -1,0 +1,157 @@
+"""Groups that change, on disk: whoever is killed and starts again knows which view it was in."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import tidings
+from real_groups import (
+    everywhere_delivered,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    until,
+)
+from test_views import VIEWS, newcomer
+from tidings.node.config import Config
+
+UNTRACED = "trace.on = false"
+
+
+async def read_to_the_end(config: Config, name: str) -> None:
+    async with tidings.join(name, config) as group:
+        async for _ in group:
+            pass
+
+
+def test_a_newcomer_starts_again_and_need_not_say_where_it_is(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, VIEWS, UNTRACED, tls=True, newcomers=("p4",))
+
+    async def scenario() -> None:
+        async with joined(config, listen=False) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(b"before")).delivered()
+            async with newcomer(config, "p4", listen=False) as (p4, address):
+                await groups["p1"].add("p4", address)
+                await (await p4.broadcast(b"first life")).stable()
+            await (await groups["p2"].broadcast(b"meanwhile")).delivered()
+            async with tidings.join("p4", config) as p4:
+                assert p4.view.members == ("p1", "p2", "p3", "p4")
+                everybody = groups | {"p4": p4}
+                await linked(everybody)
+                assert [one.text for one in await take(p4, 1)] == [b"meanwhile"]
+                receipt = await p4.broadcast(b"second life")
+                assert str(await receipt.stable()) == "p4#2"
+                await everywhere_delivered(everybody, {"p1": 1, "p2": 1, "p4": 2})
+
+    go(scenario())
+
+
+def test_a_newcomer_that_was_never_added_starts_again(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, VIEWS, UNTRACED)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            async with newcomer(config, "p3") as (_, address):
+                pass
+            async with tidings.join("p3", config) as p3:
+                view = await groups["p2"].add("p3", address)
+                await until(lambda: p3.view == view)
+
+    go(scenario())
+
+
+def test_who_was_away_while_the_group_changed_gets_through_all_views(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, VIEWS, UNTRACED)
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            groups = await stack.enter_async_context(joined(config, "p1", "p2", listen=False))
+            async with joined(config, "p3", listen=False) as third:
+                await linked(groups | third)
+                await (await third["p3"].broadcast(b"hello")).delivered()
+            for name in ("p4", "p5"):
+                entered = newcomer(config, name, listen=False)
+                group, address = await stack.enter_async_context(entered)
+                await (await groups["p1"].broadcast(name.encode())).delivered()
+                await groups["p1"].add(name, address)
+                groups[name] = group
+            await groups["p4"].remove("p1")
+            async with joined(config, "p3") as third:
+                p3 = third["p3"]
+                await until(lambda: p3.view.members == ("p2", "p3", "p4", "p5"))
+                await linked(
+                    {name: group for name, group in (groups | third).items() if name != "p1"}
+                )
+                receipt = await p3.broadcast(b"back")
+                assert str(await receipt.stable()) == "p3#2"
+                texts = [one.text for one in await take(p3, 3)]
+                assert texts == [b"p4", b"p5", b"back"]
+
+    with pytest.raises(tidings.Halted, match="p1 was removed in view 3"):
+        go(scenario())
+
+
+def test_who_was_removed_while_away_hears_it_and_stops_in_one_line(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, VIEWS, UNTRACED)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", listen=False) as groups:
+            async with joined(config, "p3", listen=False) as third:
+                await linked(groups | third)
+                await (await third["p3"].broadcast(b"hello")).stable()
+            await groups["p1"].remove("p3")
+            for _ in range(2):  # it hears it once, and knows it the second time
+                with pytest.raises(tidings.TidingsError, match="p3 was removed in view 1"):
+                    await read_to_the_end(config, "p3")
+            await (await groups["p2"].broadcast(b"fine")).stable()
+
+    go(scenario())
+
+
+def test_a_lost_disk_under_a_removed_name_is_refused(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, VIEWS, UNTRACED)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", listen=False) as groups:
+            async with joined(config, "p3", listen=False) as third:
+                await linked(groups | third)
+                await (await third["p3"].broadcast(b"hello")).stable()
+            await groups["p1"].remove("p3")
+            for path in sorted((config.data / "p3").iterdir()):
+                path.unlink()
+            with pytest.raises(tidings.TidingsError, match="p3 lost its disk"):
+                await read_to_the_end(config, "p3")
+
+    go(scenario())
+
+
+def test_a_group_from_before_there_were_views_goes_on(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, UNTRACED)
+    later = group_file(tmp_path, 3, UNTRACED, VIEWS)
+
+    async def before() -> None:
+        async with joined(config) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(b"old")).stable()
+            await (await groups["p2"].broadcast(b"older")).stable()
+            assert len(await take(groups["p3"], 1)) == 1
+
+    async def after() -> None:
+        async with joined(later) as groups:
+            await linked(groups)
+            assert str(await (await groups["p1"].broadcast(b"new")).stable()) == "p1#2"
+            texts = [one.text for one in await take(groups["p3"], 3)]
+            assert set(texts) == {b"old", b"older", b"new"}
+            view = await groups["p1"].remove("p2")
+            assert view.members == ("p1", "p3")
+            await until(lambda: groups["p3"].view == view)
+
+    go(before())
+    go(after())
+    with pytest.raises(tidings.DataError, match='the log has protocol = "views"'):
+        go(before())

@@ -1,0 +1,191 @@
+"""The judge of a running group answers to the specification, however the rows reach it."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from shorthand import Shorthand
+from tidings.core import Exit
+from tidings.demo.simulated import BREAKS
+from tidings.pipeline.watching.final import final_verdicts, verdicts
+from tidings.pipeline.watching.judge import Judge, WatchLimits
+from tidings.pipeline.watching.pieces import pieces_of_rows
+from tidings.pipeline.watching.stored import loaded, stored
+from tidings.simulator import Plan, walk
+from tidings.spec import Guarantee, Value, Violation, exit_status, judge
+from tidings.trace import Run
+from traces import Draft, random_cut_runs, random_runs
+from watched_runs import Source, as_run, in_pieces, in_turns, without_causes
+
+DEFAULT = WatchLimits()
+TINY = WatchLimits(window_rows=8, waiting_rows=4, chunk_rows=3)
+NONE = WatchLimits(window_rows=0, waiting_rows=0, chunk_rows=2, strays=3)
+HARSH = {"processes": 5, "broadcasts": 60, "crashes": 2, "duplicated": 0.1, "mid_broadcast": 1.0}
+
+
+def _drafts(count: int, seed: int) -> list[Draft]:
+    return [*random_runs(count, seed), *random_cut_runs(count // 2, seed)]
+
+
+def _watched(run: Run, rng: Random, limits: WatchLimits, stops: bool = False) -> Judge:
+    watch = Judge(run.manifest, limits, Source(run))
+    for some in in_pieces(run, rng):
+        watch.take(some)
+        if stops and rng.random() < 0.3:
+            watch = loaded(stored(watch), limits, watch.recall)
+    return watch
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_pieces_in_any_order_are_judged_as_specified(stops: bool) -> None:
+    for draft in _drafts(100, seed=int(stops)):
+        run = as_run(draft)
+        watch = _watched(run, Random(draft.run), DEFAULT, stops)
+        found = without_causes(final_verdicts(watch, run.manifest))
+        assert found == without_causes(judge(run)), draft.run
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_each_mutant_is_judged_as_specified(what: str) -> None:
+    runs = (walk(Plan(protocol=BREAKS[what], **HARSH), seed) for seed in range(20))
+    run = next(run for run in runs if exit_status(judge(run)) is Exit.VIOLATED)
+    watch = _watched(run, Random(1), DEFAULT)
+    found = without_causes(final_verdicts(watch, run.manifest))
+    assert found == without_causes(judge(run))
+    violated = [one.guarantee for one in found if one.value is Value.VIOLATED]
+    assert violated == [dict(zip(BREAKS, Guarantee, strict=True))[what]]
+
+
+@pytest.mark.parametrize(("limits", "least"), [(TINY, 0.97), (NONE, 0.6)])
+def test_what_leaves_a_tiny_window_is_read_again_or_unknown(
+    limits: WatchLimits, least: float
+) -> None:
+    same = []
+    for draft in _drafts(70, seed=7):
+        run = as_run(draft)
+        watch = _watched(run, Random(draft.run), limits, stops=True)
+        for found, expected in zip(
+            without_causes(final_verdicts(watch, run.manifest)),
+            without_causes(judge(run)),
+            strict=True,
+        ):
+            same.append(found == expected)
+            if not same[-1]:
+                gave_up = found.reason not in ("", expected.reason) or "not all" in found.note
+                assert gave_up, f"{draft.run}: {found} instead of {expected}"
+                assert found.value in (Value.UNKNOWN, expected.value), draft.run
+    assert sum(same) > least * len(same)
+
+
+def test_without_a_source_nothing_is_accused_that_cannot_be_shown() -> None:
+    given_up = 0
+    for draft in _drafts(40, seed=8):
+        run = as_run(draft)
+        watch = Judge(run.manifest, TINY)
+        for some in in_pieces(run, Random(draft.run)):
+            watch.take(some)
+        found = without_causes(final_verdicts(watch, run.manifest))
+        for one, expected in zip(found, without_causes(judge(run)), strict=True):
+            given_up += one != expected
+            assert one.value in (Value.UNKNOWN, expected.value), f"{draft.run}: {one}"
+    assert given_up > 20
+
+
+def _safety(run: Run) -> set[Violation]:
+    return {one for verdict in without_causes(judge(run)) for one in verdict.violations}
+
+
+def test_every_alarm_is_a_violation_of_the_whole_run() -> None:
+    """Except where a later gap excuses, or a second broadcast explains a forged text."""
+    alarms = 0
+    for draft in _drafts(100, seed=3):
+        run = as_run(draft)
+        watch = Judge(run.manifest, recall=Source(run))
+        raised = [one for some in in_turns(run) for one in watch.take(some)]
+        is_renamed = any(use.witness[0].process == use.process for use in raised
+                         if use.guarantee is Guarantee.NO_CREATION)  # fmt: skip
+        if not run.holed and not is_renamed:
+            assert set(raised) <= _safety(run), draft.run
+            alarms += len(raised)
+        assert len(raised) == len(set(raised))
+    assert alarms > 60
+
+
+def test_a_watch_that_stops_raises_the_same_alarms() -> None:
+    for draft in _drafts(30, seed=4):
+        run = as_run(draft)
+        through, stopped = Judge(run.manifest), Judge(run.manifest)
+        for some in in_pieces(run, Random(draft.run)):
+            expected = through.take(some)
+            again = loaded(stored(stopped))
+            assert again.take(some) == expected, draft.run
+            stopped = loaded(stored(again))
+
+
+def test_in_a_run_without_faults_the_state_does_not_grow() -> None:
+    sizes = {}
+    for broadcasts in (50, 200):
+        run = walk(Plan(protocol="frontier", processes=3, broadcasts=broadcasts), seed=1)
+        watch = Judge(run.manifest)
+        for some in in_turns(run):
+            watch.take(some)
+        sizes[broadcasts] = len(stored(watch))
+        assert [one.value for one in final_verdicts(watch, run.manifest)] == ["holds"] * 5
+    assert sizes[200] < 1.1 * sizes[50]
+
+
+def test_a_member_that_was_away_for_long_is_judged_by_what_the_source_still_has() -> None:
+    sent = " ".join(f"b{number} dp1#{number}" for number in range(1, 101))
+    heard = " ".join(f"dp1#{number}" for number in range(1, 101))
+    swapped = heard.replace("dp1#70 dp1#71", "dp1#71 dp1#70")
+    script = Shorthand(p1=f"{sent} settle", p2=f"{heard} settle", p3=f"{swapped} settle")
+    run = script.run()
+    watch = Judge(run.manifest, WatchLimits(window_rows=50, chunk_rows=40), source := Source(run))
+    for some in in_turns(run):
+        watch.take([piece for piece in some if piece.process != "p3"])
+    assert source.asked == 0
+    assert sum(history.events.size for history in watch.histories) <= 50
+    alarms = []
+    for some in in_turns(run):
+        alarms += watch.take([piece for piece in some if piece.process == "p3"])
+    assert source.asked > 0
+    assert [str(one.message) for one in alarms] == ["p1#71"]
+    found = without_causes(final_verdicts(watch, run.manifest))
+    assert found == without_causes(judge(run))
+
+
+def test_a_newcomer_owes_only_what_is_addressed_to_it() -> None:
+    alone, both = ("p1", "p2"), ("p1", "p2", "p3")
+    old = " ".join(f"b{number}/0 dp1#{number}" for number in range(1, 9))
+    heard = " ".join(f"dp1#{number}" for number in range(1, 9))
+    script = Shorthand(
+        (alone, both),
+        p1=f"{old} b9/1 b10/1 dp1#9 dp1#10 settle",
+        p2=f"{heard} dp1#9 dp1#10 settle",
+        p3="dp1#10 dp1#9 settle",
+    )
+    run = script.run()
+    before = msgspec.structs.replace(run.manifest, names=alone, views=(alone,))
+    watch = Judge(before)
+    for process, count in (("p1", 16), ("p2", 8)):
+        assert not watch.take(pieces_of_rows(run.histories[process][:count]))
+    assert sum(history.events.size for history in watch.histories) == 0
+    watch.know(run.manifest)
+    rows = [row for process, count in (("p1", 16), ("p2", 8), ("p3", 0))
+            for row in run.histories[process][count:]]  # fmt: skip
+    (alarm,) = watch.take(pieces_of_rows(rows))
+    assert (alarm.process, str(alarm.message)) == ("p3", "p1#10")
+    found = without_causes(final_verdicts(watch, run.manifest))
+    assert found == without_causes(judge(run))
+
+
+def test_before_the_end_what_is_owed_is_unknown() -> None:
+    run = walk(Plan(protocol=BREAKS["agreement"], **HARSH), seed=2)
+    watch = Judge(run.manifest)
+    for some in in_turns(run):
+        assert not [one for one in watch.take(some) if one.guarantee in (
+            Guarantee.VALIDITY, Guarantee.UNIFORM_AGREEMENT)]  # fmt: skip
+    so_far = {one.guarantee: one for one in verdicts(watch, run.manifest)}
+    assert so_far[Guarantee.VALIDITY].value is Value.UNKNOWN
+    assert so_far[Guarantee.UNIFORM_AGREEMENT].value is Value.UNKNOWN
