@@ -359,6 +359,7 @@ plain = true             # anybody on this machine may speak as any member
 """
 FIRST_FILE = """\
 name = "{name}"
+protocol = "views"       # members can be added, removed and replaced
 # durable = false        # nothing on disk: a crashed member cannot return
 # data = "data"          # where the logs are, relative to this file
 

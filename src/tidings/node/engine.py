@@ -109,6 +109,7 @@ class Engine:
         self.application = application
         self.tasks = tasks
         self.membership = Membership(process, config)
+        self._changes = self.membership.changes
         self.disk = Disk(log, config, self._finish, self.fail) if log is not None else None
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
@@ -396,7 +397,7 @@ class Engine:
         if self.me in to:
             self._send_to_self(effect.packet, len(encoded), tick)
             to = tuple(peer for peer in to if peer != self.me)
-        if self.membership.changes and not self.transport.peers.keys() >= set(to):
+        if self._changes and not self.transport.peers.keys() >= set(to):
             # Of a newcomer only those know where it is that were asked to add it.
             asked, to = to, tuple(peer for peer in to if peer in self.transport.peers)
             self._note_unsent(asked, to, encoded)

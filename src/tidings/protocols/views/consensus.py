@@ -30,7 +30,7 @@ class Acceptor(Part):
     @property
     def is_bound(self) -> bool:
         """Whether it has promised anything: then it is wedged in the old view."""
-        return self.promised != NO_BALLOT
+        return self.promised.round != NO_BALLOT.round
 
     def may_promise(self, ballot: Ballot) -> bool:
         return ballot == self.promised or ballot.round > self.promised.round

@@ -13,13 +13,12 @@ def in_view(number: int, effects: Iterable[Effect]) -> Effects:
     """What a Frontier wants done, with the number of its view."""
     out: Effects = []
     for effect in effects:
-        match effect:
-            case Persist(records):
-                out.append(Persist(tuple(Written(number, record) for record in records)))
-            case Send(to, packet):
-                out.append(Send(to, InView(number, packet)))  # type: ignore[arg-type]
-            case _:
-                out.append(effect)
+        # Of every effect of every step: to match it takes twice the time.
+        if type(effect) is Send:
+            effect = Send(effect.to, InView(number, effect.packet))  # type: ignore[arg-type]
+        elif type(effect) is Persist:
+            effect = Persist(tuple([Written(number, record) for record in effect.records]))
+        out.append(effect)
     return out
 
 
