@@ -11,6 +11,7 @@ import pytest
 
 from tidings import pipeline
 from tidings.pipeline.watching.running import WatchOptions, read_findings
+from tidings.pipeline.watching.status import read_status
 from writing_members import FaultyGroup
 
 KILLS = 10
@@ -36,10 +37,10 @@ def _run_for(group: FaultyGroup, seconds: float, kinds: list[str]) -> None:
         time.sleep(1 / TURNS_PER_S)
 
 
-def _wait_for_batch(checkpoint: Path, after: int) -> int:
-    from tidings.pipeline.watching.status import read_status
-
+def _wait_for_batch(group: FaultyGroup, checkpoint: Path, after: int) -> int:
+    """The group goes on meanwhile: without rows there is no batch."""
     for _ in range(1200):
+        group.turn()
         status = read_status(WatchOptions(str(checkpoint)).place)
         if status is not None and status.batch > after:
             return status.batch
@@ -53,7 +54,7 @@ def test_a_driver_killed_ten_times_misses_nothing_and_repeats_nothing(tmp_path: 
     batch = -1
     for _ in range(KILLS):
         driver = _watch(tmp_path / "trace", checkpoint)
-        batch = _wait_for_batch(checkpoint, batch)
+        batch = _wait_for_batch(group, checkpoint, batch)
         _run_for(group, 2 + group.rng.random() * 3, kinds)
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
@@ -71,9 +72,8 @@ def test_a_driver_killed_ten_times_misses_nothing_and_repeats_nothing(tmp_path: 
 @pytest.mark.parametrize("kind", FaultyGroup.KINDS)
 def test_faults_are_found_within_seconds(tmp_path: Path, kind: str) -> None:
     group, checkpoint = FaultyGroup(tmp_path / "trace", seed=4), tmp_path / "checkpoint"
-    group.turn()
     driver = _watch(tmp_path / "trace", checkpoint)
-    _wait_for_batch(checkpoint, -1)
+    _wait_for_batch(group, checkpoint, -1)
     kinds = [kind] * 20
     while kinds:
         _run_for(group, 1, kinds)
