@@ -58,6 +58,7 @@ class ChangingRun:
         self.patience = dice.choice([0.0, 0.02, 0.1])
         """How often a timer runs out although packets are under way."""
         self.added = size
+        self.removing = ""
         self.handed: dict[str, dict[str, int]] = {}
         self.processed: dict[str, dict[str, int]] = {}
         self.noted: dict[str, dict[str, int]] = {}
@@ -82,7 +83,7 @@ class ChangingRun:
         self.more_dice = dice = random.Random(f"{self.seed}, and more")
         self.is_processing = dice.random() < 0.5
         memory = dice.choice([0, 1, 3])
-        return {
+        options: dict[str, object] = {
             "ahead": dice.choice([10_000, 10_000, 0, 1, 3]),
             "ahead_bytes": dice.choice([2**26, 2**26, 500]),
             "tell": dice.choice([10_000, 1, 10]),
@@ -94,6 +95,10 @@ class ChangingRun:
             "early_bytes": dice.choice([2**26, 1]),
             "push_bytes": dice.choice([2**18, 1]),
         }
+        self.is_slow = dice.random() < 0.1
+        """Whether messages come late, and all that concerns a member that is to be removed: then
+        what it has broadcast may be void."""
+        return options
 
     # --- what happens
 
@@ -227,11 +232,18 @@ class ChangingRun:
 
     def _pick_from(self, arriving: list[Choice], timers: list[Choice]) -> Choice | None:
         dice = self.dice
+        if self.is_slow:
+            arriving = [one for one in arriving if not self._is_late(one)] or arriving
         if self.asleep and dice.random() < 0.05:
             return self._wake()
         if timers and (not arriving or dice.random() < self.patience):
             return dice.choice(timers)
         return dice.choice(arriving) if arriving else (self._wake() if self.asleep else None)
+
+    def _is_late(self, arrival: Choice) -> bool:
+        assert isinstance(arrival, choices.PacketArrival)
+        is_data = self.world.in_flight[arrival.packet].content.kind == "data"
+        return is_data or self.removing in arrival.packet.link
 
     def _wake(self) -> Choice | None:
         process = self.dice.choice(sorted(self.asleep))
@@ -262,7 +274,7 @@ class ChangingRun:
         add = remove = ""
         how = self.dice.random()
         if how < 0.6:
-            remove = self.dice.choice(self._to_remove(process))
+            remove = self.removing = self.dice.choice(self._to_remove(process))
         if how > 0.4:
             self.added += 1
             gone = sorted(self.world.gone)

@@ -29,8 +29,13 @@ Names. A name is used once in the life of a group: a member that is replaced com
 somebody else, such as p2+1, so that no number of its messages is ever used twice. All views are
 kept, and newcomers hear of all of them: so everybody knows which names were used.
 
-Options are those of frontier that it needs, and ``near``: how many messages a member may lack of
-what the others hold when a change begins. docs/views.md has the rules and what is checked.
+A process has parts that hold each other. ``standing`` knows which views there were; ``present`` has
+the Frontier of the installed one, ``formers`` what is left of those before. ``asking``,
+``proposing`` and ``voting`` lead to the next one (``consensus`` counts, ``gathering`` fetches,
+``patience`` waits), and ``succession`` gets there. ``processing`` is about the application,
+``ahead`` about packets that come too early. `protocol` has the events, and what follows from them.
+
+Options are those of frontier, and some limits. docs/views.md has the rules and what is checked.
 """
 
 from tidings.protocols.views.protocol import Views
