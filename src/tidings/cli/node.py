@@ -28,7 +28,8 @@ Newcomer = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
-        help="Where a newcomer is reached that is not in the group file, at its first start.",
+        help="Where a newcomer is reached that is not in the group file, at its first start; p2+1 "
+        "need not say so at the address of p2.",
     ),
 ]
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}

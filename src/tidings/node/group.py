@@ -187,8 +187,9 @@ class Group:
         incarnation, life = secrets.randbits(62) + 1, 0
         log, recovered = _opened_log(self.config, self.name, type(process), incarnation)
         try:
-            if recovered is not None and self.name not in self.config.addresses:
-                self.config = self.config.with_newcomer(self.name, recovered.address)
+            if self.name not in self.config.addresses:
+                known = recovered.address if recovered is not None else ""
+                self.config = self.config.with_newcomer(self.name, known)
             self._check_that_we_are_reached()
             if log is not None:
                 incarnation, life = log.identity.incarnation, log.identity.life
@@ -597,11 +598,13 @@ class Group:
         return await self._change(Change("", name), progress)
 
     async def replace(
-        self, name: str, address: str, *, progress: Progress = _silently
+        self, name: str, address: str = "", *, progress: Progress = _silently
     ) -> GroupView:
-        """Put a new member in the place of one that is lost: p2+1, at this address, after p2."""
+        """Put a new member in the place of one that is lost: p2+1 after p2, at this address or,
+        if none is given, at that of p2."""
         newcomer = self._joined().membership.replacement_of(name)
-        return await self._change(Change(newcomer, name, address), progress)
+        where = address or self.view.addresses[name]
+        return await self._change(Change(newcomer, name, where), progress)
 
     async def _change(self, change: Change, progress: Progress) -> GroupView:
         self._joined()
@@ -756,9 +759,9 @@ def join(
     the group is new, so that nobody can remember an earlier life of this member: it may broadcast
     before it has met everybody. Say so only if it is true. ``address`` is where a newcomer is
     reached that is not in the group file: it waits until a member adds it, and need not say so
-    again after a restart. ``snapshot`` is how newcomers come by what they have missed.
-    ``injector`` is for tests: it loses,
-    repeats and reorders what comes over the links.
+    again after a restart, nor at all if it replaces a member of the file at its address.
+    ``snapshot`` is how newcomers come by what they have missed. ``injector`` is for tests: it
+    loses, repeats and reorders what comes over the links.
     """
     if acknowledge not in get_args(Acknowledge):
         choices = " or ".join(map(repr, get_args(Acknowledge)))
