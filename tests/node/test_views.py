@@ -78,7 +78,7 @@ def test_a_member_is_removed_and_the_others_go_on(tmp_path: Path) -> None:
             with pytest.raises(tidings.Halted, match="p3 was removed in view 1"):
                 await p3.__aexit__(None, None, None)
             await (await groups["p2"].broadcast(b"without p3")).stable()
-            await until(lambda: "p3" not in groups["p1"]._transport.peers)
+            await until(lambda: "p3" not in groups["p1"]._member.transport.peers)
             assert groups["p1"].status().missing == ()
 
     go(scenario())
@@ -145,7 +145,7 @@ def test_somebody_who_does_not_run_cannot_be_added(tmp_path: Path) -> None:
             address = f"127.0.0.1:{free_ports(1)[0]}"
             with pytest.raises(tidings.ChangeDenied, match="Connection refused; a newcomer has to"):
                 await groups["p1"].add("p3", address)
-            assert groups["p1"]._transport.peers.keys() == {"p2"}
+            assert groups["p1"]._member.transport.peers.keys() == {"p2"}
 
     go(scenario())
 
@@ -194,7 +194,7 @@ def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture)
             for name in ("a", "b", "c"):
                 await stack.enter_async_context(newcomer(config, name))
             await until(lambda: any("2 newcomers are linked; 2 is the" in one for one in logged()))
-            assert len(groups["p1"]._transport.peers) == 2
+            assert len(groups["p1"]._member.transport.peers) == 2
 
     def logged() -> list[str]:
         return caplog.messages
