@@ -14,14 +14,13 @@ from contextlib import AsyncExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import generate_latest
 
 from guides import ROOT
 from programs import TIDINGS, running
-from real_groups import go, until
+from real_groups import go, group_file, joined, linked, until
 from requirements_met import require
 from tidings.node.config import read_config
 from tidings.node.metrics import Metrics
@@ -114,8 +113,8 @@ def filled_in(query: str) -> str:
     return query.replace("$__rate_interval", "5m").replace("$instance", ".*")
 
 
-def test_rules_and_dashboard_ask_for_metrics_that_members_have() -> None:
-    exported = set(re.findall(r"^(tidings_\w+)", metrics_of_a_member(), re.MULTILINE))
+def test_rules_and_dashboard_ask_for_metrics_that_members_have(tmp_path: Path) -> None:
+    exported = set(re.findall(r"^(tidings_\w+)", metrics_of_a_member(tmp_path), re.MULTILINE))
     asked = {
         name
         for text in (RULES.read_text(), json.dumps(panels()))
@@ -127,21 +126,15 @@ def test_rules_and_dashboard_ask_for_metrics_that_members_have() -> None:
     assert len(ids) == len(set(ids))
 
 
-def metrics_of_a_member() -> str:
-    """Of a group that stands still."""
-    status = SimpleNamespace(
-        broadcast=1, waiting=0, unread=0, log_bytes=1, delivered={"p1": 1}, stable={"p1": 1},
-        linked=("p2",),
-    )  # fmt: skip
-    peer = SimpleNamespace(bytes_sent=1, bytes_received=1)
-    group = SimpleNamespace(
-        status=lambda: status,
-        _engine=SimpleNamespace(ticks=1, disk=SimpleNamespace(commits=1, commit_s=0.1)),
-        _transport=SimpleNamespace(
-            peers={"p2": peer}, refused={"name": 1}, ends_s=lambda: {"p1": 1.0}
-        ),
-    )
-    return generate_latest(Metrics(group).registry).decode()
+def metrics_of_a_member(folder: Path) -> str:
+    async def scenario() -> str:
+        async with joined(group_file(folder, 2, tls=True)) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(b"once")).stable()
+            groups["p1"]._member.transport.refused["name"] += 1
+            return generate_latest(Metrics(groups["p1"]._member).registry).decode()
+
+    return str(go(scenario()))
 
 
 SERIES = {
