@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidings.core import MessageId as MessageId
     from tidings.core import TidingsError as TidingsError
     from tidings.core import UsageError as UsageError
+    from tidings.node.condition import Status as Status
     from tidings.node.config import Config as Config
     from tidings.node.engine import Halted as Halted
     from tidings.node.errors import ChangeDenied as ChangeDenied
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tidings.node.errors import LogFull as LogFull
     from tidings.node.errors import Removed as Removed
     from tidings.node.group import Group as Group
-    from tidings.node.group import Status as Status
     from tidings.node.group import join as join
     from tidings.node.ledger import Receipt as Receipt
     from tidings.node.membership import GroupView as GroupView
@@ -44,10 +44,11 @@ else:
             *("DataError", "EnvironmentMissing", "Message", "MessageId", "TidingsError"),
             "UsageError",
         ),
+        "tidings.node.condition": ("Status",),
         "tidings.node.config": ("Config",),
         "tidings.node.engine": ("Halted",),
         "tidings.node.errors": ("ChangeDenied", "Closed", "LogFull", "Removed"),
-        "tidings.node.group": ("Group", "Status", "join"),
+        "tidings.node.group": ("Group", "join"),
         "tidings.node.ledger": ("Receipt",),
         "tidings.node.membership": ("GroupView",),
         "tidings.node.running": ("run",),

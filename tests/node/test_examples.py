@@ -108,7 +108,7 @@ def test_the_program_of_the_readme_says_the_right_thing_at_each_run(
         group = group.replace(shown, str(free))
     (tmp_path / "group.toml").write_text(group)
     monkeypatch.chdir(tmp_path)
-    for patience in ("tidings.node.group.PATIENCE_S", "tidings.node.calling.QUIET_S"):
+    for patience in ("tidings.node.condition.PATIENCE_S", "tidings.node.calling.QUIET_S"):
         monkeypatch.setattr(patience, 1_000.0)  # however long a busy machine takes to start three
     for number in (1, 2, 3):
         exec(compile(program, "README.md", "exec"), {"__name__": "readme"})

@@ -13,6 +13,7 @@ from prometheus_client import generate_latest
 from programs import TIDINGS, Program, running
 from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 from tidings.core import DataError
+from tidings.node.condition import Status
 from tidings.node.config import (
     GIB,
     KIB,
@@ -23,7 +24,8 @@ from tidings.node.config import (
     parse_config,
     read_config,
 )
-from tidings.node.group import Group, Status, join
+from tidings.node.group import join
+from tidings.node.ledger import Receipt
 from tidings.node.metrics import Metrics
 from tidings.trace import read_runs
 
@@ -176,27 +178,17 @@ def test_what_the_api_offers_is_in_the_tables() -> None:
     assert documented == set(Status.__struct_fields__)
     arguments = [names_in(row[0])[0] for row in table("argument of `join`")]
     assert arguments == list(join.__kwdefaults__ or {})
+
+
+def test_a_group_offers_what_the_guide_says_and_nothing_else(tmp_path: Path) -> None:
     calls = " ".join(row[0] for row in table("call"))
-    engine_calls = {
-        "is_full",
-        "accepted",
-        "delivered",
-        "replayed",
-        "stable",
-        "newly_processed",
-        "failed",
-        "approved",
-        "denied",
-        "installed",
-        "removed",
-        "needs_state",
-        "heard",
-        "link_down",
-    }
-    offered = {name for name in vars(Group) if not name.startswith("_")} - engine_calls
-    for name in offered:
-        is_call = not isinstance(vars(Group)[name], property)
-        assert f"group.{name}{'(' * is_call}" in calls, name
+    group = join("p1", group_file(tmp_path))
+    for kind, one in (("group", group), ("receipt", Receipt)):
+        offered = {name for name in dir(one) if not name.startswith("_")}
+        assert offered == set(re.findall(rf"\b{kind}\.(\w+)", calls)), kind
+        for name in offered:
+            is_call = callable(getattr(type(one) if one is group else one, name))
+            assert f"{kind}.{name}{'(' * is_call}" in calls, name
 
 
 def test_every_line_of_the_log_is_in_the_table() -> None:
@@ -211,7 +203,7 @@ def test_every_metric_is_in_the_table(tmp_path: Path) -> None:
 
     async def scenario() -> str:
         async with joined(group_file(tmp_path, 2)) as groups:
-            return generate_latest(Metrics(groups["p1"]).registry).decode()
+            return generate_latest(Metrics(groups["p1"]._member).registry).decode()
 
     text = go(scenario())
     exposed = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))

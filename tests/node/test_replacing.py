@@ -134,7 +134,7 @@ def test_the_old_one_that_comes_back_there_hears_that_it_was_removed_and_stops(
                     await library.join("p2", config).__aenter__()
             with pytest.raises(library.TidingsError, match="p2 was removed in view 1"):
                 async with library.join("p2", config, listen=False) as old_one:
-                    await until(lambda: old_one._joined().error is not None)
+                    await until(lambda: old_one._member.joined().error is not None)
             async with library.join("p2+1", config, listen=False) as second:
                 await linked(groups | {"p2+1": second})
                 assert str(await (await second.broadcast(b"back")).stable()) == "p2+1#1"

@@ -200,6 +200,11 @@ class Control(TomlTable, frozen=True):
     """How long the head of a request may be, and its body."""
     request_ms: Ms = 5_000
     """How long a request may take to arrive, and its answer to be read."""
+    health_ms: Ms = 1_500
+    """How long a disk may take to answer, and as long again the loop, before ``/healthz`` says that
+    the member is not healthy."""
+    wedged_ms: Ms = 10_000
+    """For how long the group may be about to change before ``/readyz`` says so."""
 
 
 class Tls(TomlTable, frozen=True):

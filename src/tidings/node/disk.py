@@ -101,6 +101,14 @@ class Disk:
     def is_slow(self) -> bool:
         return bool(self._writing) and time.perf_counter() - self._began_s > SLOW_S
 
+    async def answers(self, patience_s: float) -> bool:
+        """Whether the thread is done in time with everything that it was asked."""
+        if self._is_over:
+            return True
+        done = asyncio.wrap_future(self._thread.submit(lambda: None))
+        await asyncio.wait([done], timeout=patience_s)
+        return done.done()
+
     def will_deliver(self, message: MessageId) -> bool:
         """Whether it is delivered as soon as what has yet to be written is on disk."""
         origin, seq = message
@@ -112,10 +120,14 @@ class Disk:
 
         What is kept although nobody needs it does not count: it makes room.
         """
-        percent = 100 * self._needed(process) / self._log_bytes
+        percent = 100 * self.fullness(process)
         reached = max((one for one in WARN_PERCENT if one <= percent), default=0)
         before, self._warned = self._warned, reached
         return reached if reached > before else 0
+
+    def fullness(self, process: Process) -> float:
+        """How much of ``limits.log_bytes`` somebody needs: from 1 on, broadcasts are refused."""
+        return self._needed(process) / self._log_bytes
 
     def is_full(self, process: Process) -> bool:
         """Whether the log is too long, and the next tick cannot make it shorter."""

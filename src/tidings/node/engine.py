@@ -70,7 +70,7 @@ from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, SnapshotWor
 from tidings.trace.segments import Mark, Messages, Packets
 
 if TYPE_CHECKING:
-    from tidings.node.group import Group
+    from tidings.node.member import Member
 
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
@@ -98,7 +98,7 @@ class Engine:
         self,
         process: Process,
         config: Config,
-        application: "Group",
+        application: "Member",
         tasks: asyncio.TaskGroup,
         *,
         log: DurableLog | None,
