@@ -148,7 +148,7 @@ def test_the_trace_of_a_removed_member_has_all_that_is_on_its_disk_and_no_more(
 
     def halt_later(group: Group) -> None:
         """As if packets had come just before, and the disk were slow."""
-        engine = group._joined()
+        engine = group._member.joined()
         halt = engine._perform[Halt]
 
         def late(effect: Halt, tick: Tick) -> None:
@@ -167,7 +167,7 @@ def test_the_trace_of_a_removed_member_has_all_that_is_on_its_disk_and_no_more(
             await (await p3.broadcast(b"hello")).stable()
             halt_later(p3)
             await groups["p1"].remove("p3")
-            await until(lambda: p3._joined().error is not None)
+            await until(lambda: p3._member.joined().error is not None)
 
     async def scenario() -> None:
         async with joined(config, "p1", "p2", listen=False) as groups:
