@@ -315,8 +315,8 @@ def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
         disk = Disk(log, config, finish, pytest.fail)
         for number in range(3):
             tick = Tick()
-            tick.block = b"what happened %d" % number
-            disk.add(tick, process, number + 1)
+            tick.block, tick.index = b"what happened %d" % number, number + 1
+            disk.add(tick, process)
             disk.flush()
             await until(lambda: len(kept) > number)  # noqa: B023
             if number != 1:  # otherwise it was stopped, and its next life has to say it
