@@ -143,10 +143,10 @@ def test_twenty_faults_of_each_decidable_kind_are_found_at_once(tmp_path: Path, 
         group.turn(kind)
         reading.look()
         found = [
-            (row["guarantee"], row["process"], row["seq"])
+            (row["guarantee"], row["process"], f"{row['origin']}#{row['seq']}")
             for row in read_findings(reading.options.place)
         ]
-        assert found == [(one.guarantee, one.process, one.seq) for one in group.faults]
+        assert found == [(one.guarantee, one.process, one.message) for one in group.faults]
     group.settle()
     reading.look()
     audited = pipeline.audit_here(tmp_path / "trace", examples=None).verdicts["live"]
