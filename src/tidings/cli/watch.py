@@ -179,7 +179,9 @@ class _Show:
         places = ", ".join(f"{at['process']}:{at['index']}" for at in row["witness"])
         cause = f" before {row['cause_origin']}#{row['cause_seq']}" if row["cause_origin"] else ""
         message = f"{row['origin']}#{row['seq']}"
-        say(f"ALARM {row['guarantee']} at {row['process']}: {message}{cause} ({places})")
+        note = f"{row['note']} " if row["note"] else ""
+        about = f"{message}{cause} " if row["seq"] else ""
+        say(f"ALARM {row['guarantee']} at {row['process']}: {about}{note}({places})")
 
 
 def _follow(watching: "Watching", show: _Show, once: bool) -> None:

@@ -47,7 +47,7 @@ def _run(run: RunStatus, at_s: float) -> Iterator[RenderableType]:
     verdicts = Table("guarantee", "so far", Column("judged", justify="right"), box=None,
                      pad_edge=False)  # fmt: skip
     for verdict in run.verdicts:
-        verdicts.add_row(verdict.guarantee.value, in_a_word(verdict.value), f"{verdict.judged:,}")
+        verdicts.add_row(verdict.guarantee, in_a_word(verdict.value), f"{verdict.judged:,}")
     yield verdicts
     for line in owed_words(run.owed):
         yield Text(line)
@@ -116,7 +116,7 @@ def _html_member(one: MemberStatus, at_s: float) -> list[Markup]:
 def _html_verdict(one: SoFar) -> list[Markup]:
     word = element("span", f"{MARKS[one.value]} {one.value.value}", class_=one.value.value)
     why = one.reason or one.note
-    return [joined(one.guarantee.value), word, joined(f"{one.judged:,}"), joined(why)]
+    return [joined(one.guarantee), word, joined(f"{one.judged:,}"), joined(why)]
 
 
 def _html_table(names: tuple[str, ...], rows: Iterator[list[Markup]]) -> Markup:
@@ -180,7 +180,7 @@ class WatchMetrics(Collector):
         )  # fmt: skip
         for run in status.runs:
             for one in run.verdicts:
-                verdict.add_metric([run.run, one.guarantee.value], _NUMBERS[one.value])
+                verdict.add_metric([run.run, one.guarantee], _NUMBERS[one.value])
             for member in run.members:
                 debts = [debt for debt in run.owed if debt.process == member.name]
                 owed.add_metric([run.run, member.name], sum(debt.count for debt in debts))
