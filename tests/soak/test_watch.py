@@ -1,10 +1,6 @@
 """The watch of a group that runs for minutes, by a driver that is killed again and again."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,22 +12,13 @@ from tidings import pipeline
 from tidings.pipeline.watching.running import WatchOptions, key_of, read_findings
 from tidings.pipeline.watching.status import read_status
 from tidings.spec import Verdict
+from watch_driver import Driver, watching
 from writing_members import FORGED, FaultyGroup, deliver
 
 KILLS = 10
 TURNS_PER_S = 20
 WITHIN_S = 10.0
 OF_EACH_KIND = 20
-
-
-def _watch(trace: Path, checkpoint: Path) -> "subprocess.Popen[bytes]":
-    words = ["watch", str(trace), "--checkpoint", str(checkpoint), "--json"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tidings", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def _run_for(group: FaultyGroup, seconds: float, kinds: list[str]) -> None:
@@ -42,9 +29,10 @@ def _run_for(group: FaultyGroup, seconds: float, kinds: list[str]) -> None:
         time.sleep(1 / TURNS_PER_S)
 
 
-def _wait_for_batch(group: FaultyGroup, checkpoint: Path, after: int) -> int:
+def _wait_for_batch(group: FaultyGroup, driver: Driver, checkpoint: Path, after: int) -> int:
     """The group goes on meanwhile: without rows there is no batch."""
     for _ in range(1200):
+        assert driver.poll() is None, driver.communicate()
         group.turn()
         status = read_status(WatchOptions(str(checkpoint)).place)
         if status is not None and status.batch > after:
@@ -78,16 +66,15 @@ def test_a_driver_killed_ten_times_misses_nothing_and_repeats_nothing(tmp_path: 
     kinds = [*FaultyGroup.KINDS] * 5
     batch = -1
     for _ in range(KILLS):
-        driver = _watch(trace, checkpoint)
-        batch = _wait_for_batch(group, checkpoint, batch)
-        _run_for(group, 2 + group.rng.random() * 3, kinds)
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    driver = _watch(trace, checkpoint)
-    while kinds:
-        _run_for(group, 1, kinds)
-    group.settle()
-    assert driver.wait(timeout=120) == 1
+        with watching(trace, checkpoint) as driver:
+            batch = _wait_for_batch(group, driver, checkpoint, batch)
+            _run_for(group, 2 + group.rng.random() * 3, kinds)
+    with watching(trace, checkpoint) as driver:
+        while kinds:
+            _run_for(group, 1, kinds)
+        group.settle()
+        told, complaints = driver.communicate(timeout=120)
+    assert driver.returncode == 1, (told, complaints)
     rows = _findings(checkpoint)
     expected = [(one.guarantee, one.process, one.message) for one in group.faults]
     assert sorted(map(_fault, rows)) == sorted(expected)
@@ -101,13 +88,14 @@ def test_faults_are_found_within_seconds(
 ) -> None:
     trace, checkpoint = tmp_path / "trace", tmp_path / "checkpoint"
     group = FaultyGroup(trace, seed=4)
-    driver = _watch(trace, checkpoint)
-    _wait_for_batch(group, checkpoint, -1)
-    kinds = [kind] * OF_EACH_KIND
-    while kinds:
-        _run_for(group, 1, kinds)
-    group.settle()
-    assert driver.wait(timeout=120) == 1
+    with watching(trace, checkpoint) as driver:
+        _wait_for_batch(group, driver, checkpoint, -1)
+        kinds = [kind] * OF_EACH_KIND
+        while kinds:
+            _run_for(group, 1, kinds)
+        group.settle()
+        told, complaints = driver.communicate(timeout=120)
+    assert driver.returncode == 1, (told, complaints)
     rows = _findings(checkpoint)
     found_at = {_fault(row): row["found_at"].timestamp() for row in rows}
     late = sorted(
@@ -127,21 +115,21 @@ def test_what_only_the_end_shows_is_told_within_seconds_of_it(
     """Nobody broadcast it; or p3 lacks the last that p2 broadcast."""
     trace, checkpoint = tmp_path / "trace", tmp_path / "checkpoint"
     group = FaultyGroup(trace, seed=5)
-    driver = _watch(trace, checkpoint)
-    _wait_for_batch(group, checkpoint, -1)
-    _run_for(group, 1, [])
-    if kind == "invented":
-        group.p3.write(deliver("p1", 1_000_000, OF_EACH_KIND, FORGED))
-    else:
-        for _ in range(OF_EACH_KIND):
-            group.answer()
-    group.settle()
-    settled_s = time.monotonic()
-    told, _ = driver.communicate(timeout=120)
+    with watching(trace, checkpoint) as driver:
+        _wait_for_batch(group, driver, checkpoint, -1)
+        _run_for(group, 1, [])
+        if kind == "invented":
+            group.p3.write(deliver("p1", 1_000_000, OF_EACH_KIND, FORGED))
+        else:
+            for _ in range(OF_EACH_KIND):
+                group.answer()
+        group.settle()
+        settled_s = time.monotonic()
+        told, complaints = driver.communicate(timeout=120)
     late_s = time.monotonic() - settled_s
     with capsys.disabled():
         print(f"\n{kind}: told {late_s:.2f} s after the end")
-    assert driver.returncode == 1
+    assert driver.returncode == 1, (told, complaints)
     assert not _findings(checkpoint)
     audited = _audited(trace)
     (end,) = json.loads(told.splitlines()[-1])["runs"]
