@@ -14,6 +14,8 @@ from prometheus_client import generate_latest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from changing_traces import changing_runs
+from pipeline_ways import specified_by
 from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.history import append, entries, newest
@@ -22,9 +24,11 @@ from tidings.pipeline.watching.growing import Growing, pieces_in
 from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
 from tidings.pipeline.watching.status import read_status
 from tidings.report.live import WatchMetrics, live_table
-from tidings.spec import Guarantee, Value
+from tidings.spec import Extra, Guarantee, Value
 from tidings.trace.foreign import read_mapping
 from tidings.trace.segments import Mark
+from traces import random_cut_runs, random_runs, write_drafts
+from watched_runs import without_causes
 from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
 
 
@@ -159,6 +163,24 @@ def test_twenty_faults_of_each_decidable_kind_are_found_at_once(tmp_path: Path, 
         ]
 
 
+def test_what_the_audit_is_tested_with_is_watched_with_the_same_verdicts(tmp_path: Path) -> None:
+    """Good runs and flawed ones, with restarts, gaps, cuts and views; one file, then the other."""
+    trace = tmp_path / "trace"
+    write_drafts(trace, [*random_runs(40), *random_cut_runs(20), *changing_runs(20)])
+    (table,) = trace.glob("*.parquet")
+    table.rename(tmp_path / table.name)
+    reading = Reading(trace, tmp_path / "checkpoint")
+    reading.look()
+    (tmp_path / table.name).rename(table)
+    reading.look()
+    found, expected = conclusion(reading.options), specified_by(trace)
+    assert found.keys() == expected.keys()
+    for run, verdicts in expected.items():
+        assert without_causes(found[run]) == without_causes(verdicts), run
+    violated = {one.guarantee for five in expected.values() for one in five if one.violated}
+    assert violated == {*Guarantee, Extra.VIEWS}
+
+
 def test_a_torn_end_waits_until_it_is_whole(folder: Path) -> None:
     growing, p1 = Growing(folder), Writer(folder, "p1")
     first = growing.latest({}, 1 << 30)
@@ -220,11 +242,11 @@ def test_rows_that_have_left_the_window_are_read_again(folder: Path) -> None:
     for _ in _life(folder):
         pass
     growing = Growing(folder)
-    pieces = growing.recall("p1", 5, 22)
+    pieces = growing.recall("live", "p1", 5, 22)
     assert pieces is not None
     assert [(piece.begin, piece.end) for piece in pieces] == [(0, 20), (20, 45)]
     (folder / "p1-1.segment").unlink()
-    assert growing.recall("p1", 5, 22) is None
+    assert growing.recall("live", "p1", 5, 22) is None
 
 
 def test_what_is_owed_says_since_when(folder: Path, tmp_path: Path) -> None:

@@ -206,8 +206,9 @@ class _Statement:
                     if self._is_correct(process):
                         lost = owed - judge.histories[process].got.get(origin, Ranges())
                         violated += len(lost)
+                        seen_at = self._seen_at(origin, lost)
                         for seq, row in self._broadcasts(origin, lost):
-                            witness = ((origin, row), self._seen_at((origin, seq)))
+                            witness = ((origin, row), seen_at[seq])
                             found.append(Found(guarantee, process, (origin, seq), witness))
         found.sort(key=self._by_broadcast)
         return self._verdict(guarantee, judged, found, violated, not_owed=not_owed)
@@ -222,13 +223,18 @@ class _Statement:
         for seq in some.tolist():
             yield seq, rows.get(seq, (BELOW_THE_CUT, 0))[0]
 
-    def _seen_at(self, message: tuple[int, int]) -> tuple[int, int]:
-        """Where the first process, by name, that delivered the message did so."""
-        origin, seq = message
-        for process in self.judge.processes:
-            if seq in self.judge.histories[process].got.get(origin, Ranges()):
-                return self.judge.first_delivery(process, message)
-        raise AssertionError(f"nobody delivered {message}")
+    def _seen_at(self, origin: int, seqs: Ranges) -> dict[int, tuple[int, int]]:
+        """Where the first process, by name, that delivered each of these did so."""
+        seen: dict[int, tuple[int, int]] = {}
+        left = Ranges.of_numbers(numbers_in(seqs, self.judge.limits.violations))
+        for process in self.judge.processes if left else ():
+            here = numbers_in(left & self.judge.histories[process].got.get(origin, Ranges()))
+            rows = self.judge.deliveries(process, origin, here)
+            for seq in here.tolist():
+                seen[seq] = process, rows.get(seq, (BELOW_THE_CUT, 0))[0]
+            left = left - Ranges.of_numbers(here)
+        assert not left, f"nobody delivered {left}"
+        return seen
 
     def _is_correct(self, process: int) -> bool:
         return self.ending.evidence.is_correct(self.judge.names[process])

@@ -33,15 +33,16 @@ from tidings.pipeline.watching.window import ORDER, GoneError, History
 from tidings.spec import BELOW_THE_CUT, Guarantee, Place, Violation
 from tidings.trace import SCHEMA_VERSION, Manifest
 
-Recall = Callable[[str, int, int], Iterator[Piece] | None]
-"""The pieces of a process from one index up to another, in order; None if they are gone."""
+Recall = Callable[[str, str, int, int], Iterable[Piece] | None]
+"""The pieces of a process in a run from one index up to another, in order; None if they are gone.
+"""
 
 
 Standing = Mapping[str, tuple[int, bool]]
 """By process, where its history ends, and whether something is there behind a missing part."""
 
 
-def gone(process: str, begin: int, end: int) -> None:
+def gone(run: str, process: str, begin: int, end: int) -> None:
     """The Recall of a source that cannot be read again."""
     return
 
@@ -322,7 +323,7 @@ class Judge:
     def recalled(self, process: int, begin: int, end: int) -> Events | None:
         """These rows once more, from the source."""
         name = self.names[process]
-        pieces = self.recall(name, begin, end)
+        pieces = self.recall(self.run, name, begin, end)
         if pieces is None:
             return None
         found, at = [], begin
@@ -340,12 +341,6 @@ class Judge:
         self.given_up = self.given_up or reason
 
     # --- looking things up
-
-    def first_delivery(self, process: int, message: tuple[int, int]) -> tuple[int, int]:
-        """Where a process that delivered the message did so first."""
-        origin, seq = message
-        rows = self.deliveries(process, origin, np.array([seq]))
-        return process, rows.get(seq, (BELOW_THE_CUT, 0))[0]
 
     def deliveries(self, process: int, origin: int, seq: Array) -> dict[int, tuple[int, int]]:
         """By sequence number, index and digest of the first delivery of each of these.
