@@ -223,6 +223,20 @@ def test_little_at_a_time_gets_to_the_same_end(folder: Path) -> None:
     assert rows == pipeline.audit_here(folder).rows
 
 
+def test_a_step_stays_within_its_limit_when_a_segment_has_more(folder: Path) -> None:
+    p1 = Writer(folder, "p1")
+    for number in range(20):
+        p1.write(broadcast("p1", 10 * number + 1))
+    p1.turn_over()
+    p1.write(broadcast("p1", 201))
+    size = (folder / "p1-1.segment").stat().st_size
+    growing = Growing(folder)
+    after = growing.latest({}, size // 2)
+    assert after["p1"]["segment"] == 1
+    assert size // 4 < after["p1"]["bytes"] <= size // 2
+    assert growing.latest(after, size)["p1"]["segment"] == 2
+
+
 def test_a_segment_deleted_before_it_was_read_makes_verdicts_unknown(
     folder: Path, tmp_path: Path
 ) -> None:

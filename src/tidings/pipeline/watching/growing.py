@@ -92,7 +92,7 @@ class Growing:
                     break
                 segment, end = number, reached
                 most -= reached - begin
-                if most <= 0:
+                if most <= 0 or reached < size:
                     break
         return {"segment": segment, "bytes": end}
 
