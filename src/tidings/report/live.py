@@ -80,7 +80,7 @@ _RULES = themed(
     "table{border-collapse:collapse;width:100%;margin-top:1.5rem}"
     "td,th{padding:.3rem 1rem .3rem 0;text-align:left;vertical-align:top;"
     "border-bottom:1px solid;font-variant-numeric:tabular-nums}th{font-weight:normal}"
-    "td.word{white-space:nowrap}td.number,th.number{text-align:right}"
+    "td.word,td span{white-space:nowrap}td.number,th.number{text-align:right}"
     "ul{margin:0;padding-left:1.2rem;overflow-wrap:anywhere}"
     ".alarms{border-left:4px solid;padding:.5rem 1rem;margin-top:1rem}.alarms h2{margin-top:0}"
     "@media (max-width:40rem){td.word{white-space:normal}td,th{padding-right:.5rem}"
