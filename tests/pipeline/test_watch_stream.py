@@ -1,6 +1,7 @@
 """A trace folder that grows: read as it grows, judged batch by batch, stopped anywhere."""
 
 import json
+import re
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from changing_traces import changing_runs
+from guides import ROOT
 from pipeline_ways import specified_by
 from tidings import pipeline
 from tidings.core import DataError, UsageError
@@ -30,6 +32,8 @@ from tidings.trace.segments import Mark
 from traces import random_cut_runs, random_runs, write_drafts
 from watched_runs import without_causes
 from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
+
+WATCH_RULES = ROOT / "deploy" / "prometheus" / "tidings-watch.rules.yaml"
 
 
 @pytest.fixture
@@ -233,7 +237,7 @@ def test_a_step_stays_within_its_limit_when_a_segment_has_more(folder: Path) -> 
     growing = Growing(folder)
     after = growing.latest({}, size // 2)
     assert after["p1"]["segment"] == 1
-    assert size // 4 < after["p1"]["bytes"] <= size // 2
+    assert 0.4 * size < after["p1"]["bytes"] < 0.6 * size
     assert growing.latest(after, size)["p1"]["segment"] == 2
 
 
@@ -351,6 +355,9 @@ def test_metrics_and_the_live_table_say_what_the_status_says(folder: Path, tmp_p
     assert 'tidings_watch_verdict{guarantee="no duplication",run="live"} -1.0' in shown
     assert 'tidings_watch_owed{member="p2",run="live"} 2.0' in shown
     assert "tidings_watch_alarms_total 11.0" in shown
+    asked = set(re.findall(r"tidings_watch_\w+", WATCH_RULES.read_text()))
+    assert asked <= set(re.findall(r"^\w+", shown, re.MULTILINE))
+    assert len(asked) >= 3
     console = Console(width=100, record=True, file=StringIO())
     console.print(live_table(read_status(reading.options.place)))
     text = console.export_text()
