@@ -92,12 +92,16 @@ class LateFiles:
 
     def _copy(self, late: Listing) -> None:
         for name, size in late.items():
-            path, other = self.seen / name, self.seen / _other(name)
-            if other.exists() and not path.exists():
-                other.rename(path)
-            with suppress(FileNotFoundError), path.open("ab") as copy:
-                copy.truncate(size)
-                copy.write(self._bytes(name, path.stat().st_size, size))
+            path, growing = self.seen / name, self.seen / (name.removesuffix(OPEN) + OPEN)
+            closed = self.seen / name.removesuffix(OPEN)
+            if closed.exists() and closed.stat().st_size == size and closed == path:
+                continue
+            if closed.exists():
+                closed.rename(growing)
+            with growing.open("ab") as copy:
+                copy.truncate(min(size, copy.tell()))
+                copy.write(self._bytes(name, copy.tell(), size))
+            growing.rename(path)  # closed when it is whole
         self._drop_others(set(late), late=True)
 
     def _bytes(self, name: str, begin: int, end: int) -> bytes:
