@@ -1,5 +1,6 @@
 """The judge of a running group answers to the specification, however the rows reach it."""
 
+from itertools import permutations
 from random import Random
 
 import msgspec
@@ -213,6 +214,32 @@ def test_a_newcomer_owes_only_what_is_addressed_to_it() -> None:
     assert (alarm.process, str(alarm.message)) == ("p3", "p1#10")
     found = without_causes(final_verdicts(watch, run.manifest))
     assert found == without_causes(judge(run))
+
+
+MOVED = {
+    "p1": "b1/0 b2/0 v1/1 r1/1 r2/1 b3/1 dp1#1 dp1#2 dp1#3 settle",
+    "p2": "v1/1 dp1#1 dp1#2 dp1#3 settle",
+    "p4": "j1/1 dp1#2 dp1#1 dp1#3 settle",
+}
+"""p3 goes, p4 comes, and what p1 had broadcast is moved; p4 delivers it in another order."""
+
+
+@pytest.mark.parametrize("order", list(permutations(("p1", "p2", "p4"))), ids=" ".join)
+@pytest.mark.parametrize("count", [1, 2, 3, 20])
+def test_what_is_moved_to_a_newcomer_s_view_is_asked_of_the_newcomer(
+    order: tuple[str, ...], count: int
+) -> None:
+    run = Shorthand((("p1", "p2", "p3"), ("p1", "p2", "p4")), p3="crash", **MOVED).run()
+    watch = Judge(run.manifest, DEFAULT, Source(run))
+    alarms = []
+    for process in ("p3", *order):
+        rows = run.histories[process]
+        for begin in range(0, len(rows), count):
+            alarms += watch.take(pieces_of_rows(rows[begin : begin + count]))
+    (alarm,) = alarms
+    assert (alarm.process, str(alarm.message), str(alarm.cause)) == ("p4", "p1#2", "p1#1")
+    assert not watch.given_up
+    assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
 
 
 def test_before_the_end_what_is_owed_is_unknown() -> None:
