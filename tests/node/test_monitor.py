@@ -54,7 +54,7 @@ def test_a_member_is_healthy_alone_and_ready_with_half_of_the_group(tmp_path: Pa
                 await linked(one | two)
                 assert await asked("/readyz") == (
                     503,
-                    "p1 has yet to hear what p3 hold of its messages",
+                    "p1 waits for p3 to report what they hold of its messages",
                 )
                 async with joined(asked.config, "p3"):
                     await one["p1"].ready()
