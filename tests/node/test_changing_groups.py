@@ -111,13 +111,32 @@ def test_a_lost_member_is_replaced_over_tls(tmp_path: Path) -> None:
 
 
 def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "links.hello_ms = 300")
 
     async def scenario() -> None:
         async with joined(config, "p1") as groups:
             with pytest.raises(tidings.ChangeDenied, match="1 of 3 members are ready, and 2 must"):
                 await groups["p1"].remove("p2")
             assert groups["p1"].view.number == 0
+
+    go(scenario())
+
+
+def test_a_change_waits_for_a_member_that_is_about_to_come(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", founding=True) as groups:
+            asked: list[str] = []
+            removing = groups["p1"].remove("p3", progress=asked.append)
+            change = asyncio.create_task(removing)
+            engine = groups["p1"]._member.joined()
+            await until(lambda: engine.process.asking.wish is not None)
+            await until(lambda: engine.process.asking.wish is None)
+            assert not change.done(), "it was denied once, and is asked for again"
+            async with joined(config, "p2", founding=True):
+                assert (await change).members == ("p1", "p2")
+            assert asked == ["asked", "approved"]
 
     go(scenario())
 

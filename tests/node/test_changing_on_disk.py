@@ -128,30 +128,3 @@ def test_a_lost_disk_under_a_removed_name_is_refused(tmp_path: Path) -> None:
                 await read_to_the_end(config, "p3")
 
     go(scenario())
-
-
-def test_a_group_from_before_there_were_views_goes_on(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, UNTRACED)
-    later = group_file(tmp_path, 3, UNTRACED, VIEWS)
-
-    async def before() -> None:
-        async with joined(config) as groups:
-            await linked(groups)
-            await (await groups["p1"].broadcast(b"old")).stable()
-            await (await groups["p2"].broadcast(b"older")).stable()
-            assert len(await take(groups["p3"], 1)) == 1
-
-    async def after() -> None:
-        async with joined(later) as groups:
-            await linked(groups)
-            assert str(await (await groups["p1"].broadcast(b"new")).stable()) == "p1#2"
-            texts = [one.text for one in await take(groups["p3"], 3)]
-            assert set(texts) == {b"old", b"older", b"new"}
-            view = await groups["p1"].remove("p2")
-            assert view.members == ("p1", "p3")
-            await until(lambda: groups["p3"].view == view)
-
-    go(before())
-    go(after())
-    with pytest.raises(tidings.DataError, match='the log has protocol = "views"'):
-        go(before())

@@ -512,7 +512,7 @@ def test_a_change_that_cannot_be_is_denied_with_the_reason(
 def test_without_a_majority_the_way_out_is_named(
     size: int, up: tuple[str, ...], way_out: str, folder: Path
 ) -> None:
-    config = group_file(folder, size, *CHANGING)
+    config = group_file(folder, size, *CHANGING, "links.hello_ms = 500")
 
     async def scenario() -> None:
         async with joined(config, *up, founding=True) as groups:

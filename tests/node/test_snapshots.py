@@ -98,7 +98,7 @@ def test_a_newcomer_has_the_state_of_the_others(lines: tuple[str, ...], tmp_path
 
 
 def test_the_next_newcomer_waits_until_the_last_one_has_its_state(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "links.hello_ms = 1000")
 
     async def scenario() -> None:
         async with AsyncExitStack() as stack:

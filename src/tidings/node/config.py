@@ -31,6 +31,7 @@ from tidings.core import (
     Members,
     Process,
     UsageError,
+    first_of,
     is_name,
     ordered,
     take_first,
@@ -312,16 +313,25 @@ class Config(_Settings, frozen=True, kw_only=True):
             raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
 
     def with_newcomer(self, name: str, address: str) -> "Config":
-        """The group as somebody sees it who is not in the file, and wants to be reached there."""
-        found = parse_address(address)
+        """The group as somebody sees it who is not in the file, and wants to be reached there.
+
+        Whoever replaces a member of the file is reached at that one's address, if it names no
+        other, and listens and tells metrics where that one did. Only those who know the newest
+        view can say whether anybody else is still reached there.
+        """
+        place = first_of(name)
+        if not address and place not in self.addresses:
+            return self
+        found = parse_address(address) if address else self.addresses[place]
         if found is None:
             raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
         if self.tls.plain and not is_loopback(found.host):
             raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
-        for member, used in self.addresses.items():
-            if used == found:
-                raise UsageError(f"{address} is the address of {member} already")
-        return structs.replace(self, addresses=self.addresses | {name: found})
+        config = structs.replace(self, addresses=self.addresses | {name: found})
+        if found != self.addresses.get(place):
+            return config
+        listen, metrics = (_as_before(one, place, name) for one in (self.listen, self.metrics))
+        return structs.replace(config, listen=listen, metrics=metrics)
 
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
@@ -354,6 +364,11 @@ class Config(_Settings, frozen=True, kw_only=True):
             for those in (usual, ours)
         )
         return usual | self.options | ours
+
+
+def _as_before(where: dict[str, Address], place: str, name: str) -> dict[str, Address]:
+    """Whoever has this place now has what was there for it."""
+    return where | {name: where[place]} if place in where else where
 
 
 def new_group_file(

@@ -239,11 +239,13 @@ class Group:
         return await self._member.change(Change("", name), progress)
 
     async def replace(
-        self, name: str, address: str, *, progress: Progress = _silently
+        self, name: str, address: str = "", *, progress: Progress = _silently
     ) -> GroupView:
-        """Put a new member in the place of one that is lost: p2+1, at this address, after p2."""
+        """Put a new member in the place of one that is lost: p2+1 after p2, at this address or,
+        if none is given, at that of p2."""
         newcomer = self._member.joined().membership.replacement_of(name)
-        return await self._member.change(Change(newcomer, name, address), progress)
+        where = address or self.view.addresses[name]
+        return await self._member.change(Change(newcomer, name, where), progress)
 
 
 def join(
@@ -265,9 +267,9 @@ def join(
     the group is new, so that nobody can remember an earlier life of this member: it may broadcast
     before it has met everybody. Say so only if it is true. ``address`` is where a newcomer is
     reached that is not in the group file: it waits until a member adds it, and need not say so
-    again after a restart. ``snapshot`` is how newcomers come by what they have missed.
-    ``injector`` is for tests: it loses,
-    repeats and reorders what comes over the links.
+    again after a restart, nor at all if it replaces a member of the file at its address.
+    ``snapshot`` is how newcomers come by what they have missed. ``injector`` is for tests: it
+    loses, repeats and reorders what comes over the links.
     """
     if acknowledge not in get_args(Acknowledge):
         choices = " or ".join(map(repr, get_args(Acknowledge)))
@@ -276,8 +278,8 @@ def join(
     if name not in config.members:
         _check_newcomer(name, config)
         config = config.with_newcomer(name, address) if address else config
-    elif address:
-        raise UsageError(f"{name} is in the group file, which says where it is reached")
+    elif address and address != (known := str(config.addresses[name])):
+        raise UsageError(f"{name} is reached at {known}, the group file says, not at {address}")
     if snapshot is not None:
         snapshot.check()
     return Group(

@@ -125,8 +125,9 @@ class Member:
         incarnation, life = secrets.randbits(62) + 1, 0
         log, recovered = opened_log(self.config, self.name, type(process), incarnation)
         try:
-            if recovered is not None and self.name not in self.config.addresses:
-                self.config = self.config.with_newcomer(self.name, recovered.address)
+            if self.name not in self.config.addresses:
+                known = recovered.address if recovered is not None else ""
+                self.config = self.config.with_newcomer(self.name, known)
             self._check_that_we_are_reached()
             if log is not None:
                 incarnation, life = log.identity.incarnation, log.identity.life
