@@ -37,13 +37,20 @@ from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import Recovered
 from tidings.node.logs import get_logger
 from tidings.node.membership import GroupView, Role
-from tidings.node.opening import begun_trace, choose, has_a_view, last_of, opened_log
+from tidings.node.opening import (
+    begun_trace,
+    choose,
+    has_a_view,
+    last_of,
+    links_of,
+    opened_log,
+)
 from tidings.node.reading import Reading
 from tidings.node.recording import Recorder
 from tidings.node.snapshot import Giving, Snapshot, Taking
 from tidings.node.tasks import Tasks
 from tidings.node.transport import Injecting, Transport
-from tidings.node.wire import Codec, Hello, SnapshotWish, SnapshotWords
+from tidings.node.wire import SnapshotWish, SnapshotWords
 
 if TYPE_CHECKING:
     from tidings.node.control.door import Control
@@ -136,7 +143,7 @@ class Member:
                 last = last_of(self.name, process, log, recovered)
                 self.own.come_back(last, recovered.delivered.get(self.name, 0))
             engine = Engine(process, self.config, self, self._tasks.group, log=log)
-            engine.transport = self.transport = self._made_transport(engine, incarnation, life)
+            engine.transport = self.transport = links_of(engine, incarnation, life, self._injector)
             self.condition = Condition(
                 self.config, engine, self.own, self.reading, lambda: self.error
             )
@@ -193,32 +200,6 @@ class Member:
                 joining=self.name not in self.config.members and not has_a_view(records),
                 lossy=is_lossy,
             )
-        )
-
-    def _made_transport(self, engine: Engine, incarnation: int, life: int) -> Transport:
-        hello = Hello(
-            name=self.name,
-            to=self.name,
-            group=self.config.name,
-            members=self.config.members,
-            protocol=self.config.protocol,
-            options=self.config.options,
-            settings=self.config.alike(),
-            incarnation=incarnation,
-            session=secrets.randbits(62),
-        )
-        membership = engine.membership
-        members = None if membership.changes else self.config.members
-        kind, limits = type(engine.process), self.config.limits
-        return Transport(
-            hello,
-            life,
-            self.config,
-            Codec(kind, members, limits, membership.members_of),
-            engine,
-            membership,
-            resends=not engine.process.recovers,
-            injector=self._injector,
         )
 
     def _open_to_monitoring(self) -> None:
