@@ -153,6 +153,15 @@ def test_who_cannot_join_leaves_no_thread_behind(tmp_path: Path) -> None:
     assert not [one for one in threading.enumerate() if one.name == "p1-loop"]
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """As Python is by itself, wherever the tests run."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_leaves_in_good_order_and_loses_no_message(tmp_path: Path) -> None:
     config = group_file(tmp_path, 1, *MEMORY)
     main = threading.main_thread().ident
