@@ -167,15 +167,23 @@ SERIES = {
         False,
     ),
     "waiting without a delivery": (
-        [('tidings_waiting{instance="p1"}', "5x10"),
-         ('tidings_delivery_seconds_count{instance="p1"}', "7x10")],
+        [('tidings_waiting{instance="p1"}', "5x10"), ('tidings_stuck{instance="p1"}', "1x10")],
         "TidingsStuck",
         True,
     ),
     "waiting while others are delivered": (
-        [('tidings_waiting{instance="p1"}', "5x10"),
-         ('tidings_delivery_seconds_count{instance="p1"}', "0+60x10")],
+        [('tidings_waiting{instance="p1"}', "5x10"), ('tidings_stuck{instance="p1"}', "0x10")],
         "TidingsStuck",
+        False,
+    ),
+    "a member that is not ready": (
+        [('tidings_ready{instance="p1"}', "0x10")],
+        "TidingsNotReady",
+        True,
+    ),
+    "a member that is ready again": (
+        [('tidings_ready{instance="p1"}', "0x3 1x7")],
+        "TidingsNotReady",
         False,
     ),
 }  # fmt: skip
