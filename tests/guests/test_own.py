@@ -99,7 +99,7 @@ def test_fingerprints_do_not_depend_on_the_hash_seed() -> None:
     assert printed == {fingerprint(odds_and_ends(["d", "c", "b", "a"])).hex() + "\n"}
 
 
-def test_objects_that_many_hold_are_taken_apart_once() -> None:
+def test_objects_that_many_hold_are_visited_once() -> None:
     def held(depth: int, name: str) -> Node:
         node = Node(name)
         for number in range(depth):
