@@ -32,7 +32,7 @@ SEED = int(os.environ.get("TIDINGS_SOAK_SEED", 1))
 PER_S = 40
 """Broadcasts of each member."""
 LATE_S = 30.0
-WINDOW = 20_000
+WINDOW = 100_000
 SETTINGS = (
     'protocol = "views"',
     "links.alive_ms = 200",
