@@ -71,7 +71,7 @@ class AgreedSoFar:
         old, new = judge.inside[moved.old], judge.inside[moved.new]
         for reader in sorted(new - old):
             for process in range(len(judge.names)):
-                self._go_back(reader, process, origin, moved.seqs)
+                self._go_back(reader, process, origin, moved)
         for one in judge.found:
             if one.process in old - new and one.cause is not None:
                 of, seq = one.cause
@@ -79,15 +79,19 @@ class AgreedSoFar:
                     name = judge.names[one.process]
                     judge.give_up(f"{judge.name_of(one.cause)} was moved to a view without {name}")
 
-    def _go_back(self, reader: int, process: int, origin: int, seqs: Ranges) -> None:
-        """To the first row of a process about these messages, if the reader has passed it."""
+    def _go_back(self, reader: int, process: int, origin: int, moved: Moved) -> None:
+        """To the first row of a process about these messages, if the reader has passed it.
+
+        What the process delivered in the new view has waited for this.
+        """
         judge, history = self.judge, self.judge.histories[process]
-        mine = seqs if process == origin else seqs & history.got.get(origin, Ranges())
-        if not mine:
-            return
+        got = history.got.get(origin, Ranges())
+        mine = moved.seqs if process == origin else moved.seqs & got
         rows = judge.rows_of(process, origin, numbers_in(mine), process == origin)
-        first = min((index for index, _ in rows.values()), default=history.begin)
-        if first >= judge.passed[reader, process]:
+        places = np.array([index for index, _ in rows.values()], np.int64)
+        views = history.views_at(places, judge.first_view(process))
+        places = places[views != moved.new]
+        if not len(places) or (first := int(places.min())) >= judge.passed[reader, process]:
             return
         judge.passed[reader, process] = first
         judge.blockers.pop((reader, process), None)

@@ -117,6 +117,15 @@ class History:
             every = every | of_view
         return every
 
+    # --- agreed views
+
+    def views_at(self, index: Array, first: int | None) -> Array:
+        """In which view the process is at each of these rows; NO_VIEW before it has joined."""
+        steps = [one for one in self.steps if one.kind != "leave"]
+        begins = np.array([one.index for one in steps], np.int64)
+        views = [NO_VIEW if first is None else first, *(one.view for one in steps)]
+        return np.array(views)[np.searchsorted(begins, index)]
+
     # --- rows come
 
     def take(self, piece: Piece, events: Events, views: int) -> "Taken":
