@@ -135,7 +135,7 @@ def test_groups_that_change_as_they_should_raise_no_alarm() -> None:
 
 def test_what_breaks_a_rule_of_views_raises_an_alarm() -> None:
     """Of most violations the same as at the end: another row may stand for a decision by then."""
-    told = expected = 0
+    known = expected = 0
     for draft in changing_runs(60, seed=5):
         run = as_run(draft)
         watch = Judge(run.manifest, DEFAULT, Source(run))
@@ -144,8 +144,8 @@ def test_what_breaks_a_rule_of_views_raises_an_alarm() -> None:
         if views.guarantee is Extra.VIEWS and not run.holed:
             assert bool(views.violations) <= any(one.guarantee is Extra.VIEWS for one in raised)
             expected += len(views.violations)
-            told += len(raised & set(views.violations))
-    assert told > 0.9 * expected > 20
+            known += len(raised & set(views.violations))
+    assert known > 0.9 * expected > 20
 
 
 def test_a_watch_that_stops_raises_the_same_alarms() -> None:

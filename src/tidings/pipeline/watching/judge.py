@@ -250,13 +250,13 @@ class Judge:
         events = events._replace(origin=numbers[events.origin])
         me = self.numbers[history.name]
         note_misbindings(history, self.first_view(me), piece, events, self.limits.violations)
-        taken = history.take(piece, events, len(self.views))
+        news = history.take(piece, events, len(self.views))
         self._fresh.add(me)
-        self._repeated(me, events.at(taken.repeated))
-        for place in taken.renamed.tolist():
+        self._repeated(me, events.at(news.repeated))
+        for place in news.renamed.tolist():
             self._renamed(me, events, place)
-        for moved in taken.moved:
-            self.agreed.address_anew(me, moved)
+        for moved in news.moved:
+            self.agreed.readdress(me, moved)
 
     def first_view(self, process: int) -> int | None:
         """That of a founder; a newcomer has none before it joins."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.watching.judge import Judge
 
 ALL = (1 << 63) - 1
-Told = tuple[str, int, str, int, str]
+Raised = tuple[str, int, str, int, str]
 """What an alarm was about: the process, the row, the message, the rule."""
 
 
@@ -58,14 +58,14 @@ class AgreedSoFar:
 
     def __init__(self, judge: "Judge") -> None:
         self.judge = judge
-        self.told: set[Told] = set()
+        self.raised: set[Raised] = set()
         self._decided: list[Decision] = []
         self._done: dict[str, int] = {}
         """How many stays of each process are over, and were as they should be."""
 
     # --- a message is bound to another view
 
-    def address_anew(self, origin: int, moved: Moved) -> None:
+    def readdress(self, origin: int, moved: Moved) -> None:
         """Newcomers have yet to deliver it; those who were removed need not."""
         judge = self.judge
         old, new = judge.inside[moved.old], judge.inside[moved.new]
@@ -122,7 +122,7 @@ class AgreedSoFar:
         }
 
     def news(self) -> list[Violation]:
-        """What was not told before."""
+        """What was not raised before."""
         if not self.judge.is_changing:
             return []
         histories = self.steps()
@@ -133,9 +133,9 @@ class AgreedSoFar:
             self._done = {}
         self._decided = decided
         fresh = [
-            one for one in self._violations(evidence, self._done) if _key(one) not in self.told
+            one for one in self._violations(evidence, self._done) if _key(one) not in self.raised
         ]
-        self.told.update(map(_key, fresh))
+        self.raised.update(map(_key, fresh))
         return fresh
 
     def verdict(self, evidence: Evidence) -> Verdict:
@@ -249,5 +249,5 @@ def _at(
     return against(process, message, rule, *((here,) if other is None else (other, here)))
 
 
-def _key(one: Violation) -> Told:
+def _key(one: Violation) -> Raised:
     return one.process, one.witness[-1].index, *one.message, one.note

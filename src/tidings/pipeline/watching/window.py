@@ -32,7 +32,7 @@ class Moved(NamedTuple):
     seqs: Ranges
 
 
-class Taken(NamedTuple):
+class News(NamedTuple):
     """What the judge has to look at when a history goes on."""
 
     repeated: Array
@@ -128,7 +128,7 @@ class History:
 
     # --- rows come
 
-    def take(self, piece: Piece, events: Events, views: int) -> "Taken":
+    def take(self, piece: Piece, events: Events, views: int) -> "News":
         """Go on with a piece that begins where the history ends."""
         if self.last_kind in ("crash", "leave") and piece.first_kind not in ("recover", "join"):
             raise DataError(f"{self.name} acts ({piece.first_kind}) after its {self.last_kind}")
@@ -164,7 +164,7 @@ class History:
         is_open = np.where(is_first, TEXT | ORDER, TEXT) * ~events.is_broadcast
         self.open = np.concatenate([self.open, is_open.astype(np.int8)])
         fresh = events.at(broadcasts[is_first[broadcasts]])
-        return Taken(
+        return News(
             repeated=delivered[~is_first[delivered]],
             renamed=broadcasts[~is_first[broadcasts]],
             moved=[part for one in piece.rebinds for part in self._rebind(one, fresh)],
