@@ -45,9 +45,7 @@ def tidings_group(
     sources: Path = ROOT / "src",
 ) -> Iterator[Crew]:
     path = folder / "group.toml"
-    knows_tls = (sources / "tidings/node/identity.py").exists()  # an older revision has no setting
-    way = ['tls.folder = "certs"' if tls else "tls.plain = true"] if knows_tls else []
-    path.write_text(group_file(members, durable, [*way, *settings]))
+    path.write_text(group_file(members, durable, [*_usual(sources, tls, settings), *settings]))
     if tls:
         certify(read_config(path), folder / "authority")
     rest = [str(members), doors, profile, loop]
@@ -70,6 +68,15 @@ def tidings_group(
             assert used == str(sources), f"{used} runs instead of {sources}"
             program.hear("ready")
         yield Crew(programs)
+
+
+def _usual(sources: Path, tls: bool, settings: Sequence[str]) -> Iterator[str]:
+    """What ``tidings group`` writes, as far as an older revision has it."""
+    if (sources / "tidings/node/identity.py").exists():
+        yield 'tls.folder = "certs"' if tls else "tls.plain = true"
+    is_chosen = any(line.startswith("protocol") for line in settings)
+    if (sources / "tidings/node/membership.py").exists() and not is_chosen:
+        yield 'protocol = "views"'
 
 
 def sources_of(revision: str, folder: Path) -> Path:

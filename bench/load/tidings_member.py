@@ -28,7 +28,7 @@ class TidingsPort:
 
     def commits(self) -> int:
         # No public door says this without a metrics port.
-        disk = getattr(self._group._joined(), "disk", None)
+        disk = getattr(self._group._member.joined(), "disk", None)
         return disk.commits if disk is not None else 0
 
 

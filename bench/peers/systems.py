@@ -162,8 +162,8 @@ def tidings_systems(name: str, sources: Path, doors: str, loop: str) -> list[Sys
             ),
             durable=durable,
             settings=(
-                f"group file with durable = {str(durable).lower()}, trace on, --doors {doors}, "
-                f"{loop}"
+                f"the file of tidings group with durable = {str(durable).lower()}, trace on, "
+                f"--doors {doors}, {loop}"
             ),
         )
         for word, durable in kept.items()

@@ -101,7 +101,7 @@ def test_a_member_is_added_and_removed_and_its_name_is_used_up(
                 "view": 2,
                 "members": ["p1", "p2", "p3"],
             }
-            await until(lambda: p4._joined().error is not None)
+            await until(lambda: p4._member.joined().error is not None)
             with pytest.raises(Halted):
                 await p4.__aexit__(None, None, None)
             again = await to_thread(tidings, "members", "add", "p4", "--via", address)

@@ -14,27 +14,27 @@ from contextlib import AsyncExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import generate_latest
 
 from guides import ROOT
 from programs import TIDINGS, running
-from real_groups import go, until
+from real_groups import go, group_file, joined, linked, until
 from requirements_met import require
 from tidings.node.config import read_config
 from tidings.node.metrics import Metrics
 from tidings.testkit.fleet import free_ports
 
 DEPLOY = ROOT / "deploy"
-UNIT = DEPLOY / "systemd" / "tidings@.service"
+UNIT = DEPLOY / "systemd" / "tidings.service"
 RULES = DEPLOY / "prometheus" / "tidings.rules.yaml"
 WATCH_RULES = DEPLOY / "prometheus" / "tidings-watch.rules.yaml"
 DASHBOARD = DEPLOY / "grafana" / "tidings.json"
 COMPOSE = DEPLOY / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "tidings.yaml"
 PORT = "9464"
+FILE = "group.toml"
 
 
 def tool(name: str, what: str) -> str:
@@ -62,7 +62,7 @@ def loaded(file: Path) -> list[Any]:
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
-    unit = tmp_path / "tidings@p1.service"
+    unit = tmp_path / "tidings.service"
     unit.write_text(UNIT.read_text().replace("/opt/tidings/bin/tidings", TIDINGS))
     assert checked(analyze, "verify", unit) == ""
     unit.write_text(unit.read_text().replace("Type=exec", "Type=exe"))
@@ -116,8 +116,8 @@ def filled_in(query: str) -> str:
     return query.replace("$__rate_interval", "5m").replace("$instance", ".*")
 
 
-def test_rules_and_dashboard_ask_for_metrics_that_members_have() -> None:
-    exported = set(re.findall(r"^(tidings_\w+)", metrics_of_a_member(), re.MULTILINE))
+def test_rules_and_dashboard_ask_for_metrics_that_members_have(tmp_path: Path) -> None:
+    exported = set(re.findall(r"^(tidings_\w+)", metrics_of_a_member(tmp_path), re.MULTILINE))
     asked = {
         name
         for text in (RULES.read_text(), json.dumps(panels()))
@@ -129,21 +129,15 @@ def test_rules_and_dashboard_ask_for_metrics_that_members_have() -> None:
     assert len(ids) == len(set(ids))
 
 
-def metrics_of_a_member() -> str:
-    """Of a group that stands still."""
-    status = SimpleNamespace(
-        broadcast=1, waiting=0, unread=0, log_bytes=1, delivered={"p1": 1}, stable={"p1": 1},
-        linked=("p2",),
-    )  # fmt: skip
-    peer = SimpleNamespace(bytes_sent=1, bytes_received=1)
-    group = SimpleNamespace(
-        status=lambda: status,
-        _engine=SimpleNamespace(ticks=1, disk=SimpleNamespace(commits=1, commit_s=0.1)),
-        _transport=SimpleNamespace(
-            peers={"p2": peer}, refused={"name": 1}, ends_s=lambda: {"p1": 1.0}
-        ),
-    )
-    return generate_latest(Metrics(group).registry).decode()
+def metrics_of_a_member(folder: Path) -> str:
+    async def scenario() -> str:
+        async with joined(group_file(folder, 2, tls=True)) as groups:
+            await linked(groups)
+            await (await groups["p1"].broadcast(b"once")).stable()
+            groups["p1"]._member.transport.refused["name"] += 1
+            return generate_latest(Metrics(groups["p1"]._member).registry).decode()
+
+    return str(go(scenario()))
 
 
 SERIES = {
@@ -173,15 +167,23 @@ SERIES = {
         False,
     ),
     "waiting without a delivery": (
-        [('tidings_waiting{instance="p1"}', "5x10"),
-         ('tidings_delivery_seconds_count{instance="p1"}', "7x10")],
+        [('tidings_waiting{instance="p1"}', "5x10"), ('tidings_stuck{instance="p1"}', "1x10")],
         "TidingsStuck",
         True,
     ),
     "waiting while others are delivered": (
-        [('tidings_waiting{instance="p1"}', "5x10"),
-         ('tidings_delivery_seconds_count{instance="p1"}', "0+60x10")],
+        [('tidings_waiting{instance="p1"}', "5x10"), ('tidings_stuck{instance="p1"}', "0x10")],
         "TidingsStuck",
+        False,
+    ),
+    "a member that is not ready": (
+        [('tidings_ready{instance="p1"}', "0x10")],
+        "TidingsNotReady",
+        True,
+    ),
+    "a member that is ready again": (
+        [('tidings_ready{instance="p1"}', "0x3 1x7")],
+        "TidingsNotReady",
         False,
     ),
 }  # fmt: skip
@@ -293,37 +295,48 @@ def setting(name: str) -> str:
     return str(value)
 
 
-def started_by_the_unit(member: str) -> list[str]:
-    words = shlex.split(setting("ExecStart").replace("%i", member))
+def started_by_the_unit() -> list[str]:
+    words = shlex.split(setting("ExecStart"))
     assert words[0] == "/opt/tidings/bin/tidings"
     return [TIDINGS, *words[1:]]
 
 
-def started_by_compose(member: str) -> list[str]:
-    (words,) = re.findall(rf"^    command: \[({member}, .*)\]$", COMPOSE.read_text(), re.MULTILINE)
+def started_by_compose() -> list[str]:
+    (words,) = re.findall(r"^  command: \[(.*)\]$", COMPOSE.read_text(), re.MULTILINE)
     return [TIDINGS, "node", *words.split(", ")]
 
 
-def started_by_kubernetes(member: str) -> list[str]:
-    (words,) = re.findall(r"^ +args: \[(\$\(MEMBER\), .*)\]$", KUBERNETES.read_text(), re.MULTILINE)
-    return [TIDINGS, "node", *words.replace("$(MEMBER)", member).split(", ")]
+def started_by_kubernetes(**variables: str) -> list[str]:
+    (words,) = re.findall(r"^ +args: \[(--.*)\]$", KUBERNETES.read_text(), re.MULTILINE)
+    for name, value in variables.items():
+        words = words.replace(f"$({name})", value)
+    return [TIDINGS, "node", *words.split(", ")]
 
 
 def test_all_ways_start_a_member_alike() -> None:
-    unit = [word for word in started_by_the_unit("p2") if word not in ("--group", "group.toml")]
-    assert started_by_compose("p2") == started_by_kubernetes("p2") == unit
+    unit = [word for word in started_by_the_unit() if word not in ("--group", "group.toml")]
+    assert started_by_compose() == unit
+    assert started_by_kubernetes()[: len(unit)] == unit
+
+
+def machines(folder: Path, *names: str) -> dict[str, Path]:
+    """By member, a folder with the group file and its own certificate, as on machines of theirs."""
+    made(folder, *names)
+    for name in names:
+        shutil.copytree(folder / "certs" / name, folder / name / "certs" / name)
+        shutil.copy(folder / "group.toml", folder / name)
+    return {name: folder / name for name in names}
 
 
 def test_members_started_by_their_command_survive_a_kill(tmp_path: Path) -> None:
-    start = started_by_the_unit
-    names = ("p1", "p2", "p3")
-    made(tmp_path, *names)
+    start = started_by_the_unit()
+    folders = machines(tmp_path, "p1", "p2", "p3")
 
     async def scene() -> None:
         async with AsyncExitStack() as stack:
             members = {
-                name: await stack.enter_async_context(running(tmp_path, *start(name)))
-                for name in names
+                name: await stack.enter_async_context(running(folder, *start))
+                for name, folder in folders.items()
             }
             members["p1"].type("first")
             await until(lambda: all(heard(one, "first") for one in members.values()))
@@ -331,7 +344,7 @@ def test_members_started_by_their_command_survive_a_kill(tmp_path: Path) -> None
             await members["p3"].ends()
             members["p1"].type("second")
             await until(lambda: heard(members["p2"], "second"))
-            again = await stack.enter_async_context(running(tmp_path, *start("p3")))
+            again = await stack.enter_async_context(running(folders["p3"], *start))
             await until(lambda: heard(again, "second"))
             for one in (members["p1"], members["p2"], again):
                 one.process.send_signal(signal.SIGTERM)
@@ -344,40 +357,50 @@ def heard(member: Any, text: str) -> bool:
     return any(json.loads(line)["text"] == text for line in member.out)
 
 
-def test_the_secret_and_the_first_container_give_a_member_its_own_and_nothing_else(
+def secret_of(folder: Path) -> dict[str, bytes]:
+    script = DEPLOY / "kubernetes" / "secret.sh"
+    printed = subprocess.run(["sh", script], cwd=folder, capture_output=True, text=True)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    found = re.findall(r"^  ([\w.-]+): (\S+)$", printed.stdout, re.MULTILINE)
+    return {name: base64.b64decode(value) for name, value in found if name != "name"}
+
+
+def test_the_secret_and_the_first_container_give_a_pod_its_own_and_nothing_else(
     tmp_path: Path,
 ) -> None:
-    names = ("tidings-0", "tidings-1", "tidings-2")
-    made(tmp_path, *names)
-    script = DEPLOY / "kubernetes" / "secret.sh"
-    printed = subprocess.run(["sh", script], cwd=tmp_path, capture_output=True, text=True)
-    assert (printed.returncode, printed.stderr) == (0, "")
-    data = dict(re.findall(r"^  ([\w.-]+): (\S+)$", printed.stdout, re.MULTILINE))
-    assert {*data} - {"name"} == {"group.toml", *(f"{name}.tar" for name in names)}
+    pods = ("tidings-0", "tidings-1", "tidings-2")
+    made(tmp_path, *pods)
+    address = str(read_config(tmp_path / "group.toml").addresses["tidings-1"])
     (init,) = re.findall(r"- \|\n((?: {14}.*\n)+)", KUBERNETES.read_text())
     secret, state = tmp_path / "secret", tmp_path / "state"
     secret.mkdir()
     state.mkdir()
-    for name, mounted in (("group.toml", "group.toml"), ("tidings-1.tar", "certs.tar")):
-        (secret / mounted).write_bytes(base64.b64decode(data[name]))
-    for _ in range(2):  # a second start, with everything there
-        done = subprocess.run(
-            ["/bin/sh", "-euc", init.replace("/secret/", f"{secret}/")],
-            cwd=state,
-            capture_output=True,
-            text=True,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-    assert [one.name for one in (state / "certs").iterdir()] == ["tidings-1"]
-    assert (state / "certs/tidings-1/key.pem").stat().st_mode & 0o077 == 0
-    assert read_config(state / "group.toml").members == names
+    for member in (
+        "tidings-1",
+        "tidings-1+1",
+    ):  # then its volume is lost
+        if member not in pods:
+            checked(TIDINGS, "certs", "issue", member, "--newcomer", "--group", tmp_path / FILE)
+        data = secret_of(tmp_path)
+        assert {*data} == {FILE, *(f"{pod}.tar" for pod in pods)}
+        for name, mounted in ((FILE, FILE), ("tidings-1.tar", "certs.tar")):
+            (secret / mounted).write_bytes(data[name])
+        for _ in range(2):  # a second start, with everything there
+            words = ["/bin/sh", "-euc", init.replace("/secret/", f"{secret}/")]
+            done = subprocess.run(words, cwd=state, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
+        assert [one.name for one in (state / "certs").iterdir()] == [member]
+        assert (state / "certs" / member / "key.pem").stat().st_mode & 0o077 == 0
+        assert read_config(state / FILE).members == pods
 
-    async def scene() -> None:
-        async with running(state, *started_by_kubernetes("tidings-1")) as member:
-            await until(lambda: any('"joined"' in line for line in member.err) or member.has_ended)
-            assert not member.has_ended, member.err
+        async def scene(member: str = member) -> None:
+            words = started_by_kubernetes()
+            words[-1] = address
+            async with running(state, *words) as started:
+                await until(lambda: any('"joined"' in line for line in started.err + started.out))
+                assert any(f'"{member}"' in line for line in started.err), started.err
 
-    go(scene())
+        go(scene())
 
 
 def test_the_group_of_the_manifests_is_what_its_command_makes(tmp_path: Path) -> None:

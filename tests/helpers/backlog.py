@@ -16,7 +16,8 @@ import msgspec
 import tidings
 from tidings.core import Exit, MessageId
 from tidings.node.config import Config
-from tidings.node.group import Group, _opened_log
+from tidings.node.group import Group
+from tidings.node.opening import opened_log
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.packets import Batch, Counts
 from tidings.protocols.frontier.records import Delivered, Stored
@@ -35,7 +36,7 @@ class Restart(msgspec.Struct):
 
 def write_unread(config: Config, count: int, size: int) -> None:
     """The same log as if p2 and p3 had said so many texts each, in turn, one after the other."""
-    log, _ = _opened_log(config, "p1", Frontier, incarnation=1)
+    log, _ = opened_log(config, "p1", Frontier, incarnation=1)
     log.begin_segment((), index=0)
     last = dict.fromkeys(config.members, 0)
     for number in range(2 * count):

@@ -45,7 +45,7 @@ async def _strange(config: Config, papers: Papers, dice: random.Random, done: Co
             instead_of_a_hello(caller, config, dice)
             done.update(["before the handshake", "instead of a hello"])
         assert fingerprints([p1]) == state
-        assert not p1._transport._strangers
+        assert not p1._member.transport._strangers
         assert rss_bytes() < 1.1 * memory
         await (await p1.broadcast(b"after")).delivered()
 
@@ -62,7 +62,7 @@ async def _mad(config: Config, papers: Papers, dice: random.Random, done: Counte
                 done.update(["after a hello"])
                 if number % 10 == 0:
                     await asyncio.sleep(0)
-            if p1._joined().error is None:
+            if p1._member.joined().error is None:
                 await (await p1.broadcast(b"after")).delivered()
     except Halted:
         done.update(["a hello that stopped a member"])

@@ -61,7 +61,7 @@ class Caller:
     """A TLS client in memory, and the member that it talks to."""
 
     def __init__(self, group: Group, context: ssl.SSLContext) -> None:
-        transport = group._transport
+        transport = group._member.transport
         self.connection = Connection(transport, None)
         identity = transport.credentials.identity
         assert identity is not None
@@ -106,8 +106,8 @@ class Known:
     """The same behind its handshake, which takes most of the time."""
 
     def __init__(self, group: Group, name: str) -> None:
-        self.connection = Connection(group._transport, None)
-        self.connection.identity = group._transport.credentials.identity
+        self.connection = Connection(group._member.transport, None)
+        self.connection.identity = group._member.transport.credentials.identity
         self.line = Line()
         self.connection.connection_made(self.line)
         self.connection.proven(Proof(name, 2.0**40))

@@ -20,13 +20,13 @@ import pytest
 import real_groups
 from tidings.core import Recall, Recalled, Span
 from tidings.disk import files, frames
-from tidings.node import group, wire
+from tidings.node import member, wire
 from tidings.node.connection import Connection, Peer
 from tidings.node.disk import Disk, Tick
 from tidings.node.engine import Engine
-from tidings.node.group import Group
 from tidings.node.ledger import Receipt
 from tidings.node.log import DurableLog, Identity, reader, segments, writer
+from tidings.node.member import Member
 from tidings.node.reading import Reading
 from tidings.node.transport import Transport
 from tidings.node.unread import Unread
@@ -174,13 +174,13 @@ def cut_off_when_leaving(patch: Patch) -> None:
 
 def receipt_too_early(patch: Patch) -> None:
     """Delivered, says the receipt, when the process has only taken the text."""
-    accepted = Group.accepted
+    accepted = Member.accepted
 
-    def confident(group: Group, spans: Sequence[Span]) -> None:
-        accepted(group, spans)
-        group._own.delivered.advance(group._own.accepted)
+    def confident(member: Member, spans: Sequence[Span]) -> None:
+        accepted(member, spans)
+        member.own.delivered.advance(member.own.accepted)
 
-    patch.setattr(Group, "accepted", confident)
+    patch.setattr(Member, "accepted", confident)
 
 
 def stable_when_delivered(patch: Patch) -> None:
@@ -189,11 +189,11 @@ def stable_when_delivered(patch: Patch) -> None:
 
 def reused_number(patch: Patch) -> None:
     """A program is told to go on from its last delivered message, not from its last one."""
-    patch.setattr(group, "_last_of", lambda name, *what: what[-1].delivered.get(name, 0))
+    patch.setattr(member, "last_of", lambda name, *what: what[-1].delivered.get(name, 0))
 
 
 def replay_skipped(patch: Patch) -> None:
-    patch.setattr(Group, "replayed", nothing)
+    patch.setattr(Member, "replayed", nothing)
 
 
 def replay_not_marked(patch: Patch) -> None:
@@ -208,7 +208,7 @@ def replay_not_marked(patch: Patch) -> None:
 
 
 def processed_cursor_not_written(patch: Patch) -> None:
-    patch.setattr(Group, "newly_processed", nothing)
+    patch.setattr(Member, "newly_processed", nothing)
 
 
 def second_reader_allowed(patch: Patch) -> None:

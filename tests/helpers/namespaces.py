@@ -89,6 +89,19 @@ class Network:
         done = subprocess.run(within, capture_output=True, check=True, timeout=DEADLINE_S)
         return len(done.stdout.splitlines())
 
+    def renew(self, member: str) -> None:
+        """The machine of this member is lost, with all that ran there, and there is another."""
+        within = subprocess.run(
+            ["ip", "netns", "pids", self._names[member]], capture_output=True, check=True
+        )
+        for process in within.stdout.split():
+            with suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+        self._at("switch", "link", "delete", "dev", member)
+        _ip("netns", "delete", self._names[member])
+        _ip("netns", "add", self._names[member])
+        self._connect(member)
+
     def __enter__(self) -> Self:
         _remove_what_the_dead_left()
         try:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from real_groups import free_ports
 from tidings.core import quorum
-from tidings.node.authority import certify
+from tidings.node.authority import Authority, certify
 from tidings.node.config import read_config
 from tidings.spec import Guarantee, Value, Verdict
 from tidings.testkit.fleet import Fleet, FleetFault, Member
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
     signs: Counter[str]
 
 
-def group_file(folder: Path, *settings: str, tls: bool) -> Path:
+def group_file(folder: Path, *settings: str, tls: bool, newcomers: Sequence[str] = ()) -> Path:
     """Short files and impatient links, so that everything happens often."""
     members = enumerate(free_ports(SIZE), start=1)
     lines = [
@@ -82,7 +82,10 @@ def group_file(folder: Path, *settings: str, tls: bool) -> Path:
     path = folder / "group.toml"
     path.write_text("\n".join(lines))
     if tls:
-        certify(read_config(path), folder / "authority")
+        config, authority = read_config(path), folder / "authority"
+        certify(config, authority)
+        for name in newcomers:
+            Authority(authority).issue(config.name, name, folder / "certs" / name)
     return path
 
 

@@ -135,7 +135,7 @@ async def overheard(config: Config, p2: Group) -> bytes:
 
 
 def fingerprints(groups: Iterable[Group]) -> list[bytes]:
-    return [group._joined().process.fingerprint() for group in groups]
+    return [group._member.joined().process.fingerprint() for group in groups]
 
 
 def rss_bytes() -> int:

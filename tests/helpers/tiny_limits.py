@@ -106,7 +106,7 @@ class Program:
         group, self.group = self.group, None
         assert group is not None
         if kill:
-            group._joined().fail(Killed("killed"))
+            group._member.joined().fail(Killed("killed"))
         with suppress(Killed):
             await group.__aexit__(None, None, None)
         for task in self._ours:

@@ -143,7 +143,7 @@ async def absence(config: Config, spoken: bytes) -> tuple[Absence, bool]:
         for _ in range(TEXTS):
             await p1.broadcast(b"")
         await until(lambda: p1.status().broadcast == TEXTS)
-        peer, engine = p1._transport.peers["p2"], p1._joined()
+        peer, engine = p1._member.transport.peers["p2"], p1._member.joined()
         before = peer.bytes_received
         line = writer.get_extra_info("socket").dup()
         line.setblocking(True)

@@ -64,7 +64,7 @@ def test_a_member_is_removed_and_the_others_go_on(tmp_path: Path) -> None:
             with pytest.raises(tidings.Halted, match="p3 was removed in view 1"):
                 await p3.__aexit__(None, None, None)
             await (await groups["p2"].broadcast(b"without p3")).stable()
-            await until(lambda: "p3" not in groups["p1"]._transport.peers)
+            await until(lambda: "p3" not in groups["p1"]._member.transport.peers)
             assert groups["p1"].status().missing == ()
 
     go(scenario())
@@ -111,13 +111,32 @@ def test_a_lost_member_is_replaced_over_tls(tmp_path: Path) -> None:
 
 
 def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "links.hello_ms = 300")
 
     async def scenario() -> None:
         async with joined(config, "p1") as groups:
             with pytest.raises(tidings.ChangeDenied, match="1 of 3 members are ready, and 2 must"):
                 await groups["p1"].remove("p2")
             assert groups["p1"].view.number == 0
+
+    go(scenario())
+
+
+def test_a_change_waits_for_a_member_that_is_about_to_come(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", founding=True) as groups:
+            asked: list[str] = []
+            removing = groups["p1"].remove("p3", progress=asked.append)
+            change = asyncio.create_task(removing)
+            engine = groups["p1"]._member.joined()
+            await until(lambda: engine.process.asking.wish is not None)
+            await until(lambda: engine.process.asking.wish is None)
+            assert not change.done(), "it was denied once, and is asked for again"
+            async with joined(config, "p2", founding=True):
+                assert (await change).members == ("p1", "p2")
+            assert asked == ["asked", "approved"]
 
     go(scenario())
 
@@ -131,7 +150,7 @@ def test_somebody_who_does_not_run_cannot_be_added(tmp_path: Path) -> None:
             address = f"127.0.0.1:{free_ports(1)[0]}"
             with pytest.raises(tidings.ChangeDenied, match="Connection refused; a newcomer has to"):
                 await groups["p1"].add("p3", address)
-            assert groups["p1"]._transport.peers.keys() == {"p2"}
+            assert groups["p1"]._member.transport.peers.keys() == {"p2"}
 
     go(scenario())
 
@@ -180,7 +199,7 @@ def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture)
             for name in ("a", "b", "c"):
                 await stack.enter_async_context(newcomer(config, name))
             await until(lambda: any("2 newcomers are linked; 2 is the" in one for one in lines()))
-            assert len(groups["p1"]._transport.peers) == 2
+            assert len(groups["p1"]._member.transport.peers) == 2
 
     def lines() -> list[str]:
         return caplog.messages

@@ -1,6 +1,7 @@
 """Groups that change, on disk: whoever is killed and starts again knows which view it was in."""
 
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,24 @@ import pytest
 import tidings
 from changing import VIEWS, newcomer
 from real_groups import (
+    Members,
+    assert_all_hold,
     everywhere_delivered,
     go,
     group_file,
     joined,
     linked,
     take,
+    traced,
     until,
 )
+from tidings.core import Halt
 from tidings.node.config import Config
+from tidings.node.disk import Tick
+from tidings.node.group import Group
+from tidings.protocols.views.packets import NO_BALLOT
+from tidings.protocols.views.records import Promised
+from tidings.trace.segments import Packets
 
 UNTRACED = "trace.on = false"
 
@@ -130,28 +140,47 @@ def test_a_lost_disk_under_a_removed_name_is_refused(tmp_path: Path) -> None:
     go(scenario())
 
 
-def test_a_group_from_before_there_were_views_goes_on(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, UNTRACED)
-    later = group_file(tmp_path, 3, UNTRACED, VIEWS)
+def test_the_trace_of_a_removed_member_has_all_that_is_on_its_disk_and_no_more(
+    tmp_path: Path,
+) -> None:
+    """It stops while one tick is being written, and the next one waits for that."""
+    config = group_file(tmp_path, 3, VIEWS)
 
-    async def before() -> None:
-        async with joined(config) as groups:
-            await linked(groups)
-            await (await groups["p1"].broadcast(b"old")).stable()
-            await (await groups["p2"].broadcast(b"older")).stable()
-            assert len(await take(groups["p3"], 1)) == 1
+    def halt_later(group: Group) -> None:
+        """As if packets had come just before, and the disk were slow."""
+        engine = group._member.joined()
+        halt = engine._perform[Halt]
 
-    async def after() -> None:
-        async with joined(later) as groups:
-            await linked(groups)
-            assert str(await (await groups["p1"].broadcast(b"new")).stable()) == "p1#2"
-            texts = [one.text for one in await take(groups["p3"], 3)]
-            assert set(texts) == {b"old", b"older", b"new"}
-            view = await groups["p1"].remove("p2")
-            assert view.members == ("p1", "p3")
-            await until(lambda: groups["p3"].view == view)
+        def late(effect: Halt, tick: Tick) -> None:
+            for kind in ("written", "waiting"):
+                row, record = Packets("receive", (("p1", 2**40),), kind, 1), Promised(0, NO_BALLOT)
+                late_tick = Tick(records=[record], items=[row], is_due=True)
+                tick.after.append(partial(engine._seal, late_tick))
+            tick.after.append(partial(setattr, engine.disk, "_is_over", True))
+            halt(effect, tick)
 
-    go(before())
-    go(after())
-    with pytest.raises(tidings.DataError, match='the log has protocol = "views"'):
-        go(before())
+        engine._perform[Halt] = late
+
+    async def removed(groups: Members) -> None:
+        async with tidings.join("p3", config, listen=False) as p3:
+            await linked(groups | {"p3": p3})
+            await (await p3.broadcast(b"hello")).stable()
+            halt_later(p3)
+            await groups["p1"].remove("p3")
+            await until(lambda: p3._member.joined().error is not None)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", listen=False) as groups:
+            for life in (removed(groups), read_to_the_end(config, "p3")):
+                with pytest.raises(tidings.Halted, match="p3 was removed in view 1"):
+                    await life
+            await (await groups["p1"].broadcast(b"without p3")).stable()
+
+    go(scenario())
+    run = traced(config, up=("p1", "p2"))
+    assert_all_hold(run)
+    assert not run.holed
+    kinds = [(row.kind, row.packet_kind) for row in run.histories["p3"]]
+    assert ("receive", "written") in kinds
+    assert ("receive", "waiting") not in kinds
+    assert run.histories["p3"][-1].kind == "leave"

@@ -103,11 +103,11 @@ def test_prometheus_learns_of_the_view_and_who_is_missing(folder: Path) -> None:
         config = group_file(folder, 4, *CHANGING)
         async with joined(config, "p1", "p2", "p3", founding=True) as groups:
             await linked(groups)
-            before = generate_latest(Metrics(groups["p1"]).registry).decode()
+            before = generate_latest(Metrics(groups["p1"]._member).registry).decode()
             assert 'tidings_missing{member="p4"} 1.0' in before
             assert 'tidings_missing{member="p2"} 0.0' in before
             await groups["p1"].remove("p4")
-            return generate_latest(Metrics(groups["p1"]).registry).decode()
+            return generate_latest(Metrics(groups["p1"]._member).registry).decode()
 
     after = go(scenario())
     assert "tidings_view 1.0" in after
@@ -432,7 +432,7 @@ async def until_removed(group: Group) -> AsyncIterator[None]:
     """A member that will be removed stops, and says so when it is left."""
     await group.__aenter__()
     yield
-    await until(lambda: group._joined().error is not None)
+    await until(lambda: group._member.joined().error is not None)
     with pytest.raises(Halted, match=f"{re.escape(group.name)} was removed in view"):
         await group.__aexit__(None, None, None)
 
@@ -512,7 +512,7 @@ def test_a_change_that_cannot_be_is_denied_with_the_reason(
 def test_without_a_majority_the_way_out_is_named(
     size: int, up: tuple[str, ...], way_out: str, folder: Path
 ) -> None:
-    config = group_file(folder, size, *CHANGING)
+    config = group_file(folder, size, *CHANGING, "links.hello_ms = 500")
 
     async def scenario() -> None:
         async with joined(config, *up, founding=True) as groups:
@@ -551,7 +551,7 @@ def test_an_answer_that_breaks_off_is_no_answer(
     async def scenario() -> None:
         async with joined(config, founding=True) as groups:
             await linked(groups)
-            monkeypatch.setattr(groups["p1"], "remove", for_ever)
+            monkeypatch.setattr(groups["p1"]._member, "change", for_ever)
             asking = asyncio.create_task(asked_for(config, Asked(remove="p2")))
             await begun.wait()
         with pytest.raises(Broken, match="p1 stopped before it had answered"):

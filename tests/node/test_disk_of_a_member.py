@@ -100,7 +100,7 @@ def test_a_log_that_fills_up_is_reported_at_three_levels_with_the_member_it_is_k
     async def fill(group: Group, percent: int) -> None:
         while not any(f"percent {percent}, bytes" in line for line in warnings(caplog)):
             await (await group.broadcast(bytes(400))).delivered()
-            group._watch_the_log()
+            group._member.condition.watch_the_log()
 
     async def scenario() -> None:
         async with joined(config, "p1", "p2", listen=False) as two:
@@ -120,7 +120,7 @@ def test_a_log_that_fills_up_is_reported_at_three_levels_with_the_member_it_is_k
                 await linked(two | three)
                 while p1.status().log_bytes > 15_000:
                     await (await p1.broadcast(bytes(400))).stable()
-                    p1._watch_the_log()
+                    p1._member.condition.watch_the_log()
             caplog.clear()
             await fill(p1, 50)
 
@@ -149,7 +149,7 @@ def test_a_log_that_nobody_needs_is_not_full(size: int, tmp_path: Path) -> None:
 def test_a_log_that_fills_up_is_reported_with_the_program_that_does_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.01)
+    monkeypatch.setattr("tidings.node.condition.PATIENCE_S", 0.01)
     lines = ("limits.log_bytes = 40_000", "limits.segment_bytes = 4_000", "trace.on = false")
     config = group_file(tmp_path, 1, *lines)
 
@@ -228,7 +228,7 @@ def test_leaving_waits_for_a_disk_that_hangs_without_holding_up_the_program(
     async def scenario() -> None:
         p1 = await disk.member_that_writes(config)
         leaving = asyncio.create_task(p1.__aexit__(None, None, None))
-        engine = p1._joined()
+        engine = p1._member.joined()
         await until(lambda: engine._is_stopped)
         assert engine.disk is not None
         assert not leaving.done()
@@ -254,7 +254,7 @@ def test_a_record_that_nothing_waits_for_holds_up_no_frame(
 
     async def scenario() -> None:
         async with joined(config) as groups:
-            engine = groups["p1"]._joined()
+            engine = groups["p1"]._member.joined()
             assert engine.disk is not None
             await engine.drain()
             tick, packet = Tick(), Holding(Counts(all=(0, 0, 0)))
@@ -278,7 +278,7 @@ def test_what_still_waits_for_the_disk_when_its_member_is_gone_is_never_written(
         asyncio.get_running_loop().set_exception_handler(lambda _, about: faults.append(about))
         p1 = await disk.member_that_writes(config)
         await p1.broadcast(b"three")
-        engine = p1._joined()
+        engine = p1._member.joined()
         assert engine.disk is not None
         await until(lambda: engine.disk.waiting)
         leaving = asyncio.create_task(p1.__aexit__(None, None, None))
@@ -315,8 +315,8 @@ def test_what_the_trace_has_yet_to_say_stays_in_the_log(tmp_path: Path) -> None:
         disk = Disk(log, config, finish, pytest.fail)
         for number in range(3):
             tick = Tick()
-            tick.block = b"what happened %d" % number
-            disk.add(tick, process, number + 1)
+            tick.block, tick.index = b"what happened %d" % number, number + 1
+            disk.add(tick, process)
             disk.flush()
             await until(lambda: len(kept) > number)  # noqa: B023
             if number != 1:  # otherwise it was stopped, and its next life has to say it

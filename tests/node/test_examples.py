@@ -28,6 +28,25 @@ def stated_on_top(example: str) -> tuple[list[str], list[str]]:
     return group, member
 
 
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_uses_what_tidings_offers_and_nothing_else(example: Path) -> None:
+    """A program needs ``tidings``, a protocol ``tidings.core``; neither anything private."""
+    import tidings
+    from tidings import core
+
+    public = {"tidings": set(tidings.__all__), "tidings.core": set(core.__all__)}
+    tree = ast.parse(example.read_text())
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Import):
+            assert not [each.name for each in one.names if each.name.startswith("tidings.")]
+        elif isinstance(one, ast.ImportFrom) and str(one.module).startswith("tidings"):
+            assert {each.name for each in one.names} <= public.get(str(one.module), set())
+        elif isinstance(one, ast.Attribute):
+            if isinstance(one.value, ast.Name) and one.value.id == "tidings":
+                assert one.attr in public["tidings"]
+            assert not one.attr.startswith("_") or ast.unparse(one.value) in ("self", "super()")
+
+
 @asynccontextmanager
 async def members(
     example: str, folder: Path, tidings: Any, *instead: str
@@ -108,7 +127,7 @@ def test_the_program_of_the_readme_says_the_right_thing_at_each_run(
         group = group.replace(shown, str(free))
     (tmp_path / "group.toml").write_text(group)
     monkeypatch.chdir(tmp_path)
-    for patience in ("tidings.node.group.PATIENCE_S", "tidings.node.calling.QUIET_S"):
+    for patience in ("tidings.node.condition.PATIENCE_S", "tidings.node.calling.QUIET_S"):
         monkeypatch.setattr(patience, 1_000.0)  # however long a busy machine takes to start three
     for number in (1, 2, 3):
         exec(compile(program, "README.md", "exec"), {"__name__": "readme"})

@@ -210,7 +210,7 @@ def test_what_is_kept_can_be_read_again_and_what_is_not_is_reported(tmp_path: Pa
                 await anext(groups["p2"].history("p1#1"))
 
     def _complaint_of(group: Group) -> str:
-        disk = group._joined().disk
+        disk = group._member.joined().disk
         assert disk is not None
         return "forgotten" if (disk.log.first_kept("p1") or 0) > 1 else ""
 
@@ -322,7 +322,7 @@ def test_what_waits_unread_in_memory_is_limited_in_bytes(durable: bool, tmp_path
             p1, p2 = groups.values()
             own = asyncio.create_task(take(p1, 100))
             saying = asyncio.create_task(_say_all(p1))
-            await until(lambda: p2.status().unread == 100 or p2.is_full)
+            await until(lambda: p2.status().unread == 100 or p2._reading.is_full)
             assert (
                 sum(len(message.text) for message in each_message(p2._reading.unread.ready))
                 <= 11_000
@@ -350,10 +350,10 @@ def test_a_tick_takes_texts_no_longer_than_its_time(
             await (await p1.broadcast(b"")).delivered()
             for one in ("monotonic", "thread_time"):
                 monkeypatch.setattr(f"tidings.node.engine.{one}", lambda: next(clock))
-            before = p1._joined().ticks
+            before = p1._member.joined().ticks
             receipts = [await p1.broadcast(b"") for _ in range(100)]
             await receipts[-1].delivered()
-            assert p1._joined().ticks - before >= 10
+            assert p1._member.joined().ticks - before >= 10
 
     go(scenario())
 
@@ -364,10 +364,10 @@ def test_more_texts_than_one_tick_takes_are_all_broadcast_in_order(tmp_path: Pat
     async def scenario() -> None:
         async with joined(config) as groups:
             p1 = groups["p1"]
-            before = p1._joined().ticks
+            before = p1._member.joined().ticks
             receipts = [await p1.broadcast(b"%099d" % number) for number in range(20)]
             await receipts[-1].stable()
-            assert p1._joined().ticks - before >= 5, "at most four texts in each"
+            assert p1._member.joined().ticks - before >= 5, "at most four texts in each"
             texts = [message.text for message in await take(p1, 20)]
             assert texts == [b"%099d" % number for number in range(20)]
 
@@ -455,7 +455,7 @@ def test_what_is_processed_before_its_turn_is_not_handed_over(tmp_path: Path) ->
             for number in range(1, 101):
                 await (await p1.broadcast(b"%d" % number)).stable()
             p1.processed(Message("p1", 50, b""))
-            log = p1._joined().disk.log  # type: ignore[union-attr]
+            log = p1._member.joined().disk.log  # type: ignore[union-attr]
             while (log.first_kept("p1") or 0) < 30:
                 await (await p1.broadcast(b"more")).stable()
             messages = await take(p1, 55)
@@ -468,7 +468,7 @@ def test_what_is_processed_before_its_turn_is_not_handed_over(tmp_path: Path) ->
 def test_in_memory_who_does_not_read_stops_listening_and_is_informed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.02)
+    monkeypatch.setattr("tidings.node.condition.PATIENCE_S", 0.02)
     lines = ("limits.unread_messages = 20", "durable = false")
     config = group_file(tmp_path, 3, *lines)
 
@@ -506,7 +506,7 @@ def test_a_log_that_is_full_of_what_the_program_does_not_read_says_so(tmp_path: 
                 await say_for_ever(p1)
             await take(p1, p1.status().unread)
             reading = asyncio.create_task(take(p1, 1))
-            await until(lambda: p1._joined().disk.log.size < 5000)  # type: ignore[union-attr]
+            await until(lambda: p1._member.joined().disk.log.size < 5000)  # type: ignore[union-attr]
             await p1.broadcast(b"now there is room")
             assert [message.text for message in await reading] == [b"now there is room"]
 
@@ -795,7 +795,7 @@ def test_a_full_disk_stops_the_member_and_loses_nothing(tmp_path: Path) -> None:
     async def fill_the_disk() -> None:
         async with joined(config, "p3") as one:
             await (await one["p3"].broadcast(b"before")).stable()
-            disk = one["p3"]._joined().disk
+            disk = one["p3"]._member.joined().disk
             assert disk is not None
             assert disk.log._file is not None
             disk.log._file.close()
@@ -995,7 +995,10 @@ def test_a_twin_that_is_started_again_and_again_halts_nobody_and_disturbs_nobody
         with suppress(Halted):
             async with joined(twins(number), "p1") as twin:
                 await until(
-                    lambda: len(turned_away(caplog)) >= before + 2 or twin["p1"]._error is not None
+                    lambda: (
+                        len(turned_away(caplog)) >= before + 2
+                        or twin["p1"]._member.error is not None
+                    )
                 )
 
     async def scenario() -> None:
@@ -1008,12 +1011,12 @@ def test_a_twin_that_is_started_again_and_again_halts_nobody_and_disturbs_nobody
                 await (await groups["p1"].broadcast(b"not disturbed")).stable()
             # While the links of the real one are down, the twin may get in first.
             for number in range(3, 6):
-                for peer in groups["p1"]._transport.peers.values():
+                for peer in groups["p1"]._member.transport.peers.values():
                     peer.link.transport.abort()
                 await start_a_twin(number)
                 await linked(groups)
                 await (await groups["p1"].broadcast(b"back again")).stable()
-            assert groups["p1"]._error is None
+            assert groups["p1"]._member.error is None
 
     go(scenario())
 

@@ -80,7 +80,7 @@ def test_strangers_who_make_reasons_up_do_not_fill_the_log(
             assert len(shown) == 4
             assert shown[-1].endswith("; what else is wrong is not told for a minute")
             caplog.clear()
-            groups["p1"]._transport._complaints.minute_ends_s = 0  # a minute later
+            groups["p1"]._member.transport._complaints.minute_ends_s = 0  # a minute later
             await strange(9)
             assert len(caplog.messages) == 1
 
@@ -153,7 +153,7 @@ def test_who_asks_for_the_same_again_and_again_loses_its_link_before_it_costs_me
     async def scenario() -> None:
         async with joined(config, "p1", founding=True, listen=False) as one:
             p1 = one["p1"]
-            send = p1._transport.send
+            send = p1._member.transport.send
 
             def counted(to: Sequence[tuple[str, int]], body: bytes, count: int) -> None:
                 made.append(len(body))
@@ -162,9 +162,9 @@ def test_who_asks_for_the_same_again_and_again_loses_its_link_before_it_costs_me
             for _ in range(300):
                 await p1.broadcast(bytes(1_000))
             await until(lambda: p1.status().broadcast == 300)
-            p1._transport.send = counted
+            p1._member.transport.send = counted
             await say(config, asking(config, times=100))
-            await until(lambda: not p1._engine._under_way.total())
+            await until(lambda: not p1._member.joined()._under_way.total())
 
     go(scenario())
     assert 1_000_000 < sum(made) < 2 * config.limits.queue_bytes  # and not 100 times 256 KiB
@@ -180,18 +180,18 @@ def test_for_who_asks_again_and_again_the_disk_is_read_once(tmp_path: Path) -> N
             p1 = one["p1"]
             for _ in range(300):
                 await (await p1.broadcast(bytes(1_000))).delivered()
-            disk = p1._engine.disk
+            disk = p1._member.joined().disk
             recall = disk.recall
 
             async def counted(*wanted: Any) -> Any:
-                reads.append(len(p1._engine._wanted))
+                reads.append(len(p1._member.joined()._wanted))
                 return await recall(*wanted)
 
             disk.recall = counted
             _, writer = await asyncio.open_connection(*config.addresses["p1"])
             writer.write(asking(config, times=100))
-            await until(lambda: bool(reads) and not p1._engine._wanted)
-            sent = p1._transport.peers["p2"]
+            await until(lambda: bool(reads) and not p1._member.joined()._wanted)
+            sent = p1._member.transport.peers["p2"]
             # It is answered all the same.
             await until(lambda: sent.bytes_sent > 200_000 or len(reads) > 1)
             writer.close()

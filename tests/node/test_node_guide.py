@@ -1,5 +1,7 @@
 """docs/node.md is tried: its terminals, its programs, its tables."""
 
+import importlib
+import pkgutil
 import re
 import signal
 import sys
@@ -10,9 +12,12 @@ import msgspec
 import pytest
 from prometheus_client import generate_latest
 
+import tidings
+import tidings.node
 from programs import TIDINGS, Program, running
 from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 from tidings.core import DataError
+from tidings.node.condition import Status
 from tidings.node.config import (
     GIB,
     KIB,
@@ -23,7 +28,8 @@ from tidings.node.config import (
     parse_config,
     read_config,
 )
-from tidings.node.group import Group, Status, join
+from tidings.node.group import join
+from tidings.node.ledger import Receipt
 from tidings.node.metrics import Metrics
 from tidings.trace import read_runs
 
@@ -54,7 +60,7 @@ def names_in(cell: str) -> list[str]:
 
 def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
     made, alone, together, settled = blocks("console")
-    hello, _, _, patient = blocks("python")
+    hello, _, _, patient, _ = blocks("python")
     shown = WORDS.partition("With nobody else up it prints `")[2].partition("`")[0]
     prints = WORDS.partition("It prints `")[2].partition("`")[0]
 
@@ -176,27 +182,55 @@ def test_what_the_api_offers_is_in_the_tables() -> None:
     assert documented == set(Status.__struct_fields__)
     arguments = [names_in(row[0])[0] for row in table("argument of `join`")]
     assert arguments == list(join.__kwdefaults__ or {})
+
+
+def test_a_group_offers_what_the_guide_says_and_nothing_else(tmp_path: Path) -> None:
     calls = " ".join(row[0] for row in table("call"))
-    engine_calls = {
-        "is_full",
-        "accepted",
-        "delivered",
-        "replayed",
-        "stable",
-        "newly_processed",
-        "failed",
-        "approved",
-        "denied",
-        "installed",
-        "removed",
-        "needs_state",
-        "heard",
-        "link_down",
+    group = join("p1", group_file(tmp_path))
+    for kind, one in (("group", group), ("receipt", Receipt)):
+        offered = {name for name in dir(one) if not name.startswith("_")}
+        assert offered == set(re.findall(rf"\b{kind}\.(\w+)", calls)), kind
+        for name in offered:
+            is_call = callable(getattr(type(one) if one is group else one, name))
+            assert f"{kind}.{name}{'(' * is_call}" in calls, name
+
+
+def test_the_config_in_code_is_that_of_the_sample() -> None:
+    (sample,), *_, program = blocks("toml"), *blocks("python")
+    made, joining = program.split("with ")
+    space: dict[str, Any] = {}
+    exec(made, space)
+    assert space["config"] == parse_config(sample, Path("group.toml"))
+    compile(f"with {joining}", "node.md", "exec")
+
+
+def test_every_error_is_in_the_table_and_can_be_caught() -> None:
+    documented = {name for row in table("error") for name in names_in(row[0])}
+    exported = {
+        name
+        for name in tidings.__all__
+        if isinstance(getattr(tidings, name), type)
+        and issubclass(getattr(tidings, name), tidings.TidingsError)
     }
-    offered = {name for name in vars(Group) if not name.startswith("_")} - engine_calls
-    for name in offered:
-        is_call = not isinstance(vars(Group)[name], property)
-        assert f"group.{name}{'(' * is_call}" in calls, name
+    assert documented == exported - {"TidingsError"}
+    assert all(all(row) for row in table("error")), "when, and what to do"
+
+
+def test_every_error_of_a_member_is_exported() -> None:
+    """But those that never leave the node: a peer's, an operator's, a terminal's."""
+    for module in pkgutil.walk_packages(tidings.node.__path__, "tidings.node."):
+        importlib.import_module(module.name)
+    inside = {"WireFault", "HttpFault", "TooMany", "Broken", "Unsaid"}
+    found = {
+        one.__name__
+        for one in below(tidings.TidingsError)
+        if one.__module__.startswith("tidings.node.")
+    }
+    assert found - inside == found & set(tidings.__all__)
+
+
+def below(kind: type) -> list[type]:
+    return [one for near in kind.__subclasses__() for one in (near, *below(near))]
 
 
 def test_every_line_of_the_log_is_in_the_table() -> None:
@@ -211,7 +245,7 @@ def test_every_metric_is_in_the_table(tmp_path: Path) -> None:
 
     async def scenario() -> str:
         async with joined(group_file(tmp_path, 2)) as groups:
-            return generate_latest(Metrics(groups["p1"]).registry).decode()
+            return generate_latest(Metrics(groups["p1"]._member).registry).decode()
 
     text = go(scenario())
     exposed = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))

@@ -98,7 +98,7 @@ def test_a_newcomer_has_the_state_of_the_others(lines: tuple[str, ...], tmp_path
 
 
 def test_the_next_newcomer_waits_until_the_last_one_has_its_state(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 3, *MEMORY, VIEWS)
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "links.hello_ms = 1000")
 
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
@@ -112,7 +112,8 @@ def test_the_next_newcomer_waits_until_the_last_one_has_its_state(tmp_path: Path
                 await release.wait()
                 await take(pieces)
 
-            programs.groups["p4"]._snapshot = tidings.Snapshot(programs.tallies["p4"].make, slowly)
+            p4 = programs.groups["p4"]._member
+            p4._snapshot = tidings.Snapshot(programs.tallies["p4"].make, slowly)
             await programs.groups["p1"].add("p4", fourth)
             await linked({name: programs.groups[name] for name in ("p1", "p2", "p3", "p4")})
             with pytest.raises(
@@ -121,7 +122,7 @@ def test_the_next_newcomer_waits_until_the_last_one_has_its_state(tmp_path: Path
                 await programs.groups["p1"].add("p5", fifth)
             release.set()
             await until(lambda: programs.tallies["p4"].took == 1)
-            await until(lambda: programs.groups["p4"]._joined().membership.has_state)
+            await until(lambda: programs.groups["p4"]._member.joined().membership.has_state)
             view = await programs.groups["p1"].add("p5", fifth)
             assert view.members == ("p1", "p2", "p3", "p4", "p5")
             await until(lambda: programs.tallies["p5"].took == 1)

@@ -68,7 +68,7 @@ def test_members_with_certificates_talk(tmp_path: Path, on_loop: Run, protocol: 
             for group in groups.values():
                 assert len(await take(group, 6)) == 6
             for name, group in groups.items():
-                assert set(group._transport.ends_s()) == set(groups), name
+                assert set(group._member.transport.ends_s()) == set(groups), name
 
     on_loop(scenario())
     assert_all_hold(traced(config))
@@ -101,7 +101,7 @@ def test_certificates_are_renewed_under_traffic_and_nothing_is_lost(tmp_path: Pa
             await linked(groups)
             enough = asyncio.Event()
             speaking = [asyncio.create_task(speak(one, enough)) for one in groups.values()]
-            before = groups["p1"]._transport.ends_s()["p1"]
+            before = groups["p1"]._member.transport.ends_s()["p1"]
             for name, group in groups.items():
                 authority.issue("chat", name, tmp_path / "certs" / name, days=700)
                 asked = ask_to_reload(tmp_path / "certs" / name)
@@ -114,7 +114,7 @@ def test_certificates_are_renewed_under_traffic_and_nothing_is_lost(tmp_path: Pa
             upto = dict(zip(groups, counts, strict=True))
             await everywhere_delivered(groups, upto)
             for group in groups.values():
-                ends = group._transport.ends_s()
+                ends = group._member.transport.ends_s()
                 assert set(ends) == set(groups)
                 assert min(ends.values()) > before + 300 * 24 * 3600
 
@@ -137,7 +137,7 @@ def test_a_revoked_member_is_cut_off_and_comes_back_with_another_certificate(
                 assert groups[name].reload()
             rest = {name: groups[name] for name in ("p1", "p3")}
             await linked(rest)
-            await until(lambda: groups["p1"]._transport.refused["revoked"] > 0)
+            await until(lambda: groups["p1"]._member.transport.refused["revoked"] > 0)
             assert all("p2" not in one.status().linked for one in rest.values())
             await groups["p2"].broadcast(b"kept until then")
             await (await groups["p1"].broadcast(b"without p2")).delivered()
@@ -175,7 +175,7 @@ def test_under_traffic_two_go_on_without_a_revoked_third_which_then_catches_up(
             await until(lambda: all(one.status().delivered["p1"] > ours + 50 for one in (p1, p3)))
             assert p2.status().delivered["p1"] <= ours
             assert all(one.status().delivered["p2"] <= theirs for one in (p1, p3))
-            await until(lambda: all(one._transport.refused["revoked"] for one in (p1, p3)))
+            await until(lambda: all(one._member.transport.refused["revoked"] for one in (p1, p3)))
             authority.issue("chat", "p2", tmp_path / "certs" / "p2")
             assert p2.reload()
             await until(lambda: p2.status().delivered["p1"] > ours + 50)
@@ -194,7 +194,7 @@ def test_a_link_ends_with_the_certificate(tmp_path: Path, caplog: pytest.LogCapt
     async def scenario() -> None:
         async with joined(config, listen=False) as groups:
             await linked(groups)
-            transport = groups["p1"]._transport
+            transport = groups["p1"]._member.transport
             link = transport.peers["p2"].link
             link.proof = link.proof._replace(ends_s=time.time())
             await until(lambda: transport.refused["expired"] == 1)
@@ -279,7 +279,7 @@ def test_a_request_whose_file_cannot_be_removed_is_obeyed_once(
 
     async def scenario() -> None:
         async with joined(config) as groups:
-            credentials = groups["p1"]._transport.credentials
+            credentials = groups["p1"]._member.transport.credentials
             before = credentials.identity
             authority.issue("chat", "p1", tmp_path / "certs" / "p1")
             with monkeypatch.context() as patch:
@@ -380,13 +380,13 @@ def test_a_member_makes_up_a_message_of_another_and_its_origin_is_named(
             await linked(groups)
             p1, p3 = groups["p1"], groups["p3"]
             with monkeypatch.context() as patch:
-                patch.setattr(p3._transport, "send", lambda to, body, count: None)
+                patch.setattr(p3._member.transport, "send", lambda to, body, count: None)
                 await p3.broadcast(b"the truth")
                 await until(lambda: p3.status().waiting == 1)
                 lying = asyncio.create_task(shout(config, "p1", spoken, as_p2))
                 await until(lambda: p1.status().delivered.get("p3") == 1)
                 lying.cancel()
-            p1._transport._take_down(p1._transport.peers["p3"], "cut")
+            p1._member.transport._take_down(p1._member.transport.peers["p3"], "cut")
             await until(lambda: any(named in line for line in caplog.messages))
 
     named = "reason p3 used numbers twice"

@@ -123,9 +123,9 @@ def test_two_members_that_mean_different_groups_both_say_so_once(
         async with joined(config, "p1"), joined(other, "p2") as two:
             await until(lambda: len(_about(caplog, "frontier mode=origin")) >= 2)
             # It is tried again and again, and not said again.
-            met = two["p2"]._transport.meet
+            met = two["p2"]._member.transport.meet
             calls = []
-            two["p2"]._transport.meet = lambda caller: (calls.append(caller), met(caller))
+            two["p2"]._member.transport.meet = lambda caller: (calls.append(caller), met(caller))
             await until(lambda: len(calls) == 5)
 
     go(scenario())
@@ -199,13 +199,13 @@ def test_what_is_each_member_s_own_may_differ(line: str, tmp_path: Path) -> None
 
 def _calls_of(group: Group) -> list[float]:
     """When this member is called, from now on."""
-    met, calls = group._transport.meet, list[float]()
+    met, calls = group._member.transport.meet, list[float]()
 
     def counted(caller: links.Connection) -> None:
         calls.append(caller.loop.time())
         met(caller)
 
-    group._transport.meet = counted
+    group._member.transport.meet = counted
     return calls
 
 
@@ -363,7 +363,7 @@ def test_of_too_many_strangers_the_oldest_is_hung_up_on(tmp_path: Path) -> None:
             strangers = []
             for count in range(3):
                 strangers.append(await asyncio.open_connection(*config.addresses["p1"]))
-                await until(lambda: len(one["p1"]._transport._strangers) > count)  # noqa: B023
+                await until(lambda: len(one["p1"]._member.transport._strangers) > count)  # noqa: B023
             caller, writer = await asyncio.open_connection(*config.addresses["p1"])
             assert await strangers[0][0].read() == b""
             # Whoever says who it is gets through, however many are silent.
@@ -383,7 +383,7 @@ def test_of_too_many_strangers_the_oldest_is_hung_up_on(tmp_path: Path) -> None:
 async def _break_all(groups: dict[str, Group]) -> None:
     """Reset every connection, whatever is on the way."""
     for group in groups.values():
-        for peer in group._transport.peers.values():
+        for peer in group._member.transport.peers.values():
             if peer.link is not None:
                 peer.link.transport.abort()
 
@@ -428,8 +428,8 @@ def test_a_member_that_missed_too_much_counts_as_crashed(
         async with joined(config, "p1", "p2") as two:
             for _ in range(100):
                 await (await two["p1"].broadcast(bytes(100))).delivered()
-            await until(lambda: bool(two["p1"]._transport.peers["p3"].crashed))
-            assert two["p1"]._transport.peers["p3"].kept_bytes == 0
+            await until(lambda: bool(two["p1"]._member.transport.peers["p3"].crashed))
+            assert two["p1"]._member.transport.peers["p3"].kept_bytes == 0
 
     go(scenario())
     assert any("counts as crashed: peer p3" in line for line in caplog.messages)
@@ -469,7 +469,7 @@ def test_who_cannot_keep_up_loses_the_connection_and_catches_up(
             p1, p2, p3 = groups.values()
             await linked(groups)
             # As if its process were stopped: nothing is read, and the kernel's buffers fill up.
-            for peer in p3._transport.peers.values():
+            for peer in p3._member.transport.peers.values():
                 assert peer.link is not None
                 peer.link.transport.pause_reading()
             reading = [asyncio.create_task(take(group, 20_000)) for group in (p1, p2, p3)]
@@ -494,7 +494,7 @@ def test_who_leaves_while_a_connection_breaks_takes_leave_of_the_others(
         async with joined(config, "p2", "p3") as others:
             async with joined(config, "p1") as one:
                 await linked(one | others)
-                links = [peer.link for peer in one["p1"]._transport.peers.values()]
+                links = [peer.link for peer in one["p1"]._member.transport.peers.values()]
 
                 def not_connected(transport: asyncio.Transport) -> None:
                     if transport is links[0].transport:

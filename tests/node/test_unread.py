@@ -162,7 +162,7 @@ def test_who_comes_back_and_does_not_listen_has_processed_everything(tmp_path) -
         unread = []
         for listen in (True, False, True):
             async with joined(config, listen=listen) as groups:
-                engine = groups["p1"]._joined()
+                engine = groups["p1"]._member.joined()
                 await until(lambda engine=engine: engine.ticks > 0 and not engine.is_busy)
                 unread.append(groups["p1"].status().unread)
         return unread

@@ -38,7 +38,7 @@ def test_why_without_a_name_is_about_the_oldest_of_our_own(tmp_path: Path) -> No
 def test_a_broadcast_that_gets_nowhere_is_reported_once_with_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidings.node.group.PATIENCE_S", 0.02)
+    monkeypatch.setattr("tidings.node.condition.PATIENCE_S", 0.02)
     config = group_file(tmp_path)
 
     def answer() -> list[str]:

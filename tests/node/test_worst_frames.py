@@ -91,7 +91,7 @@ def test_who_says_much_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with joined(config, "p1", listen=False) as one:
             p1 = one["p1"]
-            process = p1._joined().process
+            process = p1._member.joined().process
             writers = {}
             for name in ("p2", "p3"):
                 _, writers[name] = await asyncio.open_connection(*config.addresses["p1"])
@@ -121,10 +121,10 @@ def test_of_a_member_that_says_more_than_can_be_accepted_no_more_is_read(tmp_pat
             _, writer = await asyncio.open_connection(*config.addresses["p1"])
             writer.write(GREETING + hello_frame(hello_of(config, "p2", "p1")))
             await until(lambda: p1.status().linked == ("p2",))
-            peer = p1._transport.peers["p2"]
+            peer = p1._member.transport.peers["p2"]
             link = peer.link
             before = peer.bytes_received
-            tick = p1._joined()._tick
+            tick = p1._member.joined()._tick
             asyncio.get_running_loop().call_soon(tick)
             writer.write(spoken)
             while peer.bytes_received - before < len(spoken):
@@ -170,7 +170,7 @@ def test_packets_are_put_into_frames_that_are_accepted(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with joined(config, "p1") as one:
-            engine, tick = one["p1"]._joined(), Tick()
+            engine, tick = one["p1"]._member.joined(), Tick()
             codec = Codec(Frontier, config.members, config.limits)
 
             def packed(*sizes: int) -> list[int]:

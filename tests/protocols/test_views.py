@@ -386,6 +386,17 @@ def test_one_newcomer_at_a_time_has_no_state(is_restarted: bool) -> None:
     assert changed(world, "p2", fourth) == [Approve(fourth)]
 
 
+def test_a_newcomer_that_is_lost_before_it_has_its_state_can_be_replaced() -> None:
+    world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
+    world.apply(choices.UserBroadcast("p1", b"before"))
+    third, instead, fourth = Change("p3"), Change("p3+1", "p3"), Change("p4")
+    assert changed(world, "p1", third) == [Approve(third)]
+    world.apply(choices.Crash("p3"))
+    assert changed(world, "p2", instead) == [Approve(instead)]
+    reason = "p3+1, which was added last, is not known to have its state yet"
+    assert changed(world, "p2", fourth) == [Deny(fourth, reason)]
+
+
 def test_without_that_rule_two_may_wait_for_each_others_state() -> None:
     kind = views_flaws.AddingManyWithoutState
     world = World("states", ("p1", "p2"), kind, slow_newcomers=True)

@@ -98,7 +98,7 @@ def test_a_pickle_that_is_sent_or_stored_does_nothing(
         async with joined(config, "p1") as groups:
             for data in (bomb, GREETING + bomb, GREETING + framed(Kind.HELLO, 0, bomb)):
                 await shout(config, "p1", data, None)
-            assert groups["p1"]._transport.refused.total() == 3
+            assert groups["p1"]._member.transport.refused.total() == 3
 
     go(scenario())
     (log,) = sorted(tmp_path.glob("data/p1/*.log"))

@@ -93,7 +93,7 @@ def test_nobody_else_speaks_as_a_member(
                     assert answer in why.upper()
             assert rss_bytes() < 1.1 * memory
             assert fingerprints(groups.values()) == state
-            assert groups[to]._transport.refused[reason] == TIMES + 1
+            assert groups[to]._member.transport.refused[reason] == TIMES + 1
             await (await groups["p1"].broadcast(b"after")).delivered()
             await everywhere_delivered(groups, {"p1": 1, "p2": 1})
 
@@ -126,7 +126,7 @@ def test_a_stranger_leaves_nothing_for_the_collector(
                 await until(lambda: secured() <= before, every_s=0.05)
             finally:
                 gc.enable()
-            assert groups["p1"]._transport.refused.total() == TIMES
+            assert groups["p1"]._member.transport.refused.total() == TIMES
 
     go(scenario())
 
@@ -160,7 +160,9 @@ def test_a_plain_member_learns_that_the_group_asks_for_tls(
     async def scenario(one: Config, other: Config) -> None:
         async with joined(one, "p1") as first, joined(other, "p2") as second:
             refused = [*first.values(), *second.values()]
-            await until(lambda: all(group._transport.refused["tls"] for group in refused[1:]))
+            await until(
+                lambda: all(group._member.transport.refused["tls"] for group in refused[1:])
+            )
             await until(lambda: len({line.split(":")[0] for line in caplog.messages}) == 2)
             assert all(group.status().linked == () for group in refused)
 
@@ -194,9 +196,9 @@ def test_a_false_member_that_is_called_hears_nothing(
         server = await asyncio.start_server(answer, *config.addresses["p2"], ssl=context)
         async with server, joined(config, "p1") as groups:
             p1 = groups["p1"]
-            await until(lambda: p1._transport.refused.total() >= 2)
+            await until(lambda: p1._member.transport.refused.total() >= 2)
             assert p1.status().linked == ()
-            assert p1._transport.peers["p2"].bytes_received == 0
+            assert p1._member.transport.peers["p2"].bytes_received == 0
 
     go(scenario())
     kinds = {frame.kind for one in heard for frame in FrameReader().feed(one)}
@@ -232,9 +234,9 @@ def test_who_is_revoked_between_handshake_and_hello_gets_no_link(tmp_path: Path)
             assert p1.reload()
             reloaded.set()
             await over.wait()
-            await until(lambda: p1._transport.refused["revoked"] > 0)  # it calls again
-            assert p1._transport.refused.keys() == {"revoked"}
-            assert p1._transport.peers["p2"].incarnation is None, "there was a link"
+            await until(lambda: p1._member.transport.refused["revoked"] > 0)  # it calls again
+            assert p1._member.transport.refused.keys() == {"revoked"}
+            assert p1._member.transport.peers["p2"].incarnation is None, "there was a link"
 
     go(scenario())
 
@@ -252,7 +254,7 @@ def test_what_was_recorded_cannot_be_replayed(papers: Papers, tmp_path: Path) ->
             assert b"once" not in whole
             heard, _ = await shout(config, "p2", whole, None)
             assert b"chat" not in heard
-            assert p2._transport.refused.total() == 1
+            assert p2._member.transport.refused.total() == 1
             assert fingerprints([p2]) == state
             assert p2.status().delivered == {"p1": 1}
 

@@ -21,7 +21,7 @@ def test_two_texts_under_one_id_are_found_and_their_origin_is_named(
     async def scenario() -> None:
         async with joined(config, listen=False) as groups:
             await linked(groups)
-            transport = groups["p2"]._transport
+            transport = groups["p2"]._member.transport
             honest = transport.send
 
             def lie(to: Sequence[tuple[str, int]], body: bytes, count: int) -> None:
@@ -33,7 +33,7 @@ def test_two_texts_under_one_id_are_found_and_their_origin_is_named(
             await groups["p2"].broadcast(b"the truth")
             rest = {name: groups[name] for name in ("p1", "p3")}
             await everywhere_delivered(rest, {"p2": 1})
-            between = groups["p1"]._transport
+            between = groups["p1"]._member.transport
             between._take_down(between.peers["p3"], "cut")
             await until(
                 lambda: {line[:2] for line in caplog.messages if named in line} >= {"p1", "p3"}
@@ -57,9 +57,9 @@ def test_a_member_whose_numbers_go_back_is_named_and_cut_off(
         async with joined(config, listen=False) as groups:
             await linked(groups)
             await (await groups["p2"].broadcast(b"as usual")).stable()
-            link = groups["p2"]._transport.peers["p1"].link
+            link = groups["p2"]._member.transport.peers["p1"].link
             link.write(framed(Kind.PACKETS, 1, nothing))
-            await until(lambda: groups["p1"]._transport.refused["numbers"] == 1)
+            await until(lambda: groups["p1"]._member.transport.refused["numbers"] == 1)
 
     go(scenario())
     assert any(

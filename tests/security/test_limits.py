@@ -47,7 +47,7 @@ def test_who_opens_many_connections_sends_only_its_own_away(tmp_path: Path, tls:
         with ExitStack() as stack:
             async with joined(config) as groups:
                 await linked(groups)
-                transport = groups["p1"]._transport
+                transport = groups["p1"]._member.transport
                 address = config.addresses["p1"]
                 quiet = called(address, stack, "127.0.0.9")
                 many = [called(address, stack) for _ in range(20)]
@@ -67,7 +67,7 @@ def test_the_oldest_of_too_many_strangers_is_sent_away(tmp_path: Path) -> None:
     async def scenario() -> None:
         with ExitStack() as stack:
             async with joined(config, "p1") as groups:
-                transport = groups["p1"]._transport
+                transport = groups["p1"]._member.transport
                 lines = []
                 for place in range(2, 8):
                     lines.append(called(config.addresses["p1"], stack, f"127.0.0.{place}"))
@@ -88,7 +88,7 @@ def test_of_one_address_only_so_many_calls_are_answered_in_a_second(tmp_path: Pa
     async def scenario() -> None:
         with ExitStack() as stack:
             async with joined(config, "p1") as groups:
-                transport, address = groups["p1"]._transport, config.addresses["p1"]
+                transport, address = groups["p1"]._member.transport, config.addresses["p1"]
                 loop = asyncio.get_running_loop()
                 begun = int(loop.time())
                 many = [called(address, stack) for _ in range(40)]
@@ -122,7 +122,7 @@ def test_a_handshake_that_does_not_end_is_ended(
 
     async def scenario() -> None:
         async with joined(config, "p1") as groups:
-            refused = groups["p1"]._transport.refused
+            refused = groups["p1"]._member.transport.refused
             heard, _ = await shout(config, "p1", spoken, None)
             assert len(heard) < 100
             assert refused == {reason: 1}
@@ -218,7 +218,7 @@ def test_a_refused_link_that_does_not_read_is_not_waited_for(tmp_path: Path) -> 
     async def scenario() -> None:
         async with joined(config, "p1", founding=True, listen=False) as groups:
             p1 = groups["p1"]
-            peer = p1._transport.peers["p2"]
+            peer = p1._member.transport.peers["p2"]
             _, writer = await asyncio.open_connection(*config.addresses["p1"], limit=1)
             writer.write(GREETING + hello_frame(hello_of(config, "p2", "p1")))
             await until(lambda: p1.status().linked == ("p2",))
@@ -228,7 +228,7 @@ def test_a_refused_link_that_does_not_read_is_not_waited_for(tmp_path: Path) -> 
             while not link.transport.get_write_buffer_size():
                 await p1.broadcast(bytes(100_000))
             writer.write(framed(Kind.PACKETS, 1, b"junk"))
-            await until(lambda: p1._transport.refused["frame"] == 1)
+            await until(lambda: p1._member.transport.refused["frame"] == 1)
             assert link.transport.get_write_buffer_size()
             await link.lost
             writer.close()

@@ -29,8 +29,9 @@ def test_no_request_to_the_metrics_changes_anything(method: str, tmp_path: Path)
             await linked(groups)
             await (await groups["p1"].broadcast(b"before")).stable()
             before = fingerprints(groups.values())
-            answers = {await asyncio.to_thread(ask, path) for path in ("/", "/metrics", "/stop")}
-            assert method != "GET" or answers == {200}
+            paths = ("/", "/metrics", "/healthz", "/readyz", "/stop")
+            answers = [await asyncio.to_thread(ask, path) for path in paths]
+            assert answers == ([404, 200, 200, 200, 404] if method == "GET" else [405] * 5)
             assert fingerprints(groups.values()) == before
             assert groups["p1"].status().linked == ("p2",)
 

@@ -135,7 +135,7 @@ def test_strangers_alone_change_nothing(tmp_path: Path) -> None:
             await (await groups["p2"].broadcast(b"before")).stable()
             await until(lambda: all(not one.status().waiting for one in groups.values()))
             state = fingerprints(groups.values())
-            refused = [one._transport.refused for one in groups.values()]
+            refused = [one._member.transport.refused for one in groups.values()]
             with attackers(tmp_path / "group.toml", tmp_path, past, CALLS_PER_S) as attack:
                 await asyncio.to_thread(attack, True)
                 await until(lambda: all(min(one[what] for what in SEEN) > 50 for one in refused))

@@ -9,7 +9,7 @@ import typer
 
 from tidings.cli.common import AsJson, GroupFile, err, print_json, say
 from tidings.cli.common import app as whole
-from tidings.core import UsageError, is_name
+from tidings.core import UsageError, first_of, is_name
 from tidings.node.config import PLAIN_IS_HERE, Config, is_loopback, parse_address, read_config
 
 if TYPE_CHECKING:
@@ -101,10 +101,16 @@ def remove(
     _change(asks, Asked(remove=name), as_json)
 
 
-@app.command(epilog="Example: tidings members replace p2 --via 10.0.0.5:7001")
+@app.command(epilog="Example: tidings members replace p2")
 def replace(
     name: Annotated[str, typer.Argument(help="Whose disk or machine is lost.")],
-    via: Via,
+    via: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where the newcomer is reached; at the address of the lost one, if none is named.",
+        ),
+    ] = "",
     group: GroupFile = FILE,
     member: Asks = None,
     as_json: AsJson = False,
@@ -121,7 +127,7 @@ def replace(
     asks = found(config, member, other_than=name)
     roster = asks.roster()
     _known(name, roster)
-    newcomer = roster.replacements[name]
+    newcomer, via = roster.replacements[name], via or roster.addresses[name]
     _check_newcomer(newcomer, via, config)
     _print_preparations(newcomer, via, group, config)
     _change(asks, Asked(newcomer, name, via), as_json)
@@ -153,7 +159,9 @@ def _print_preparations(name: str, via: str, group: Path, config: Config) -> Non
         if not (config.certificates / name).is_dir():
             say(f"  where the authority is    tidings certs issue {name} --newcomer")
     say(f"  copy to {via.rpartition(':')[0]:<17} {copied}")
-    say(f"  start it there            tidings node {name} --address {via}")
+    is_known = config.addresses.get(first_of(name)) == parse_address(via)
+    where = "" if is_known else f" --address {via}"
+    say(f"  start it there            tidings node {name}{where}")
 
 
 def _change(asks: "RunningMember", asked: "Asked", as_json: bool) -> None:

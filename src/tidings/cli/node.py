@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from tidings.cli.common import AsJson, GroupFile, app
-from tidings.core import Message, TidingsError, UsageError
-from tidings.node.config import read_config
+from tidings.core import Message, TidingsError, UsageError, ordered
+from tidings.node.config import Config, read_config
 
 if TYPE_CHECKING:
     from tidings.node.group import Group, Status
@@ -28,7 +28,8 @@ Newcomer = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
-        help="Where a newcomer is reached that is not in the group file, at its first start.",
+        help="Where a newcomer is reached that is not in the group file, at its first start; p2+1 "
+        "need not say so at the address of p2.",
     ),
 ]
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if code != 9}
@@ -37,7 +38,13 @@ CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)
 
 @app.command(epilog="Example: tidings node p1 --group group.toml")
 def node(
-    member: Member,
+    member: Annotated[
+        str,
+        typer.Argument(
+            help="Which member of the group this is; else whose certificate is here.",
+            show_default=False,
+        ),
+    ] = "",
     group: GroupFile = Path("group.toml"),
     founding: Founding = False,
     address: Newcomer = "",
@@ -67,9 +74,22 @@ def node(
     if logs == "console":
         for handler in logging.getLogger("tidings.node").handlers:
             handler.addFilter(_is_not_the_last_word)
-    face, output = _Pipe(member, as_json), terminal.Output()
     config = read_config(group, member)
+    member = member or _certified_here(config)
+    face, output = _Pipe(member, as_json), terminal.Output()
     terminal.run(member, config, face, output, stay=True, founding=founding, address=address)
+
+
+def _certified_here(config: Config) -> str:
+    """Who has a certificate on this machine: a service need not be told who runs there."""
+    if config.certificates is None:
+        raise UsageError(f"which member is this? One of {', '.join(config.members)}")
+    folders = config.certificates.iterdir() if config.certificates.is_dir() else ()
+    certified = ordered(one.name for one in folders if one.is_dir())
+    if len(certified) != 1:
+        here = ", ".join(certified) or "nobody"
+        raise UsageError(f"which member is this? {config.certificates} has certificates of {here}")
+    return certified[0]
 
 
 def _is_not_the_last_word(record: logging.LogRecord) -> bool:

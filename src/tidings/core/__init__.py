@@ -44,6 +44,7 @@ from tidings.core.events import (
 from tidings.core.group import (
     MOST_MEMBERS,
     Members,
+    first_of,
     is_name,
     majority,
     ordered,
@@ -123,6 +124,7 @@ __all__ = [
     "UsageError",
     "each_id",
     "each_message",
+    "first_of",
     "is_name",
     "listed",
     "majority",

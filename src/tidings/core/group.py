@@ -36,6 +36,11 @@ def replacement(name: str, used: Iterable[str]) -> str:
     return f"{found[1]}+{1 + max(int(one[2] or 0) for one in alike if one[1] == found[1])}"
 
 
+def first_of(name: str) -> str:
+    """Whose place it is that this one has: p2's, if it is p2+1, and its own, if it is p2."""
+    return name.partition("+")[0]
+
+
 def quorum(size: int) -> int:
     """The fewest processes that must include a correct one.
 

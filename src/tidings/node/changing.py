@@ -2,6 +2,10 @@
 
 A newcomer has to run before it can be added: whoever is asked to add it calls it, and only when it
 answers does the process ask the others. One change is under way at a time; the next one waits.
+
+A process that asks the others waits for a moment, and asks nobody twice. But a member of a busy
+machine answers late, and a link that breaks takes the question with it. So a change that is denied
+for want of answers is asked for again, for as long as a call may take (``links.hello_ms``).
 """
 
 import asyncio
@@ -33,6 +37,7 @@ class Changes:
         self._membership = membership
         self._transport = transport
         self._post = post
+        self._patience_s = config.links.hello_ms / 1e3
         self._turn = asyncio.Lock()
         self._news = asyncio.Event()
         """Set when a view is installed."""
@@ -53,6 +58,7 @@ class Changes:
                 await self._settle()
                 if address is not None and self._may_come(change.add):
                     await self._call(change.add, address, progress)
+                progress("asked")
                 return await self._ask(change, progress)
             finally:
                 if change.add:
@@ -61,7 +67,7 @@ class Changes:
     async def _settle(self) -> None:
         """A change that is under way is most often over soon; if not, the process will say so."""
         with suppress(TimeoutError):
-            async with timeout(self._config.links.hello_ms / 1e3):
+            async with timeout(self._patience_s):
                 while self._membership.is_wedged and not self._membership.has_left:
                     self._news.clear()
                     await self._news.wait()
@@ -78,16 +84,18 @@ class Changes:
             raise UsageError(f"{change.address!r} is not an address like 127.0.0.1:7001")
         if self._config.tls.plain and not is_loopback(address.host):
             raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
+        there = self._membership.who_is_at(address)
+        if there not in ("", change.add, change.remove):
+            raise UsageError(f"{there} is reached at {address}, and is not the one replaced")
         return address
 
     async def _call(self, name: str, address: Address, progress: Progress) -> None:
         progress("calling")
         peer = self._transport.invite(name, address)
-        patience_s = self._config.links.hello_ms / 1e3
         if peer.link is None:
             peer.is_linked.clear()
             try:
-                async with timeout(patience_s):
+                async with timeout(self._patience_s):
                     await peer.is_linked.wait()
             except TimeoutError:
                 reason = peer.missed_because or "it does not answer"
@@ -97,13 +105,19 @@ class Changes:
 
     async def _ask(self, change: Change, progress: Progress) -> GroupView:
         self._change, self._progress = change, progress
-        self._outcome = asyncio.get_running_loop().create_future()
-        progress("asked")
-        self._post(change)
-        try:
-            return await self._outcome
-        finally:
-            self._outcome = None
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._patience_s
+        while True:
+            self._outcome = loop.create_future()
+            self._post(change)
+            try:
+                return await self._outcome
+            except ChangeDenied:
+                if loop.time() > ends_s or self._membership.can_never(change):
+                    raise
+            finally:
+                self._outcome = None
+            await self._settle()
 
     # --- what the engine tells
 

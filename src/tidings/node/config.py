@@ -20,9 +20,9 @@ from contextlib import suppress
 from inspect import signature
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from msgspec import Meta, structs
+from msgspec import Meta, structs, to_builtins
 
 from tidings.core import (
     MOST_MEMBERS,
@@ -31,6 +31,7 @@ from tidings.core import (
     Members,
     Process,
     UsageError,
+    first_of,
     is_name,
     ordered,
     take_first,
@@ -40,6 +41,7 @@ from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
 from tidings.trace.schema import DIGEST, Digest
 
+T = TypeVar("T")
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Ms = Annotated[int, Meta(ge=1, le=24 * 60 * 60 * 1000)]
@@ -199,6 +201,11 @@ class Control(TomlTable, frozen=True):
     """How long the head of a request may be, and its body."""
     request_ms: Ms = 5_000
     """How long a request may take to arrive, and its answer to be read."""
+    health_ms: Ms = 1_500
+    """How long a disk may take to answer, and as long again the loop, before ``/healthz`` says that
+    the member is not healthy."""
+    wedged_ms: Ms = 10_000
+    """For how long the group may be about to change before ``/readyz`` says so."""
 
 
 class Tls(TomlTable, frozen=True):
@@ -261,6 +268,31 @@ class Config(_Settings, frozen=True, kw_only=True):
     data: Path
     trace_folder: Path
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        name: str,
+        members: Mapping[str, str],
+        tls: Tls | None = None,
+        protocol: str = "frontier",
+        options: Mapping[str, Any] | None = None,
+        durable: bool = True,
+        data: str | Path = "data",
+        listen: Mapping[str, str] | None = None,
+        metrics: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        retention: Retention | None = None,
+        links: Links | None = None,
+        trace: Tracing | None = None,
+        control: Control | None = None,
+        folder: str | Path = ".",
+    ) -> "Config":
+        """What a group file in this folder would give, checked in the same way."""
+        given = {key: value for key, value in locals().items() if value is not None}
+        del given["cls"], given["folder"]
+        return _ConfigReader(_Given(Path(folder), to_builtins(given, enc_hook=str))).config()
+
     def alike(self) -> dict[str, bool | int | str]:
         """What must be the same for all members, beside who they are and what protocol they run:
         what they promise each other, and everything by which one refuses what another says."""
@@ -281,16 +313,25 @@ class Config(_Settings, frozen=True, kw_only=True):
             raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
 
     def with_newcomer(self, name: str, address: str) -> "Config":
-        """The group as somebody sees it who is not in the file, and wants to be reached there."""
-        found = parse_address(address)
+        """The group as somebody sees it who is not in the file, and wants to be reached there.
+
+        Whoever replaces a member of the file is reached at that one's address, if it names no
+        other, and listens and tells metrics where that one did. Only those who know the newest
+        view can say whether anybody else is still reached there.
+        """
+        place = first_of(name)
+        if not address and place not in self.addresses:
+            return self
+        found = parse_address(address) if address else self.addresses[place]
         if found is None:
             raise UsageError(f"{address!r} is not an address like 127.0.0.1:7001")
         if self.tls.plain and not is_loopback(found.host):
             raise UsageError(f"{address} is not on loopback; {PLAIN_IS_HERE}")
-        for member, used in self.addresses.items():
-            if used == found:
-                raise UsageError(f"{address} is the address of {member} already")
-        return structs.replace(self, addresses=self.addresses | {name: found})
+        config = structs.replace(self, addresses=self.addresses | {name: found})
+        if found != self.addresses.get(place):
+            return config
+        listen, metrics = (_as_before(one, place, name) for one in (self.listen, self.metrics))
+        return structs.replace(config, listen=listen, metrics=metrics)
 
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
@@ -323,6 +364,11 @@ class Config(_Settings, frozen=True, kw_only=True):
             for those in (usual, ours)
         )
         return usual | self.options | ours
+
+
+def _as_before(where: dict[str, Address], place: str, name: str) -> dict[str, Address]:
+    """Whoever has this place now has what was there for it."""
+    return where | {name: where[place]} if place in where else where
 
 
 def new_group_file(
@@ -401,6 +447,20 @@ def read_config(path: Path, member: str = "") -> Config:
 def parse_config(text: str, path: Path) -> Config:
     """The text of a group file; ``path`` is where its own paths begin, and what errors name."""
     return _ConfigReader(TomlFile(path, text)).config()
+
+
+class _Given(TomlFile):
+    """Settings that a program gives: a mistake among them is on no line."""
+
+    def __init__(self, folder: Path, given: Mapping[str, Any]) -> None:
+        super().__init__(folder / "group.toml", "")
+        self._given = given
+
+    def as_a(self, kind: type[T]) -> T:
+        return self.converted(self._given, kind)
+
+    def error(self, keys: Sequence[str], words: str) -> DataError:
+        return DataError(": ".join(filter(None, (".".join(keys), words))))
 
 
 class _ConfigReader:

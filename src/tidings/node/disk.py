@@ -48,7 +48,7 @@ class Tick(msgspec.Struct):
     checkpoint: Checkpoint | None = None
     """With which a new segment of the log begins after this tick, if so."""
     index: int = 0
-    """Where in the history of the member that is."""
+    """Which place in the history of the member comes next after it."""
     bytes: int = 0
     """About how long the records are: as long as what came in."""
     is_due: bool = False
@@ -101,6 +101,14 @@ class Disk:
     def is_slow(self) -> bool:
         return bool(self._writing) and time.perf_counter() - self._began_s > SLOW_S
 
+    async def answers(self, patience_s: float) -> bool:
+        """Whether the thread is done in time with everything that it was asked."""
+        if self._is_over:
+            return True
+        done = asyncio.wrap_future(self._thread.submit(lambda: None))
+        await asyncio.wait([done], timeout=patience_s)
+        return done.done()
+
     def will_deliver(self, message: MessageId) -> bool:
         """Whether it is delivered as soon as what has yet to be written is on disk."""
         origin, seq = message
@@ -112,10 +120,14 @@ class Disk:
 
         What is kept although nobody needs it does not count: it makes room.
         """
-        percent = 100 * self._needed(process) / self._log_bytes
+        percent = 100 * self.fullness(process)
         reached = max((one for one in WARN_PERCENT if one <= percent), default=0)
         before, self._warned = self._warned, reached
         return reached if reached > before else 0
+
+    def fullness(self, process: Process) -> float:
+        """How much of ``limits.log_bytes`` somebody needs: from 1 on, broadcasts are refused."""
+        return self._needed(process) / self._log_bytes
 
     def is_full(self, process: Process) -> bool:
         """Whether the log is too long, and the next tick cannot make it shorter."""
@@ -126,9 +138,9 @@ class Disk:
         checkpoint = process.checkpoint()
         return self.log.needed_bytes(checkpoint.forgotten if checkpoint is not None else {})
 
-    def add(self, tick: Tick, process: Process, index: int) -> None:
+    def add(self, tick: Tick, process: Process) -> None:
         """``write`` this as soon as something waits for it, and finish it then."""
-        self._rotate_in_time(tick, process, index)
+        self._rotate_in_time(tick, process)
         self.waiting.append(tick)
         are_many = len(self.waiting) > self._config.limits.commit_ticks // 2
         self._is_due |= tick.is_due or tick.checkpoint is not None or are_many
@@ -159,14 +171,14 @@ class Disk:
         self._is_over = True
         self._fail(error)
 
-    def _rotate_in_time(self, tick: Tick, process: Process, index: int) -> None:
+    def _rotate_in_time(self, tick: Tick, process: Process) -> None:
         """Begin a new segment when this one is long, or the log is full and could be shorter."""
         is_long = self.log.segment_size > self._segment_bytes
         if self._is_rotating or not (is_long or self.log.size > self._log_bytes):
             return
         checkpoint = process.checkpoint()
         if checkpoint is not None and (is_long or self.log.can_forget(checkpoint.forgotten)):
-            tick.checkpoint, tick.index = checkpoint, index
+            tick.checkpoint = checkpoint
             self._is_rotating = True
 
     async def recall(self, origin: str, first: int, last: int, most_bytes: int) -> tuple[Any, ...]:

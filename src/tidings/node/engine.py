@@ -70,7 +70,7 @@ from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, SnapshotWor
 from tidings.trace.segments import Mark, Messages, Packets
 
 if TYPE_CHECKING:
-    from tidings.node.group import Group
+    from tidings.node.member import Member
 
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
@@ -98,7 +98,7 @@ class Engine:
         self,
         process: Process,
         config: Config,
-        application: "Group",
+        application: "Member",
         tasks: asyncio.TaskGroup,
         *,
         log: DurableLog | None,
@@ -144,6 +144,8 @@ class Engine:
         """Which view is installed."""
         self._removed_in: int | None = None
         """Which view is the first without this member, if there is one."""
+        self._traced = 0
+        """Which place in the history of this member comes next after what its trace has."""
         self._is_stopped = False
         self._moved = asyncio.Event()
         self._wanted: dict[str, dict[str, Recall]] = {}
@@ -343,6 +345,7 @@ class Engine:
             self._perform[kind](effect, tick)
         if type(self._event) is Start:
             self._know_views()
+            self.application.started()
 
     def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -497,8 +500,10 @@ class Engine:
         membership = self.membership
         self._view = max(0, membership.number or 0)
         self._removed_in = membership.removed_in if membership.has_left else None
-        if self.tracer is not None and membership.changes:
-            self.tracer.know(membership.chain)
+        if self.tracer is not None:
+            self._traced = self.tracer.index
+            if membership.changes:
+                self.tracer.know(membership.chain)
         self.transport.follow()
         if not membership.has_state:
             self.application.needs_state()
@@ -540,13 +545,13 @@ class Engine:
             self._pack(to, packets, tick)
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
-        index = self.tracer.index if self.tracer is not None else 0
+        tick.index = self.tracer.index if self.tracer is not None else 0
         disk = self.disk if self.disk and (tick.records or self.disk.is_busy) else None
         tick.is_due |= bool(tick.frames)  # a record that nothing waits for must not hold them up
         if disk is not None:
-            disk.add(tick, self.process, index)
+            disk.add(tick, self.process)
         if self.recorder is not None:
-            self.recorder.seal(tick, index)
+            self.recorder.seal(tick)
         if disk is None:
             self._finish([tick])
             return
@@ -591,10 +596,13 @@ class Engine:
 
     def _finish(self, ticks: Sequence[Tick]) -> bool:
         """What the ticks rely on is on disk: trace, send, hand over. Whether that was done."""
-        if self._is_stopped:
+        if self._is_stopped and self._removed_in is None:
             return False  # what is on disk and not in the trace, the next life will add
         if self.tracer is not None and (blocks := b"".join([tick.block for tick in ticks])):
             self.tracer.write(blocks)
+            self._traced = ticks[-1].index
+        if self._is_stopped:
+            return False
         if self.recorder is not None:
             self.recorder.finished(ticks)
         for tick in ticks:
@@ -631,7 +639,6 @@ class Engine:
             self.error = error
             self.logger.error("stopped", reason=str(error))
             self.stop()
-            self._moved.set()
             self.transport.fall_silent()
             self.application.failed(error)
 
@@ -646,8 +653,12 @@ class Engine:
         self.wake()  # the process does not know yet what was processed last
         while self.is_busy and self.error is None:
             self.flush()
-            self._moved.clear()
-            await self._moved.wait()
+            await self.moved()
+
+    async def moved(self) -> None:
+        """Return after the next tick or commit, or when there will be none."""
+        self._moved.clear()
+        await self._moved.wait()
 
     def flush(self) -> None:
         """Write what nothing waits for, too."""
@@ -657,6 +668,7 @@ class Engine:
     def stop(self) -> None:
         """Take no more notice of anything."""
         self._is_stopped = True
+        self._moved.set()
         for handle in (*self._timers.values(), *([self._alarm] if self._alarm else [])):
             handle.cancel()
         for task in self._readings:
@@ -669,13 +681,13 @@ class Engine:
         only for so long: the loop goes on in any case.
         """
         self.stop()
-        if self.tracer is not None and self._removed_in is not None:
-            # Whatever ended it: it had left before.
-            leave = Mark("leave", None, None, 0, self._removed_in)
-            self.tracer.write(self.tracer.block([leave]))
         parts = [part for part in (self.disk, self.tracer) if part is not None]
-        for part in parts:
-            part.close()
+        if self.disk is not None:
+            self.disk.close()
+        if self.tracer is not None:
+            if self._removed_in is not None:
+                await self._trace_the_end(self._removed_in, self.tracer, patience_s)
+            self.tracer.close()
         if self.recorder is not None:
             self.recorder.close()
         if parts:
@@ -686,6 +698,18 @@ class Engine:
                 self.tracer.check_names()
             except EnvironmentMissing as error:
                 self.fail(error)
+
+    async def _trace_the_end(
+        self, removed_in: int, tracer: Tracer, patience_s: float | None
+    ) -> None:
+        """Whatever ended a member that was removed, it had left before; there is no next life.
+
+        So what is on its disk has to be in its trace first, and what never got there has no place.
+        """
+        if self.disk is not None:
+            await asyncio.wait([asyncio.wrap_future(self.disk.ended)], timeout=patience_s)
+        tracer.index = self._traced
+        tracer.write(tracer.block([Mark("leave", None, None, 0, removed_in)]))
 
 
 _parts_of = attrgetter("origin", "first", "texts")

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from tidings.core import Members, Process, UsageError, ordered, replacement
+from tidings.core import Change, Members, Process, UsageError, ordered, replacement
 from tidings.node.config import Address, Config, parse_address
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import View
@@ -104,23 +104,35 @@ class Membership:
     def reachable(self) -> dict[str, Address]:
         """Everybody to have a link with: whoever is in the installed view, or the newest known.
 
-        A newcomer that is in no view knows those in its group file.
+        A newcomer that is in no view knows those in its group file. At an address that one member
+        has from another there is only the one that came last.
         """
-        if not self.chain:
-            return self._others(self._config.addresses)
-        names = ordered((*self.members, *self.chain[-1].members))
         addresses = self.addresses()
-        return self._others({name: addresses[name] for name in names if name in addresses})
+        last_at = {address: name for name, address in addresses.items()}
+        chain = self.chain
+        names = ordered((*self.members, *chain[-1].members)) if chain else tuple(addresses)
+        return {
+            name: addresses[name]
+            for name in names
+            if name in addresses and name != self.me and last_at[addresses[name]] == name
+        }
 
-    def _others(self, addresses: dict[str, Address]) -> dict[str, Address]:
-        return {name: address for name, address in addresses.items() if name != self.me}
+    def who_is_at(self, address: Address) -> str:
+        """Which member of the newest view is reached there; empty if none is."""
+        addresses = self.addresses()
+        members = self.chain[-1].members if self.chain else ()
+        return next((one for one in members if addresses.get(one) == address), "")
 
     def addresses(self) -> dict[str, Address]:
-        """Of everybody who ever was a member: founding ones are in the group file."""
-        known = dict(self._config.addresses)
+        """Of everybody who ever was a member, in the order in which they came: founding ones are
+        in the group file."""
+        config = self._config
+        known = {name: config.addresses[name] for name in config.members}
         for view in self.chain:
             if view.added and (address := parse_address(view.address)) is not None:
                 known[view.added] = address
+        if self.me in config.addresses:
+            known.setdefault(self.me, config.addresses[self.me])
         return known
 
     def role_of(self, name: str) -> Role:
@@ -138,6 +150,12 @@ class Membership:
         if name not in self.members:
             raise UsageError(f"{name} is not in the group; its members: {', '.join(self.members)}")
         return replacement(name, (one for view in self.chain for one in view.members))
+
+    def can_never(self, change: Change) -> bool:
+        """Whether it is in vain to ask for this as long as the group is as it is."""
+        assert self._views is not None, "nothing can change here"
+        standing = self._views.standing
+        return not standing.is_member or bool(standing.why_never(change))
 
     def view(self, number: int | None = None) -> GroupView:
         """What a program sees: of this number, or what is installed."""

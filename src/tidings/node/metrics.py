@@ -1,29 +1,27 @@
-"""What Prometheus may ask of a member, on an address of its own on loopback.
+"""A member in numbers, for Prometheus; monitor.py is where it asks for them.
 
 Nothing is counted for it on the way of a message: the numbers are there anyway and are read when
 somebody asks. Only the time that broadcasts take is written down, once for each batch of them.
 """
 
-import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
-from wsgiref.simple_server import WSGIServer
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidings.core import EnvironmentMissing
-from tidings.node.config import Address
+if TYPE_CHECKING:
+    from tidings.node.member import Member
 
 BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
 class Metrics(Collector):
-    """The metrics of one member; ``source`` is its Group, which is not imported here."""
+    """The metrics of one member."""
 
-    def __init__(self, source: Any) -> None:
-        self.source = source
+    def __init__(self, member: "Member") -> None:
+        self._member = member
         self.registry = CollectorRegistry()
         self.delivery = Histogram(
             "tidings_delivery_seconds",
@@ -32,28 +30,10 @@ class Metrics(Collector):
             registry=self.registry,
         )
         self.registry.register(self)
-        self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
-
-    def listen(self, address: Address) -> None:
-        try:
-            self._server, self._thread = start_http_server(
-                address.port, addr=address.host, registry=self.registry
-            )
-        except OSError as fault:
-            raise EnvironmentMissing(f"no metrics on {address}: {fault.strerror}") from None
-
-    def close(self) -> None:
-        """Takes up to half a second, which is how often the server looks; the second time none."""
-        server, self._server = self._server, None
-        if server is not None and self._thread is not None:
-            server.shutdown()
-            server.server_close()
-            self._thread.join()
 
     def collect(self) -> Iterator[Metric]:
-        group = self.source
-        status, engine, peers = group.status(), group._engine, group._transport.peers
+        member = self._member
+        status, engine, peers = member.status(), member.joined(), member.transport.peers
         gauge, counter = GaugeMetricFamily, CounterMetricFamily
         yield _one(counter, "broadcasts", "Own messages that were accepted.", status.broadcast)
         yield _one(gauge, "waiting", "Own messages not yet delivered.", status.waiting)
@@ -61,17 +41,22 @@ class Metrics(Collector):
         yield _one(gauge, "log_bytes", "Length of the durable log.", status.log_bytes)
         yield _one(gauge, "view", "How often the group has changed.", status.view)
         yield _one(gauge, "wedged_seconds", "For how long it has been about to.", status.wedged_s)
+        ready, stuck = not member.condition.obstacle(), bool(status.stuck)
+        yield _one(gauge, "ready", "Whether a broadcast would be delivered now.", ready)
+        yield _one(gauge, "stuck", "Whether own messages wait and none was delivered.", stuck)
         missing = {name: float(name in status.missing) for name in status.members}
         yield _by(gauge, "missing", "Whether a member has no link.", "member", missing)
         yield _one(counter, "ticks", "Times that the process was stepped.", engine.ticks)
         if engine.disk is not None:
+            fullness = engine.disk.fullness(engine.process)
+            yield _one(gauge, "log_full_ratio", "Needed, as a part of its limit.", fullness)
             yield _one(counter, "commits", "Writes to the durable log.", engine.disk.commits)
             yield _one(counter, "commit_seconds", "Time that they took.", engine.disk.commit_s)
         yield _by(gauge, "delivered", "Last message delivered.", "origin", status.delivered)
         yield _by(gauge, "stable", "Last message that all members hold.", "origin", status.stable)
         linked = {name: float(name in status.linked) for name in peers}
         yield _by(gauge, "link_up", "Whether there is a link.", "peer", linked)
-        transport = group._transport
+        transport = member.transport
         yield _by(counter, "refused", "Connections refused.", "reason", dict(transport.refused))
         yield _by(gauge, "certificate_end_seconds", "When it ends.", "member", transport.ends_s())
         for way in ("sent", "received"):

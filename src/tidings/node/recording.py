@@ -117,15 +117,15 @@ class Recorder:
         if self._steps:
             self._steps[-1].unsent.append((tuple(peers), digest_of(encoded)))
 
-    def seal(self, tick: Tick, end: int) -> None:
-        """This is all of a tick; its rows go up to this index."""
+    def seal(self, tick: Tick) -> None:
+        """This is all of a tick."""
         number, self._sealed = self._sealed, self._sealed + 1
         steps, self._steps = self._steps, []
         if self._file < 0 or not (steps or tick.checkpoint):
             return  # a segment of the log may begin after a tick in which nothing happened
         checkpoint = digests_of(tick.checkpoint.records) if tick.checkpoint is not None else None
         records = digests_of(tick.records)
-        self._write(RecordedTick(self._finished, number, end, records, checkpoint, steps))
+        self._write(RecordedTick(self._finished, number, tick.index, records, checkpoint, steps))
         if self._size > self._limit:
             self._close(f"{self._limit:,} bytes are the limit (trace.conform_bytes)")
 

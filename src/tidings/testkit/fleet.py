@@ -379,15 +379,21 @@ class Fleet:
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
 
-    def newcomer(self, name: str) -> Member:
-        """Start somebody who is not in the group file; a member may be told to add it."""
-        assert self.proxy is None, "links through the proxy are those of the group file"
-        (port,) = free_ports(1)
-        address = f"127.0.0.1:{port}"
+    def newcomer(self, name: str, address: str = "") -> Member:
+        """Start somebody who is not in the group file; a member may be told to add it.
+
+        It is reached at this address, or at one that is free; never through the proxy, whose links
+        are those of the group file.
+        """
+        address = address or f"127.0.0.1:{free_ports(1)[0]}"
         one = Member(name, self.path, self._changed, self._within(name), address)
         self.members[name] = one
-        one.start(report_ms=self._report_ms)
+        one.start(injector=self._injector, report_ms=self._report_ms)
         return one
+
+    def address_of(self, name: str) -> str:
+        """Where this one listens."""
+        return self[name].address or str(self.config.addresses[name])
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())

@@ -105,6 +105,7 @@ class Report(msgspec.Struct, omit_defaults=True):
     """How many commands are being carried out."""
     delivered: dict[str, int] = {}
     """Of each origin the last message delivered; in a durable group, in all lives."""
+    log_bytes: int = 0
     refusal: str = ""
     full: int = 0
     """How often a broadcast had to wait because the log was full."""
@@ -336,6 +337,7 @@ class MemberProgram:
             accepted=status.broadcast,
             busy=len(self.talking),
             delivered=status.delivered,
+            log_bytes=status.log_bytes,
             refusal=status.refusal,
             view=status.view,
             members=status.members,

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidings.core import Exit, Members, TidingsError, UsageError, majority
+from tidings.core import Change, Exit, Members, TidingsError, UsageError, majority
+from tidings.node.condition import Status
 from tidings.node.control.http import HttpFault, Lines, Request, read_request, send_json
 from tidings.node.control.place import bound
 from tidings.node.engine import Engine
-from tidings.node.group import Status
 from tidings.node.membership import GroupView
 
 if TYPE_CHECKING:
-    from tidings.node.group import Group
+    from tidings.node.member import Member
 
 LOOK_S = 0.02
 """How often to look whether members have promised."""
@@ -96,17 +96,17 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Control:
     """The door of one member: open from ``open`` to ``close``."""
 
-    def __init__(self, group: "Group", engine: Engine) -> None:
-        self._group = group
+    def __init__(self, member: "Member", engine: Engine) -> None:
+        self._member = member
         self._process, self._membership = engine.process, engine.membership
-        self._limits = group.config.control
+        self._limits = member.config.control
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._under_way: set[Task[None]] = set()
 
     async def open(self, tasks: TaskGroup) -> None:
         """EnvironmentMissing if another process has it, OSError if there is no place for it."""
-        listener, path = bound(self._group.config, self._group.name)
+        listener, path = bound(self._member.config, self._member.name)
 
         def called(reader: StreamReader, writer: StreamWriter) -> None:
             task = tasks.create_task(self._serve(reader, writer))
@@ -169,7 +169,7 @@ class Control:
                 await self._send(writer, request, self.roster())
             case "GET", "/why":
                 message = request.query.pop("message", None)
-                await self._send(writer, request, {"why": self._group.why(message)})
+                await self._send(writer, request, {"why": self._member.why(message)})
             case "POST", "/members":
                 await self._change(writer, request)
             case _, ("/status" | "/members" | "/why") as path:
@@ -198,7 +198,7 @@ class Control:
     # --- what is asked for
 
     def report(self) -> Report:
-        status, config = self._group.status(), self._group.config
+        status, config = self._member.status(), self._member.config
         return Report(
             **{name: getattr(status, name) for name in Status.__struct_fields__},
             group=config.name,
@@ -212,17 +212,17 @@ class Control:
     def _kept_for(self) -> str:
         """Nobody, if nothing is: a process takes that for granted."""
         kept = (*self._process.behind().values(), *self._process.held_back().values())
-        return self._process.kept_for() if any(kept) or self._group.status().unread else ""
+        return self._process.kept_for() if any(kept) or self._member.status().unread else ""
 
     def roster(self) -> Roster:
-        view = self._group.view
+        view = self._member.view()
         replaced_by = self._membership.replacement_of
         return Roster(
-            group=self._group.config.name,
-            member=self._group.name,
+            group=self._member.config.name,
+            member=self._member.name,
             view=view.number,
             addresses={name: view.addresses[name] for name in view.members},
-            linked=self._group.status().linked,
+            linked=self._member.status().linked,
             replacements={name: replaced_by(name) for name in view.members},
         )
 
@@ -250,15 +250,12 @@ class Control:
         await self._in_time(lines.end())
 
     async def _carried_out(self, asked: Asked, steps: "_Steps") -> GroupView:
-        group, progress = self._group, steps.reach
         if asked.add and asked.remove:
             newcomer = self._membership.replacement_of(asked.remove)
             if asked.add != newcomer:
                 raise UsageError(f"whoever replaces {asked.remove} is {newcomer}")
-            return await group.replace(asked.remove, asked.address, progress=progress)
-        if asked.add:
-            return await group.add(asked.add, asked.address, progress=progress)
-        return await group.remove(asked.remove, progress=progress)
+        change = Change(asked.add, asked.remove, asked.address)
+        return await self._member.change(change, steps.reach)
 
     async def _look_for_promises(self, steps: "_Steps") -> None:
         while not (self._membership.is_wedged and steps.has_reached("ready")):
@@ -267,7 +264,7 @@ class Control:
 
     def _way_out(self) -> str:
         """What to do if too few members are up to decide anything."""
-        status = self._group.status()
+        status = self._member.status()
         size, up = len(status.members), len(status.members) - len(status.missing)
         needed, missing = majority(size), " or ".join(status.missing)
         if up >= needed:

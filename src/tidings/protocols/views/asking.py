@@ -3,6 +3,7 @@
 A canvass comes before anybody promises anything, and binds nobody: otherwise a group that was
 delivering could be stopped for good. It needs a majority that lacks little of what the others hold,
 the newcomer, and the member that was added last with its state: one newcomer at a time has none.
+If that member is the one that is replaced, there is still only one.
 """
 
 from collections.abc import Sequence
@@ -99,13 +100,13 @@ class Asking(Part):
 
     def who_else(self) -> str:
         """Who is missing beside a majority, in words."""
-        add = self.wish.add if self.wish is not None else ""
-        if not add:
+        if self.wish is None or not self.wish.add:
             return ""
+        add, remove = self.wish.add, self.wish.remove
         if add not in self.proposer.ready:
             return f"{add} does not answer"
         last = self.standing.added_last()
-        if last and last not in self.proposer.furnished:
+        if last not in ("", remove, *self.proposer.furnished):
             return f"{last}, which was added last, is not known to have its state yet"
         return ""
 
