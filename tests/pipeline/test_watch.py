@@ -8,7 +8,7 @@ import pytest
 
 from changing_traces import changing_runs, simulated
 from shorthand import Shorthand
-from tidings.core import Exit
+from tidings.core import DataError, Exit
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline.watching.final import final_verdicts, verdicts
 from tidings.pipeline.watching.judge import Judge, WatchLimits
@@ -157,6 +157,12 @@ def test_a_watch_that_stops_raises_the_same_alarms() -> None:
             again = loaded(stored(stopped))
             assert again.take(some) == expected, draft.run
             stopped = loaded(stored(again))
+
+
+def test_a_checkpoint_of_another_version_is_refused() -> None:
+    of_another = msgspec.msgpack.encode({"format": 1, "run": "r"})
+    with pytest.raises(DataError, match="of another version of tidings"):
+        loaded(of_another)
 
 
 def test_in_a_run_without_faults_the_state_does_not_grow() -> None:

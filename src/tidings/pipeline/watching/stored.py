@@ -71,6 +71,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Judge).decode
 
 
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+_format_of = msgspec.msgpack.Decoder(_Format).decode
+
+
 def stored(judge: Judge) -> bytes:
     return _encode(
         _Judge(
@@ -116,9 +123,9 @@ def _ranges(sets: dict[int, Pairs]) -> dict[int, Ranges]:
 
 
 def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone) -> Judge:
-    state = _decode(data)
-    if state.format != FORMAT:
+    if _format_of(data).format != FORMAT:
         raise DataError("the checkpoint is of another version of tidings: begin a new one")
+    state = _decode(data)
     names = tuple(one.name for one in state.histories)
     judge = Judge(Manifest(schema=0, run=state.run, names=names, views=state.views), limits, recall)
     # The manifest lists names in the order of people; the state, as they came.
