@@ -55,9 +55,9 @@ def _audited(trace: Path) -> tuple[Verdict, ...]:
 
 def _keys_of_safety(verdicts: Iterable[Verdict]) -> list[str]:
     """Of every violation that an alarm tells: a key has the witness in it."""
-    told = ("no duplication", "no creation", "causal order")
+    alarming = ("no duplication", "no creation", "causal order")
     found = [one for verdict in verdicts for one in verdict.violations]
-    return sorted(key_of("live", one) for one in found if one.guarantee in told)
+    return sorted(key_of("live", one) for one in found if one.guarantee in alarming)
 
 
 def test_a_driver_killed_ten_times_misses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_driver_killed_ten_times_misses_nothing_and_repeats_nothing(tmp_path: 
         while kinds:
             _run_for(group, 1, kinds)
         group.settle()
-        told, complaints = driver.communicate(timeout=120)
-    assert driver.returncode == 1, (told, complaints)
+        answer, complaints = driver.communicate(timeout=120)
+    assert driver.returncode == 1, (answer, complaints)
     rows = _findings(checkpoint)
     expected = [(one.guarantee, one.process, one.message) for one in group.faults]
     assert sorted(map(_fault, rows)) == sorted(expected)
@@ -94,8 +94,8 @@ def test_faults_are_found_within_seconds(
         while kinds:
             _run_for(group, 1, kinds)
         group.settle()
-        told, complaints = driver.communicate(timeout=120)
-    assert driver.returncode == 1, (told, complaints)
+        answer, complaints = driver.communicate(timeout=120)
+    assert driver.returncode == 1, (answer, complaints)
     rows = _findings(checkpoint)
     found_at = {_fault(row): row["found_at"].timestamp() for row in rows}
     late = sorted(
@@ -109,7 +109,7 @@ def test_faults_are_found_within_seconds(
 
 
 @pytest.mark.parametrize("kind", ["invented", "never delivered"])
-def test_what_only_the_end_shows_is_told_within_seconds_of_it(
+def test_what_only_the_end_shows_is_found_within_seconds_of_it(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody broadcast it; or p3 lacks the last that p2 broadcast."""
@@ -125,14 +125,14 @@ def test_what_only_the_end_shows_is_told_within_seconds_of_it(
                 group.answer()
         group.settle()
         settled_s = time.monotonic()
-        told, complaints = driver.communicate(timeout=120)
+        answer, complaints = driver.communicate(timeout=120)
     late_s = time.monotonic() - settled_s
     with capsys.disabled():
         print(f"\n{kind}: told {late_s:.2f} s after the end")
-    assert driver.returncode == 1, (told, complaints)
+    assert driver.returncode == 1, (answer, complaints)
     assert not _findings(checkpoint)
     audited = _audited(trace)
-    (end,) = json.loads(told.splitlines()[-1])["runs"]
+    (end,) = json.loads(answer.splitlines()[-1])["runs"]
     violated = {name: one["violated"] for name, one in end["verdicts"].items()}
     assert violated == {one.guarantee.value: one.violated for one in audited}
     assert sum(violated.values()) == OF_EACH_KIND

@@ -249,16 +249,16 @@ class Judge:
         numbers = np.array([self.number(name) for name in piece.origins], np.int32)
         events = events._replace(origin=numbers[events.origin])
         me = self.numbers[history.name]
-        note_misbindings(history, self._first_view(me), piece, events, self.limits.violations)
-        taken = history.take(piece, events, len(self.views))
+        note_misbindings(history, self.first_view(me), piece, events, self.limits.violations)
+        news = history.take(piece, events, len(self.views))
         self._fresh.add(me)
-        self._repeated(me, events.at(taken.repeated))
-        for place in taken.renamed.tolist():
+        self._repeated(me, events.at(news.repeated))
+        for place in news.renamed.tolist():
             self._renamed(me, events, place)
-        for moved in taken.moved:
-            self.agreed.address_anew(me, moved)
+        for moved in news.moved:
+            self.agreed.readdress(me, moved)
 
-    def _first_view(self, process: int) -> int | None:
+    def first_view(self, process: int) -> int | None:
         """That of a founder; a newcomer has none before it joins."""
         return 0 if self._inside and process in self._inside[0] else None
 
@@ -546,6 +546,14 @@ class Judge:
         are = ~(history.has_sent(seq) | history.is_given(seq))
         if are.any():
             are &= ~np.isin(seq, [one for of, one in self.presumed if of == origin])
+        return are
+
+    def are_elsewhere(self, origin: int, seq: Array, views: Array) -> Array:
+        """Which of the messages are bound, as far as is known, to another view than these."""
+        history = self.histories[origin]
+        are = history.has_sent(seq)
+        for view, sent in history.sent.items():
+            are &= ~((views == view) & sent.has(seq))
         return are
 
     # --- what was open for too long, and is decided after all

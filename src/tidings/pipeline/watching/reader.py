@@ -59,17 +59,28 @@ class Places:
 class Past:
     """Rows of an origin, and what can be known of them whoever reads."""
 
-    def __init__(self, judge: "Judge", events: Events) -> None:
+    def __init__(self, judge: "Judge", process: int, events: Events) -> None:
         self.events = events
         self._judge = judge
         self._groups = [(origin, at, events.seq[at]) for origin, at in events.by_origin()]
         self._addressed: dict[tuple[int, ...], list[Array]] = {}
         self._unread = [judge.are_unread(origin, seq) for origin, _, seq in self._groups]
+        """Whose broadcast has not been read; or how it was moved to the view where it came."""
+        if judge.is_changing and not judge.is_over:
+            self._unread = self._and_moved(process)
         self.is_sure = np.ones(events.size, bool)
         """Whose broadcast is known."""
         if not judge.is_over:
             for (_, at, _), unread in zip(self._groups, self._unread, strict=True):
                 self.is_sure[at[unread]] = False
+
+    def _and_moved(self, process: int) -> list[Array]:
+        history, events = self._judge.histories[process], self.events
+        views = history.views_at(events.index, self._judge.first_view(process))
+        return [
+            unread | (~events.is_broadcast[at] & self._judge.are_elsewhere(origin, seq, views[at]))
+            for (origin, at, seq), unread in zip(self._groups, self._unread, strict=True)
+        ]
 
     def asked(self, reader: "Reader", begin: int) -> Array:
         """For each row from this place on, which place of the reader it asks for.
@@ -115,7 +126,7 @@ class Pasts:
         """The rows of an origin, and the place from which on their index is not lower."""
         begin, past = self._pasts.get(origin, (index + 1, None))
         if past is None or index < begin:
-            past = Past(self._judge, self._judge.histories[origin].events.since(index))
+            past = Past(self._judge, origin, self._judge.histories[origin].events.since(index))
             self._pasts[origin] = index, past
         return past, int(np.searchsorted(past.events.index, index))
 
@@ -190,12 +201,12 @@ class Reader:
                 judge.blockers.pop(key, None)
                 return
             self._resolve_within(origin, events)
-            self._pass(origin, Past(judge, events), 0, end)
+            self._pass(origin, Past(judge, origin, events), 0, end)
             if judge.passed[key] == begin and key not in judge.blockers:
                 if end == history.base:
                     # What it waits for is in the window, or not read yet.
                     self._resolve(origin)
-                    both = Past(judge, Events.joined([events, history.events]))
+                    both = Past(judge, origin, Events.joined([events, history.events]))
                     self._pass(origin, both, 0, history.end)
                     return
                 size *= 2

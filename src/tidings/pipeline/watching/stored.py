@@ -10,7 +10,7 @@ from tidings.pipeline.watching.judge import Found, Judge, Recall, Stray, WatchLi
 from tidings.pipeline.watching.pieces import TYPES, Events, Piece, Step, packed
 from tidings.pipeline.watching.ranges import Ranges
 from tidings.pipeline.watching.reader import Blocker
-from tidings.pipeline.watching.views import Told
+from tidings.pipeline.watching.views import Raised
 from tidings.pipeline.watching.window import History
 from tidings.spec import Guarantee
 from tidings.trace import HistoryCut, Manifest
@@ -64,11 +64,18 @@ class _Judge(msgspec.Struct, frozen=True):
     ordered: dict[int, int]
     given: int
     given_up: str
-    told: list[Told]
+    raised: list[Raised]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Judge).decode
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+_format_of = msgspec.msgpack.Decoder(_Format).decode
 
 
 def stored(judge: Judge) -> bytes:
@@ -88,7 +95,7 @@ def stored(judge: Judge) -> bytes:
             ordered=judge.ordered,
             given=judge.given,
             given_up=judge.given_up,
-            told=sorted(judge.agreed.told),
+            raised=sorted(judge.agreed.raised),
         )
     )
 
@@ -116,9 +123,9 @@ def _ranges(sets: dict[int, Pairs]) -> dict[int, Ranges]:
 
 
 def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone) -> Judge:
-    state = _decode(data)
-    if state.format != FORMAT:
+    if _format_of(data).format != FORMAT:
         raise DataError("the checkpoint is of another version of tidings: begin a new one")
+    state = _decode(data)
     names = tuple(one.name for one in state.histories)
     judge = Judge(Manifest(schema=0, run=state.run, names=names, views=state.views), limits, recall)
     # The manifest lists names in the order of people; the state, as they came.
@@ -135,7 +142,7 @@ def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone
     judge.violated = {(what, process): count for what, process, count in state.violated}
     judge.ordered, judge.given = state.ordered, state.given
     judge.given_up = state.given_up
-    judge.agreed.told = set(state.told)
+    judge.agreed.raised = set(state.raised)
     return judge
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.watching.judge import Judge
 
 ALL = (1 << 63) - 1
-Told = tuple[str, int, str, int, str]
+Raised = tuple[str, int, str, int, str]
 """What an alarm was about: the process, the row, the message, the rule."""
 
 
@@ -58,20 +58,20 @@ class AgreedSoFar:
 
     def __init__(self, judge: "Judge") -> None:
         self.judge = judge
-        self.told: set[Told] = set()
+        self.raised: set[Raised] = set()
         self._decided: list[Decision] = []
         self._done: dict[str, int] = {}
         """How many stays of each process are over, and were as they should be."""
 
     # --- a message is bound to another view
 
-    def address_anew(self, origin: int, moved: Moved) -> None:
+    def readdress(self, origin: int, moved: Moved) -> None:
         """Newcomers have yet to deliver it; those who were removed need not."""
         judge = self.judge
         old, new = judge.inside[moved.old], judge.inside[moved.new]
         for reader in sorted(new - old):
             for process in range(len(judge.names)):
-                self._go_back(reader, process, origin, moved.seqs)
+                self._go_back(reader, process, origin, moved)
         for one in judge.found:
             if one.process in old - new and one.cause is not None:
                 of, seq = one.cause
@@ -79,15 +79,19 @@ class AgreedSoFar:
                     name = judge.names[one.process]
                     judge.give_up(f"{judge.name_of(one.cause)} was moved to a view without {name}")
 
-    def _go_back(self, reader: int, process: int, origin: int, seqs: Ranges) -> None:
-        """To the first row of a process about these messages, if the reader has passed it."""
+    def _go_back(self, reader: int, process: int, origin: int, moved: Moved) -> None:
+        """To the first row of a process about these messages, if the reader has passed it.
+
+        What the process delivered in the new view has waited for this.
+        """
         judge, history = self.judge, self.judge.histories[process]
-        mine = seqs if process == origin else seqs & history.got.get(origin, Ranges())
-        if not mine:
-            return
+        got = history.got.get(origin, Ranges())
+        mine = moved.seqs if process == origin else moved.seqs & got
         rows = judge.rows_of(process, origin, numbers_in(mine), process == origin)
-        first = min((index for index, _ in rows.values()), default=history.begin)
-        if first >= judge.passed[reader, process]:
+        places = np.array([index for index, _ in rows.values()], np.int64)
+        views = history.views_at(places, judge.first_view(process))
+        places = places[views != moved.new]
+        if not len(places) or (first := int(places.min())) >= judge.passed[reader, process]:
             return
         judge.passed[reader, process] = first
         judge.blockers.pop((reader, process), None)
@@ -118,7 +122,7 @@ class AgreedSoFar:
         }
 
     def news(self) -> list[Violation]:
-        """What was not told before."""
+        """What was not raised before."""
         if not self.judge.is_changing:
             return []
         histories = self.steps()
@@ -129,9 +133,9 @@ class AgreedSoFar:
             self._done = {}
         self._decided = decided
         fresh = [
-            one for one in self._violations(evidence, self._done) if _key(one) not in self.told
+            one for one in self._violations(evidence, self._done) if _key(one) not in self.raised
         ]
-        self.told.update(map(_key, fresh))
+        self.raised.update(map(_key, fresh))
         return fresh
 
     def verdict(self, evidence: Evidence) -> Verdict:
@@ -245,5 +249,5 @@ def _at(
     return against(process, message, rule, *((here,) if other is None else (other, here)))
 
 
-def _key(one: Violation) -> Told:
+def _key(one: Violation) -> Raised:
     return one.process, one.witness[-1].index, *one.message, one.note

@@ -32,7 +32,7 @@ class Moved(NamedTuple):
     seqs: Ranges
 
 
-class Taken(NamedTuple):
+class News(NamedTuple):
     """What the judge has to look at when a history goes on."""
 
     repeated: Array
@@ -117,9 +117,18 @@ class History:
             every = every | of_view
         return every
 
+    # --- agreed views
+
+    def views_at(self, index: Array, first: int | None) -> Array:
+        """In which view the process is at each of these rows; NO_VIEW before it has joined."""
+        steps = [one for one in self.steps if one.kind != "leave"]
+        begins = np.array([one.index for one in steps], np.int64)
+        views = [NO_VIEW if first is None else first, *(one.view for one in steps)]
+        return np.array(views)[np.searchsorted(begins, index)]
+
     # --- rows come
 
-    def take(self, piece: Piece, events: Events, views: int) -> "Taken":
+    def take(self, piece: Piece, events: Events, views: int) -> "News":
         """Go on with a piece that begins where the history ends."""
         if self.last_kind in ("crash", "leave") and piece.first_kind not in ("recover", "join"):
             raise DataError(f"{self.name} acts ({piece.first_kind}) after its {self.last_kind}")
@@ -155,7 +164,7 @@ class History:
         is_open = np.where(is_first, TEXT | ORDER, TEXT) * ~events.is_broadcast
         self.open = np.concatenate([self.open, is_open.astype(np.int8)])
         fresh = events.at(broadcasts[is_first[broadcasts]])
-        return Taken(
+        return News(
             repeated=delivered[~is_first[delivered]],
             renamed=broadcasts[~is_first[broadcasts]],
             moved=[part for one in piece.rebinds for part in self._rebind(one, fresh)],
