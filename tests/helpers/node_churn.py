@@ -105,14 +105,15 @@ def churn(
     per_s: float = PER_S,
     pause_s: float = 1.0,
     level_s: float = 1.0,
+    most: int = MOST,
     settings: tuple[str, ...] = (),
 ) -> Outcome:
     """Change for so long, and at least once to the most members and back; then settle."""
     tell(f"seed {seed}")
     path = group_file(folder, *settings)
     with Fleet(path, seed=seed, report_ms=REPORT_MS) as fleet:
-        about = (per_s, pause_s, level_s)
-        outcome = Churn(fleet, random.Random(seed), *about).run(seconds)
+        dice = random.Random(seed)
+        outcome = Churn(fleet, dice, per_s, pause_s, level_s, most=most).run(seconds)
     tell(str(outcome))
     return outcome
 
@@ -126,6 +127,7 @@ class Churn:
         pause_s: float,
         level_s: float,
         stay: Collection[str] = (),
+        most: int = MOST,
     ) -> None:
         self.fleet = fleet
         self.dice = dice
@@ -137,6 +139,7 @@ class Churn:
         self.waits_s: list[float] = []
         self.injector = ""
         """Of those who are started again."""
+        self._most = most
         self._stay = stay
         """Who is neither removed nor replaced."""
         self._names = (one for one in NEWCOMERS if "+" not in one and one not in fleet.members)
@@ -213,14 +216,14 @@ class Churn:
 
     def change(self) -> None:
         members = self.members()
-        if len(members) >= MOST:
+        if len(members) >= self._most:
             self.events["at the most"] += self._is_growing
             self._is_growing = False
         elif len(members) <= LEAST:
             self._is_growing = True
         mobile = [one for one in members if one not in self._stay]
         replaceable = [one for one in mobile if self._replacement(one) in NEWCOMERS]
-        is_overdue = len(members) == MOST and not self.events["replaced"]
+        is_overdue = len(members) == self._most and not self.events["replaced"]
         if replaceable and (is_overdue or self.dice.random() < 0.2):
             self._replace(self.dice.choice(replaceable))
         elif self._is_growing:
