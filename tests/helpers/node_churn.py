@@ -144,6 +144,7 @@ class Churn:
         """Who is neither removed nor replaced."""
         self._names = (one for one in NEWCOMERS if "+" not in one and one not in fleet.members)
         self._is_growing = True
+        self._leaving: list[Member] = []
         self._shaken: set[str] = set()
         """Who was killed or stopped since the last change: its broadcasts may have waited."""
 
@@ -153,6 +154,7 @@ class Churn:
         before = self._levels()
         while time.monotonic() < begin_s + seconds or not self._has_been_there_and_back():
             self.change()
+            self.see_off()
             self._pass(0.2 * self.pause_s, self.pause_s)
             if self.dice.random() < 0.5:
                 self._disturb()
@@ -243,10 +245,17 @@ class Churn:
         if is_dead:
             member.kill()
         self._ask(self.dice.choice(self._running()), None, name)
-        if not is_dead:
-            self.fleet.wait_for(lambda: not member.is_up, f"{name} to end", PATIENCE_S)
-            assert member.report.removed, f"{name} ended otherwise"
+        self._leaving += [] if is_dead else [member]
         self.events["removed dead" if is_dead else "removed"] += 1
+
+    def see_off(self) -> None:
+        """Who was removed stops once all that stay have what it holds, those that were away too."""
+        for member in self._leaving:
+            self.fleet.wait_for(
+                lambda one=member: not one.is_up, f"{member.name} to end", PATIENCE_S
+            )
+            assert member.report.removed, f"{member.name} ended otherwise"
+        self._leaving.clear()
 
     def _replace(self, name: str) -> None:
         """Its disk is lost, and perhaps its machine."""
