@@ -4,8 +4,9 @@ Read the packages in the order in which a message travels: ``core`` (what a proc
 ``protocols`` (how messages spread), ``simulator`` (where they spread), ``trace`` (what
 happened), ``spec`` and ``pipeline`` (whether it should have), ``report`` (how we say it).
 
-A program that only wants a group needs one name, ``join`` (node/group.py), and ``run`` if it does
-nothing else; the others here are what it is given and what may be raised.
+A program that only wants a group needs one name, ``join`` (node/group.py) or, without asyncio,
+``join_blocking``; and ``run`` if it does nothing else. The others here are what it is given, what
+may be raised, and what a ``Config`` is made of.
 """
 
 from importlib import import_module
@@ -20,12 +21,24 @@ if TYPE_CHECKING:
     from tidings.core import MessageId as MessageId
     from tidings.core import TidingsError as TidingsError
     from tidings.core import UsageError as UsageError
+    from tidings.node.blocking import BlockingGroup as BlockingGroup
+    from tidings.node.blocking import BlockingReceipt as BlockingReceipt
+    from tidings.node.blocking import join_blocking as join_blocking
     from tidings.node.condition import Status as Status
     from tidings.node.config import Config as Config
+    from tidings.node.config import Control as Control
+    from tidings.node.config import Limits as Limits
+    from tidings.node.config import Links as Links
+    from tidings.node.config import Retention as Retention
+    from tidings.node.config import Tls as Tls
+    from tidings.node.config import Tracing as Tracing
     from tidings.node.engine import Halted as Halted
+    from tidings.node.engine import ProcessFailed as ProcessFailed
+    from tidings.node.engine import TooLong as TooLong
     from tidings.node.errors import ChangeDenied as ChangeDenied
     from tidings.node.errors import Closed as Closed
     from tidings.node.errors import LogFull as LogFull
+    from tidings.node.errors import NotReady as NotReady
     from tidings.node.errors import Removed as Removed
     from tidings.node.group import Group as Group
     from tidings.node.group import join as join
@@ -44,10 +57,14 @@ else:
             *("DataError", "EnvironmentMissing", "Message", "MessageId", "TidingsError"),
             "UsageError",
         ),
+        "tidings.node.blocking": ("BlockingGroup", "BlockingReceipt", "join_blocking"),
         "tidings.node.condition": ("Status",),
-        "tidings.node.config": ("Config",),
-        "tidings.node.engine": ("Halted",),
-        "tidings.node.errors": ("ChangeDenied", "Closed", "LogFull", "Removed"),
+        "tidings.node.config": (
+            *("Config", "Control", "Limits", "Links", "Retention"),
+            *("Tls", "Tracing"),
+        ),
+        "tidings.node.engine": ("Halted", "ProcessFailed", "TooLong"),
+        "tidings.node.errors": ("ChangeDenied", "Closed", "LogFull", "NotReady", "Removed"),
         "tidings.node.group": ("Group", "join"),
         "tidings.node.ledger": ("Receipt",),
         "tidings.node.membership": ("GroupView",),

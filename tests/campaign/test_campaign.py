@@ -10,7 +10,6 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-import views_flaws
 from bad_processes import BAD
 from guides import columns_in
 from tidings import __version__
@@ -453,7 +452,7 @@ CHURN = """
 seeds = 4
 sizes = [3]
 algorithms = ["views", "frontier"]
-flawed = ["{}:GoingOn"]
+flawed = ["wrong.py:WrongCut"]
 
 [workloads.steady]
 broadcasts = 6
@@ -462,16 +461,33 @@ gap_ms_mean = 60.0
 [faults.none]
 
 [faults.churn]
-only = ["views", "{}:GoingOn"]
+only = ["views", "wrong.py:WrongCut"]
 changes = 3
 crashes = 1
 """
 
 
+WRONG_CUT = """
+import msgspec
+from tidings.core import Install
+from tidings.protocols.views import Views
+
+class WrongCut(Views):
+    def step(self, event):
+        return [self._wrong(effect) for effect in super().step(event)]
+
+    def _wrong(self, effect):
+        if not isinstance(effect, Install):
+            return effect
+        more = {self.me: effect.delivered.get(self.me, 0) + 1}
+        return msgspec.structs.replace(effect, delivered={**effect.delivered, **more})
+"""
+
+
 def test_churn_is_a_fault_plan_and_views_are_a_column(tmp_path: Path) -> None:
     """And a violation of views is shrunk and drawn like any other."""
-    flaws = Path(views_flaws.__file__)
-    (tmp_path / "plan.toml").write_text(CHURN.format(flaws, flaws))
+    (tmp_path / "wrong.py").write_text(WRONG_CUT)
+    (tmp_path / "plan.toml").write_text(CHURN)
     folder = begun(tmp_path / "out", read_plan(tmp_path / "plan.toml"))
     for task in folder.tasks:
         perform(task, folder.path, Budget())
@@ -480,9 +496,9 @@ def test_churn_is_a_fault_plan_and_views_are_a_column(tmp_path: Path) -> None:
     values = Counter((row["algorithm"], row["faults"], row["views"]) for row in runs)
     assert values["views", "churn", "holds"] >= 3
     assert values["frontier", "none", None] == values["views", "none", None] == 4
-    assert values[f"{flaws}:GoingOn", "churn", "violated"] >= 1
+    assert values["wrong.py:WrongCut", "churn", "violated"] >= 3
     verdicts = [row for row in read_table(folder.table("verdicts")) if row["guarantee"] == "views"]
-    assert {row["algorithm"] for row in verdicts} == {"views", f"{flaws}:GoingOn"}
+    assert {row["algorithm"] for row in verdicts} == {"views", "wrong.py:WrongCut"}
     counterexamples.find(folder, plainly, lambda words: None)
     shown = {row["guarantee"]: run for row, run in counterexamples.stored(folder)}
     assert broken(shown["views"], Extra.VIEWS) is not None

@@ -29,6 +29,7 @@ from tidings.testkit.fleet import free_ports
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "tidings.service"
 RULES = DEPLOY / "prometheus" / "tidings.rules.yaml"
+WATCH_RULES = DEPLOY / "prometheus" / "tidings-watch.rules.yaml"
 DASHBOARD = DEPLOY / "grafana" / "tidings.json"
 COMPOSE = DEPLOY / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "tidings.yaml"
@@ -93,6 +94,7 @@ def test_the_manifests_fit_their_schemas(tmp_path: Path) -> None:
 def test_prometheus_accepts_the_rules_and_every_query_of_the_dashboard(tmp_path: Path) -> None:
     promtool = tool("promtool", "promtool")
     checked(promtool, "check", "rules", RULES)
+    checked(promtool, "check", "rules", WATCH_RULES)
     queries = [target["expr"] for panel in panels() for target in panel["targets"]]
     assert len(queries) >= 10
     rules = [
@@ -165,15 +167,23 @@ SERIES = {
         False,
     ),
     "waiting without a delivery": (
-        [('tidings_waiting{instance="p1"}', "5x10"),
-         ('tidings_delivery_seconds_count{instance="p1"}', "7x10")],
+        [('tidings_waiting{instance="p1"}', "5x10"), ('tidings_stuck{instance="p1"}', "1x10")],
         "TidingsStuck",
         True,
     ),
     "waiting while others are delivered": (
-        [('tidings_waiting{instance="p1"}', "5x10"),
-         ('tidings_delivery_seconds_count{instance="p1"}', "0+60x10")],
+        [('tidings_waiting{instance="p1"}', "5x10"), ('tidings_stuck{instance="p1"}', "0x10")],
         "TidingsStuck",
+        False,
+    ),
+    "a member that is not ready": (
+        [('tidings_ready{instance="p1"}', "0x10")],
+        "TidingsNotReady",
+        True,
+    ),
+    "a member that is ready again": (
+        [('tidings_ready{instance="p1"}', "0x3 1x7")],
+        "TidingsNotReady",
         False,
     ),
 }  # fmt: skip

@@ -99,6 +99,19 @@ def test_fingerprints_do_not_depend_on_the_hash_seed() -> None:
     assert printed == {fingerprint(odds_and_ends(["d", "c", "b", "a"])).hex() + "\n"}
 
 
+def test_objects_that_many_hold_are_visited_once() -> None:
+    def held(depth: int, name: str) -> Node:
+        node = Node(name)
+        for number in range(depth):
+            above = Node(str(number))
+            above.peers = [node, node]
+            node = above
+        return node
+
+    assert deep_fingerprint(held(60, "a")) == deep_fingerprint(held(60, "a"))
+    assert deep_fingerprint(held(60, "a")) != deep_fingerprint(held(60, "b"))
+
+
 def test_a_deep_fingerprint_tells_apart_what_behaves_differently() -> None:
     different = [
         [],

@@ -25,7 +25,7 @@ from tidings.core import (
     Timeout,
     each_message,
 )
-from tidings.node import group
+from tidings.node import tracing
 from tidings.node.config import Config
 from tidings.node.disk import Tick
 from tidings.node.engine import Engine
@@ -228,7 +228,7 @@ def record_lost_by_the_disk(patch: Patch) -> None:
 
 def comes_back_from_further_on(patch: Patch) -> None:
     """A member takes more for delivered than it has delivered."""
-    resume = group.tracing.resume
+    resume = tracing.resume
 
     def boasting(config: Config, name: str, *what: Any) -> Tracer:
         *rest, standing = what
@@ -236,7 +236,7 @@ def comes_back_from_further_on(patch: Patch) -> None:
         standing = standing._replace(delivered=more) if name == WRONG else standing
         return resume(config, name, *rest, standing)
 
-    patch.setattr(group.tracing, "resume", boasting)
+    patch.setattr(tracing, "resume", boasting)
 
 
 def sent_and_then_dead(patch: Patch) -> None:

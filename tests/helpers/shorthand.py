@@ -5,9 +5,15 @@ from typing import Any
 from tidings.core import Members
 from tidings.trace import Fate, HistoryCut, Manifest, Row, Run, collect, digest
 
+AGREEING: dict[str, Any] = {"v": "view", "j": "join"}
+
 
 class Shorthand:
-    """Histories in shorthand: ``p1: "b1 d p2#1 settle"``: broadcast the first, deliver, settle."""
+    """Histories in shorthand: ``p1: "b1 d p2#1 settle"``: broadcast the first, deliver, settle.
+
+    ``v2/1`` installs the second agreed view, whose members are the list 1 (``j2/1`` joins with
+    it), and ``r7/1`` binds the seventh to that list.
+    """
 
     def __init__(
         self,
@@ -59,6 +65,10 @@ class Shorthand:
             view = int(extra or 0)
             return Row(kind="broadcast", origin=process, seq=int(message), view=view,
                        digest=digest(b"text"), **fields)  # fmt: skip
+        if word[0] == "r":
+            return Row(kind="rebind", origin=process, seq=int(message), view=int(extra), **fields)
+        if word[0] in AGREEING:
+            return Row(kind=AGREEING[word[0]], value=int(message), view=int(extra), **fields)
         origin, _, seq = message.partition("#")
         text = extra.encode() or b"text"
         return Row(kind="deliver", origin=origin, seq=int(seq), digest=digest(text), **fields)

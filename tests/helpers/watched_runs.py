@@ -71,7 +71,7 @@ class Source:
         self.run = run
         self.asked = 0
 
-    def __call__(self, process: str, begin: int, end: int) -> Iterator[Piece]:
+    def __call__(self, run: str, process: str, begin: int, end: int) -> Iterator[Piece]:
         self.asked += 1
         rows = self.run.histories.get(process, ())
         yield from pieces_of_rows([row for row in rows if begin < row.end and row.index < end])

@@ -53,31 +53,41 @@ def deliver(origin: str, first: int, count: int = 10, text: bytes = TEXT) -> Mes
     return Messages("deliver", origin, first, count, text * count)
 
 
-def write_manifest(folder: Path, clock: Any = None) -> None:
-    manifest = Manifest(schema=SCHEMA_VERSION, run="live", names=NAMES, views=(NAMES,), clock=clock)
+def write_manifest(folder: Path, clock: Any = None, lone: tuple[str, ...] = ()) -> None:
+    """A group of three; each of the lone ones is in a list with p3 alone."""
+    names, views = (*NAMES, *lone), (NAMES, *(("p3", one) for one in lone))
+    manifest = Manifest(schema=SCHEMA_VERSION, run="live", names=names, views=views, clock=clock)
     (folder / "manifest.jsonl").write_bytes(msgspec.json.encode(manifest) + b"\n")
 
 
 class Fault(NamedTuple):
     guarantee: Guarantee
     process: str
-    seq: int
+    message: str
     decidable_s: float
     """When the last row was written that shows it."""
 
 
 class FaultyGroup:
-    """p1 broadcasts ten at a time, everybody delivers them; now and then something goes wrong."""
+    """p1 broadcasts ten at a time, everybody delivers them; now and then something goes wrong.
 
-    KINDS = ("repeated", "forged", "early", "renamed")
+    What p3 loses for good is of somebody whom only p3 listens to: whatever p1 broadcasts after a
+    message that p3 lacks would be out of order, too.
+    """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    KINDS = ("repeated", "repeated late", "forged", "renamed", "early", "overtaken", "lost")
+
+    def __init__(self, folder: Path, seed: int, losses: int = 20) -> None:
         folder.mkdir(parents=True)
-        write_manifest(folder, "wall")
+        lone = tuple(f"q{number}" for number in range(1, losses + 1))
+        write_manifest(folder, "wall", lone)
         self.p1, self.p2, self.p3 = (Writer(folder, name) for name in NAMES)
+        self.lone = [Writer(folder, name) for name in lone]
         self.rng = Random(seed)
         self.next = 1
+        self.answers = 0
         self.faults: list[Fault] = []
+        self._unheard = iter(enumerate(self.lone, start=1))
 
     def turn(self, kind: str | None = None) -> None:
         """One round; with a fault of this kind in it."""
@@ -89,23 +99,32 @@ class FaultyGroup:
         match kind:
             case "repeated":
                 heard.append(deliver("p1", place, 1))
-                self._expect(Guarantee.NO_DUPLICATION, "p3", place)
+                self._expect(Guarantee.NO_DUPLICATION, "p3", f"p1#{place}")
+            case "repeated late":
+                long_ago = 1 + len(self.faults)
+                heard.append(deliver("p1", long_ago, 1))
+                self._expect(Guarantee.NO_DUPLICATION, "p3", f"p1#{long_ago}")
             case "forged":
                 heard = self._with(first, place, deliver("p1", place, 1, FORGED))
-                self._expect(Guarantee.NO_CREATION, "p3", place)
+                self._expect(Guarantee.NO_CREATION, "p3", f"p1#{place}")
+            case "renamed":
+                self.p1.write(broadcast("p1", place, 1, FORGED))
+                self._expect(Guarantee.NO_CREATION, "p1", f"p1#{place}")
             case "early":
                 swapped = (deliver("p1", place + 1, 1), deliver("p1", place, 1))
                 heard = self._with(first, place, *swapped)
-                self._expect(Guarantee.CAUSAL_ORDER, "p3", place + 1)
-            case "renamed":
-                self.p1.write(broadcast("p1", place, 1, FORGED))
-                self._expect(Guarantee.NO_CREATION, "p1", place)
+                self._expect(Guarantee.CAUSAL_ORDER, "p3", f"p1#{place + 1}")
+            case "overtaken":
+                heard.insert(0, self.answer())
+                self._expect(Guarantee.CAUSAL_ORDER, "p3", f"p2#{self.answers}")
+            case "lost":
+                heard.append(self._lose())
         self.p3.write(*heard)
         if len(self.p1.data) > 1 << 18:
             self.p1.turn_over()
 
     def settle(self) -> None:
-        for one in (self.p1, self.p2, self.p3):
+        for one in (self.p1, self.p2, self.p3, *self.lone):
             one.write(Mark("settle"))
 
     def _with(self, first: int, place: int, *instead: Messages) -> list[Messages]:
@@ -115,5 +134,22 @@ class FaultyGroup:
         rest = first + 10 - after
         return [*before, *instead, *([deliver("p1", after, rest)] if rest else [])]
 
-    def _expect(self, guarantee: Guarantee, process: str, seq: int) -> None:
-        self.faults.append(Fault(guarantee, process, seq, time.time()))
+    def answer(self) -> Messages:
+        """p2 answers to what it has just delivered."""
+        self.answers += 1
+        answer = deliver("p2", self.answers, 1)
+        self.p2.write(broadcast("p2", self.answers, 1), answer)
+        self.p1.write(answer)
+        return answer
+
+    def _lose(self) -> Messages:
+        """Somebody broadcasts two messages, and p3 delivers only the second."""
+        number, writer = next(self._unheard)
+        name = writer.owner.process
+        two = msgspec.structs.replace(broadcast(name, 1, 2), view=number)
+        writer.write(two, deliver(name, 1, 2))
+        self._expect(Guarantee.CAUSAL_ORDER, "p3", f"{name}#2")
+        return deliver(name, 2, 1)
+
+    def _expect(self, guarantee: Guarantee, process: str, message: str) -> None:
+        self.faults.append(Fault(guarantee, process, message, time.time()))

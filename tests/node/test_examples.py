@@ -28,6 +28,25 @@ def stated_on_top(example: str) -> tuple[list[str], list[str]]:
     return group, member
 
 
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_uses_what_tidings_offers_and_nothing_else(example: Path) -> None:
+    """A program needs ``tidings``, a protocol ``tidings.core``; neither anything private."""
+    import tidings
+    from tidings import core
+
+    public = {"tidings": set(tidings.__all__), "tidings.core": set(core.__all__)}
+    tree = ast.parse(example.read_text())
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Import):
+            assert not [each.name for each in one.names if each.name.startswith("tidings.")]
+        elif isinstance(one, ast.ImportFrom) and str(one.module).startswith("tidings"):
+            assert {each.name for each in one.names} <= public.get(str(one.module), set())
+        elif isinstance(one, ast.Attribute):
+            if isinstance(one.value, ast.Name) and one.value.id == "tidings":
+                assert one.attr in public["tidings"]
+            assert not one.attr.startswith("_") or ast.unparse(one.value) in ("self", "super()")
+
+
 @asynccontextmanager
 async def members(
     example: str, folder: Path, tidings: Any, *instead: str

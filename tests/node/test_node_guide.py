@@ -1,5 +1,7 @@
 """docs/node.md is tried: its terminals, its programs, its tables."""
 
+import importlib
+import pkgutil
 import re
 import signal
 import sys
@@ -10,6 +12,8 @@ import msgspec
 import pytest
 from prometheus_client import generate_latest
 
+import tidings
+import tidings.node
 from programs import TIDINGS, Program, running
 from real_groups import assert_all_hold, free_ports, go, group_file, joined, until
 from tidings.core import DataError
@@ -56,7 +60,7 @@ def names_in(cell: str) -> list[str]:
 
 def test_the_guide_goes_as_written(tmp_path: Path, tidings: Any) -> None:
     made, alone, together, settled = blocks("console")
-    hello, _, _, patient = blocks("python")
+    hello, _, _, patient, _ = blocks("python")
     shown = WORDS.partition("With nobody else up it prints `")[2].partition("`")[0]
     prints = WORDS.partition("It prints `")[2].partition("`")[0]
 
@@ -189,6 +193,44 @@ def test_a_group_offers_what_the_guide_says_and_nothing_else(tmp_path: Path) -> 
         for name in offered:
             is_call = callable(getattr(type(one) if one is group else one, name))
             assert f"{kind}.{name}{'(' * is_call}" in calls, name
+
+
+def test_the_config_in_code_is_that_of_the_sample() -> None:
+    (sample,), *_, program = blocks("toml"), *blocks("python")
+    made, joining = program.split("with ")
+    space: dict[str, Any] = {}
+    exec(made, space)
+    assert space["config"] == parse_config(sample, Path("group.toml"))
+    compile(f"with {joining}", "node.md", "exec")
+
+
+def test_every_error_is_in_the_table_and_can_be_caught() -> None:
+    documented = {name for row in table("error") for name in names_in(row[0])}
+    exported = {
+        name
+        for name in tidings.__all__
+        if isinstance(getattr(tidings, name), type)
+        and issubclass(getattr(tidings, name), tidings.TidingsError)
+    }
+    assert documented == exported - {"TidingsError"}
+    assert all(all(row) for row in table("error")), "when, and what to do"
+
+
+def test_every_error_of_a_member_is_exported() -> None:
+    """But those that never leave the node: a peer's, an operator's, a terminal's."""
+    for module in pkgutil.walk_packages(tidings.node.__path__, "tidings.node."):
+        importlib.import_module(module.name)
+    inside = {"WireFault", "HttpFault", "TooMany", "Broken", "Unsaid"}
+    found = {
+        one.__name__
+        for one in below(tidings.TidingsError)
+        if one.__module__.startswith("tidings.node.")
+    }
+    assert found - inside == found & set(tidings.__all__)
+
+
+def below(kind: type) -> list[type]:
+    return [one for near in kind.__subclasses__() for one in (near, *below(near))]
 
 
 def test_every_line_of_the_log_is_in_the_table() -> None:

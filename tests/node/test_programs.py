@@ -35,7 +35,7 @@ from tidings.cli import node as commands
 from tidings.core import UsageError
 from tidings.node.config import new_group_file, parse_config, read_config
 from tidings.node.group import Status, join
-from tidings.node.metrics import Metrics
+from tidings.node.monitor import Monitor
 from tidings.node.terminal import CHUNK_BYTES, lines
 
 
@@ -406,12 +406,12 @@ def test_the_end_of_the_metrics_holds_up_nobody(
     (port,) = free_ports(1)
     config = group_file(tmp_path, 1, f'metrics.p1 = "127.0.0.1:{port}"')
     closing, may_close = threading.Event(), threading.Event()
-    close = Metrics.close
+    close = Monitor.close
 
-    def close_slowly(metrics: Metrics) -> None:
+    def close_slowly(monitor: Monitor) -> None:
         closing.set()
         assert may_close.wait(5), "nothing else could happen meanwhile"
-        close(metrics)
+        close(monitor)
 
     async def scenario() -> None:
         async def go_on_meanwhile() -> None:
@@ -423,7 +423,7 @@ def test_the_end_of_the_metrics_holds_up_nobody(
         async with joined(config):
             pass  # the address is free again
 
-    monkeypatch.setattr(Metrics, "close", close_slowly)
+    monkeypatch.setattr(Monitor, "close", close_slowly)
     go(scenario())
 
 
@@ -472,16 +472,16 @@ def test_what_was_started_to_ignore_ctrl_c_does_so_and_leaves_when_terminated(
 
 TOLD_WHILE_IT_JOINS = """
 import os, signal, sys
-from tidings.node.group import Group
+from tidings.node.member import Member
 from tidings.__main__ import run
 
-start = Group._start
+start = Member._start
 
-async def told_to_end(group):
+async def told_to_end(member):
     os.kill(os.getpid(), signal.SIGTERM)
-    await start(group)
+    await start(member)
 
-Group._start = told_to_end
+Member._start = told_to_end
 sys.argv = ["tidings", "node", "p1", "--level", "warning"]
 run()
 """

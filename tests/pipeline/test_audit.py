@@ -176,6 +176,7 @@ def test_all_violations_become_a_table_and_the_verdicts_are_the_same(
         "root_origin": "p1",
         "root_seq": 5,
         "witness": [{"process": "p10", "index": 0}, {"process": "p10", "index": 1}],
+        "note": None,
     } in rows
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -42,11 +43,36 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _specified(trace: Path) -> object:
+def _specified(trace: Path) -> Any:
     verdicts = specified_by(trace)
     broken = {one.guarantee for one in verdicts["known"] if one.value is Value.VIOLATED}
     assert broken == set(Guarantee) - {Guarantee.UNIFORM_AGREEMENT}
     return json.loads(msgspec.json.encode(verdicts))
+
+
+def _watched(trace: Path, *words: str) -> object:
+    """The verdicts of a watch of all that is there, in the words of the specification."""
+    answer = subprocess.run(
+        [TIDINGS, "watch", str(trace), *words, "--once", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )
+    assert answer.returncode == 1, answer.stderr
+    *alarms, end = map(json.loads, answer.stdout.splitlines())
+    assert len({one["alarm"]["key"] for one in alarms}) == len(alarms) > 0
+    (run,) = end["runs"]
+    return {"known": [_without_causes(one) for one in run["verdicts"].values()]}
+
+
+def _without_causes(verdict: dict[str, Any]) -> dict[str, Any]:
+    violations = [one | {"root": None} for one in verdict["violations"]]
+    return verdict | {"causes": 0, "largest_causes": [], "violations": violations}
+
+
+def _specified_without_causes(trace: Path) -> object:
+    return {"known": [_without_causes(one) for one in _specified(trace)["known"]]}
 
 
 def test_an_executor_dies_between_two_exchanges_and_the_verdicts_are_those_of_the_specification(
@@ -64,6 +90,8 @@ def test_an_executor_dies_between_two_exchanges_and_the_verdicts_are_those_of_th
         os.kill(executor, signal.SIGKILL)
         assert audit.verdicts() == [_specified(trace)]
         assert executor not in cluster.executors()
+        watched = _watched(trace, "--master", cluster.master)
+    assert watched == _specified_without_causes(trace)
     assert not [found for found in trace.iterdir() if found.is_dir()], "the spool is gone"
 
 
@@ -75,6 +103,7 @@ def test_spark_connect_gives_the_verdicts_of_the_specification(trace: Path, tmp_
             text=True,
             timeout=240,
         )
+        watched = _watched(trace, "--remote", remote)
         answer = subprocess.run(
             [sys.executable, "-c", COUNTING, remote, trace],
             capture_output=True,
@@ -82,6 +111,7 @@ def test_spark_connect_gives_the_verdicts_of_the_specification(trace: Path, tmp_
             timeout=240,
         )
     assert spoken.returncode == 1, spoken.stderr
+    assert watched == _specified_without_causes(trace)
     (run,) = json.loads(spoken.stdout)["runs"]
     assert {"known": list(run["verdicts"].values())} == _specified(trace)
     known = r"^counting: \d+ s so far, [1-9]\d* of \d+ known tasks done$"

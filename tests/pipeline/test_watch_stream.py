@@ -1,6 +1,7 @@
 """A trace folder that grows: read as it grows, judged batch by batch, stopped anywhere."""
 
 import json
+import re
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -14,6 +15,9 @@ from prometheus_client import generate_latest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from changing_traces import changing_runs
+from guides import ROOT
+from pipeline_ways import specified_by
 from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.history import append, entries, newest
@@ -22,10 +26,14 @@ from tidings.pipeline.watching.growing import Growing, pieces_in
 from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
 from tidings.pipeline.watching.status import read_status
 from tidings.report.live import WatchMetrics, live_table
-from tidings.spec import Guarantee, Value
+from tidings.spec import Extra, Guarantee, Value
 from tidings.trace.foreign import read_mapping
 from tidings.trace.segments import Mark
+from traces import random_cut_runs, random_runs, write_drafts
+from watched_runs import without_causes
 from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
+
+WATCH_RULES = ROOT / "deploy" / "prometheus" / "tidings-watch.rules.yaml"
 
 
 @pytest.fixture
@@ -143,10 +151,10 @@ def test_twenty_faults_of_each_decidable_kind_are_found_at_once(tmp_path: Path, 
         group.turn(kind)
         reading.look()
         found = [
-            (row["guarantee"], row["process"], row["seq"])
+            (row["guarantee"], row["process"], f"{row['origin']}#{row['seq']}")
             for row in read_findings(reading.options.place)
         ]
-        assert found == [(one.guarantee, one.process, one.seq) for one in group.faults]
+        assert found == [(one.guarantee, one.process, one.message) for one in group.faults]
     group.settle()
     reading.look()
     audited = pipeline.audit_here(tmp_path / "trace", examples=None).verdicts["live"]
@@ -157,6 +165,24 @@ def test_twenty_faults_of_each_decidable_kind_are_found_at_once(tmp_path: Path, 
         assert [found.witness for found in one.violations] == [
             found.witness for found in expected.violations
         ]
+
+
+def test_what_the_audit_is_tested_with_is_watched_with_the_same_verdicts(tmp_path: Path) -> None:
+    """Good runs and flawed ones, with restarts, gaps, cuts and views; one file, then the other."""
+    trace = tmp_path / "trace"
+    write_drafts(trace, [*random_runs(40), *random_cut_runs(20), *changing_runs(20)])
+    (table,) = trace.glob("*.parquet")
+    table.rename(tmp_path / table.name)
+    reading = Reading(trace, tmp_path / "checkpoint")
+    reading.look()
+    (tmp_path / table.name).rename(table)
+    reading.look()
+    found, expected = conclusion(reading.options), specified_by(trace)
+    assert found.keys() == expected.keys()
+    for run, verdicts in expected.items():
+        assert without_causes(found[run]) == without_causes(verdicts), run
+    violated = {one.guarantee for five in expected.values() for one in five if one.violated}
+    assert violated == {*Guarantee, Extra.VIEWS}
 
 
 def test_a_torn_end_waits_until_it_is_whole(folder: Path) -> None:
@@ -201,6 +227,20 @@ def test_little_at_a_time_gets_to_the_same_end(folder: Path) -> None:
     assert rows == pipeline.audit_here(folder).rows
 
 
+def test_a_step_stays_within_its_limit_when_a_segment_has_more(folder: Path) -> None:
+    p1 = Writer(folder, "p1")
+    for number in range(20):
+        p1.write(broadcast("p1", 10 * number + 1))
+    p1.turn_over()
+    p1.write(broadcast("p1", 201))
+    size = (folder / "p1-1.segment").stat().st_size
+    growing = Growing(folder)
+    after = growing.latest({}, size // 2)
+    assert after["p1"]["segment"] == 1
+    assert 0.4 * size < after["p1"]["bytes"] < 0.6 * size
+    assert growing.latest(after, size)["p1"]["segment"] == 2
+
+
 def test_a_segment_deleted_before_it_was_read_makes_verdicts_unknown(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -220,11 +260,11 @@ def test_rows_that_have_left_the_window_are_read_again(folder: Path) -> None:
     for _ in _life(folder):
         pass
     growing = Growing(folder)
-    pieces = growing.recall("p1", 5, 22)
+    pieces = growing.recall("live", "p1", 5, 22)
     assert pieces is not None
     assert [(piece.begin, piece.end) for piece in pieces] == [(0, 20), (20, 45)]
     (folder / "p1-1.segment").unlink()
-    assert growing.recall("p1", 5, 22) is None
+    assert growing.recall("live", "p1", 5, 22) is None
 
 
 def test_what_is_owed_says_since_when(folder: Path, tmp_path: Path) -> None:
@@ -315,6 +355,9 @@ def test_metrics_and_the_live_table_say_what_the_status_says(folder: Path, tmp_p
     assert 'tidings_watch_verdict{guarantee="no duplication",run="live"} -1.0' in shown
     assert 'tidings_watch_owed{member="p2",run="live"} 2.0' in shown
     assert "tidings_watch_alarms_total 11.0" in shown
+    asked = set(re.findall(r"tidings_watch_\w+", WATCH_RULES.read_text()))
+    assert asked <= set(re.findall(r"^\w+", shown, re.MULTILINE))
+    assert len(asked) >= 3
     console = Console(width=100, record=True, file=StringIO())
     console.print(live_table(read_status(reading.options.place)))
     text = console.export_text()

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,12 +26,22 @@ if TYPE_CHECKING:
     from tidings.pipeline import Watching
     from tidings.pipeline.watching.status import Status
 
+EXAMPLES = """Examples:
+
+tidings watch runs/7 --checkpoint runs/7.watch
+
+tidings watch runs/7 --page runs/7.html --metrics 9464
+
+tidings watch runs/7 --once --json
+"""
 LOOKS_S = 0.2
+ALARMS = 20
+"""So many of the newest alarms are on the page."""
 CALM_S = 3.0
 """After every history has ended, so long nothing more may come."""
 
 
-@app.command(epilog="Example: tidings watch runs/7 --checkpoint runs/7.watch")
+@app.command(epilog=EXAMPLES)
 def watch(
     source: Annotated[
         str, typer.Argument(help="A trace folder that members write to. Or what --format reads.")
@@ -149,6 +160,7 @@ class _Show:
         self._page = page
         self._as_json = as_json
         self._batch = -1
+        self._newest: deque[str] = deque(maxlen=ALARMS)
         self.status: Status | None = None
 
     @property
@@ -169,17 +181,25 @@ class _Show:
             from tidings.report.live import live_page
 
             with whole_file(self._page) as draft:
-                draft.write_text(live_page(status, self._name), encoding="utf-8")
+                page = live_page(status, self._name, tuple(self._newest))
+                draft.write_text(page, encoding="utf-8")
         return True
 
     def _tell(self, row: dict[str, Any]) -> None:
+        line = _alarm(row)
+        self._newest.append(line)
         if self._as_json:
             print(json.dumps({"alarm": row | {"found_at": str(row["found_at"])}}), flush=True)
-            return
-        places = ", ".join(f"{at['process']}:{at['index']}" for at in row["witness"])
-        cause = f" before {row['cause_origin']}#{row['cause_seq']}" if row["cause_origin"] else ""
-        message = f"{row['origin']}#{row['seq']}"
-        say(f"ALARM {row['guarantee']} at {row['process']}: {message}{cause} ({places})")
+        else:
+            say(f"ALARM {line}")
+
+
+def _alarm(row: dict[str, Any]) -> str:
+    places = ", ".join(f"{at['process']}:{at['index']}" for at in row["witness"])
+    cause = f" before {row['cause_origin']}#{row['cause_seq']}" if row["cause_origin"] else ""
+    about = f"{row['origin']}#{row['seq']}{cause} " if row["seq"] else ""
+    note = f"{row['note']} " if row["note"] else ""
+    return f"{row['guarantee']} at {row['process']}: {about}{note}({places})"
 
 
 def _follow(watching: "Watching", show: _Show, once: bool) -> None:

@@ -7,6 +7,7 @@ cannot be copied either, and is no state.
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -26,43 +27,67 @@ def deep_fingerprint(value: Any) -> bytes:
 
     A dict and a set have no order here, an OrderedDict has one.
     """
-    return _encode(_decomposed(value, ()))
+    return _encode(_Apart().of(value, ()))
 
 
-def _decomposed(value: Any, within: Path) -> Any:
-    """The value in lists and atoms, each list headed by the type that it stands for."""
-    kind = type(value)
-    if kind is str:
-        return value if value.isascii() else ["str", value.encode("utf-8", "surrogatepass")]
-    if kind is int:
-        return value if abs(value) < 2**63 else ["int", str(value)]
-    if kind in (bytes, float, bool, type(None)):
-        return value
-    if id(value) in within:
-        return ["itself", within.index(id(value))]
-    within = (*within, id(value))
-    match value:
-        case type() | FunctionType() | BuiltinFunctionType() | MethodType():
-            return ["name", full_name(value)]
-        case OrderedDict():
-            parts = [_decomposed(item, within) for item in value.items()]
-        case dict():
-            parts = _sorted(value.items(), within)
-        case set() | frozenset():
-            parts = _sorted(value, within)
-        case list() | tuple():
-            parts = [_decomposed(item, within) for item in value]
-        case IntervalSet():
-            parts = [list(ends) for ends in value.ranges]
-        case msgspec.Struct():
-            parts = [_decomposed(getattr(value, name), within) for name in value.__struct_fields__]
-        case _:
-            parts = [_decomposed(part, within) for part in _parts(value)]
-    return [full_name(kind), parts]
+class _Apart:
+    """Values in lists and atoms, each list headed by the type that it stands for.
 
+    Objects that hold the same others would be taken apart once for every way that leads to them.
+    So each is known by a digest, unless it is within itself.
+    """
 
-def _sorted(values: Iterable[Any], within: Path) -> list[Any]:
-    return sorted((_decomposed(value, within) for value in values), key=_encode)
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Any]] = {}
+        """By identity, an object, so that it keeps its identity, and what it comes to."""
+        self._cycles = 0
+
+    def of(self, value: Any, within: Path) -> Any:
+        kind = type(value)
+        if kind is str:
+            return value if value.isascii() else ["str", value.encode("utf-8", "surrogatepass")]
+        if kind is int:
+            return value if abs(value) < 2**63 else ["int", str(value)]
+        if kind in (bytes, float, bool, type(None)):
+            return value
+        if id(value) in within:
+            self._cycles += 1
+            return ["itself", within.index(id(value))]
+        match value:
+            case type() | FunctionType() | BuiltinFunctionType() | MethodType():
+                return ["name", full_name(value)]
+        within = (*within, id(value))
+        match value:
+            case OrderedDict():
+                parts = self._each(value.items(), within)
+            case dict():
+                parts = sorted(self._each(value.items(), within), key=_encode)
+            case set() | frozenset():
+                parts = sorted(self._each(value, within), key=_encode)
+            case list() | tuple():
+                parts = self._each(value, within)
+            case IntervalSet():
+                parts = [list(ends) for ends in value.ranges]
+            case msgspec.Struct():
+                fields = (getattr(value, name) for name in value.__struct_fields__)
+                parts = self._each(fields, within)
+            case _:
+                return self._of_object(value, within)
+        return [full_name(kind), parts]
+
+    def _each(self, values: Iterable[Any], within: Path) -> list[Any]:
+        return [self.of(value, within) for value in values]
+
+    def _of_object(self, value: Any, within: Path) -> Any:
+        if id(value) in self._known:
+            return self._known[id(value)][1]
+        cycles = self._cycles
+        apart = [full_name(type(value)), self._each(_parts(value), within)]
+        if self._cycles > cycles:
+            return apart  # it says how deep it stands
+        digest = blake2b(_encode(apart), digest_size=16).digest()
+        self._known[id(value)] = value, digest
+        return digest
 
 
 def full_name(value: Any) -> str:

@@ -221,7 +221,8 @@ class Condition:
         if too_few := self._too_few():
             return too_few
         if awaited := engine.process.awaited():
-            return f"{self.name} has yet to hear what {', '.join(awaited)} hold of its messages"
+            names = ", ".join(awaited)
+            return f"{self.name} waits for {names} to report what they hold of its messages"
         if engine.membership.is_wedged and self._wedged_for_s() >= wedged_s:
             return "the group is about to change, and broadcasts wait"
         if engine.disk is not None and engine.disk.is_full(engine.process):

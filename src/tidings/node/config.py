@@ -20,9 +20,9 @@ from contextlib import suppress
 from inspect import signature
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from msgspec import Meta, structs
+from msgspec import Meta, structs, to_builtins
 
 from tidings.core import (
     MOST_MEMBERS,
@@ -41,6 +41,7 @@ from tidings.core.toml_file import TomlFile, TomlTable
 from tidings.guests import factory
 from tidings.trace.schema import DIGEST, Digest
 
+T = TypeVar("T")
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Ms = Annotated[int, Meta(ge=1, le=24 * 60 * 60 * 1000)]
@@ -267,6 +268,31 @@ class Config(_Settings, frozen=True, kw_only=True):
     data: Path
     trace_folder: Path
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        name: str,
+        members: Mapping[str, str],
+        tls: Tls | None = None,
+        protocol: str = "frontier",
+        options: Mapping[str, Any] | None = None,
+        durable: bool = True,
+        data: str | Path = "data",
+        listen: Mapping[str, str] | None = None,
+        metrics: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        retention: Retention | None = None,
+        links: Links | None = None,
+        trace: Tracing | None = None,
+        control: Control | None = None,
+        folder: str | Path = ".",
+    ) -> "Config":
+        """What a group file in this folder would give, checked in the same way."""
+        given = {key: value for key, value in locals().items() if value is not None}
+        del given["cls"], given["folder"]
+        return _ConfigReader(_Given(Path(folder), to_builtins(given, enc_hook=str))).config()
+
     def alike(self) -> dict[str, bool | int | str]:
         """What must be the same for all members, beside who they are and what protocol they run:
         what they promise each other, and everything by which one refuses what another says."""
@@ -421,6 +447,20 @@ def read_config(path: Path, member: str = "") -> Config:
 def parse_config(text: str, path: Path) -> Config:
     """The text of a group file; ``path`` is where its own paths begin, and what errors name."""
     return _ConfigReader(TomlFile(path, text)).config()
+
+
+class _Given(TomlFile):
+    """Settings that a program gives: a mistake among them is on no line."""
+
+    def __init__(self, folder: Path, given: Mapping[str, Any]) -> None:
+        super().__init__(folder / "group.toml", "")
+        self._given = given
+
+    def as_a(self, kind: type[T]) -> T:
+        return self.converted(self._given, kind)
+
+    def error(self, keys: Sequence[str], words: str) -> DataError:
+        return DataError(": ".join(filter(None, (".".join(keys), words))))
 
 
 class _ConfigReader:

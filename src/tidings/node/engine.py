@@ -345,6 +345,7 @@ class Engine:
             self._perform[kind](effect, tick)
         if type(self._event) is Start:
             self._know_views()
+            self.application.started()
 
     def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -638,7 +639,6 @@ class Engine:
             self.error = error
             self.logger.error("stopped", reason=str(error))
             self.stop()
-            self._moved.set()
             self.transport.fall_silent()
             self.application.failed(error)
 
@@ -653,8 +653,12 @@ class Engine:
         self.wake()  # the process does not know yet what was processed last
         while self.is_busy and self.error is None:
             self.flush()
-            self._moved.clear()
-            await self._moved.wait()
+            await self.moved()
+
+    async def moved(self) -> None:
+        """Return after the next tick or commit, or when there will be none."""
+        self._moved.clear()
+        await self._moved.wait()
 
     def flush(self) -> None:
         """Write what nothing waits for, too."""
@@ -664,6 +668,7 @@ class Engine:
     def stop(self) -> None:
         """Take no more notice of anything."""
         self._is_stopped = True
+        self._moved.set()
         for handle in (*self._timers.values(), *([self._alarm] if self._alarm else [])):
             handle.cancel()
         for task in self._readings:

@@ -1,12 +1,23 @@
 """What a program may have to deal with, beside what is wrong with its own calls."""
 
-from tidings.core import Exit, TidingsError
+from tidings.core import Exit, Members, TidingsError
 
 
 class Closed(TidingsError):  # noqa: N818 - reads as what happened
     """The program has left the group, or never entered it."""
 
     status = Exit.USAGE
+
+
+class NotReady(TidingsError):  # noqa: N818 - reads as what happened
+    """Nothing would be delivered yet; the text says what is missing."""
+
+    status = Exit.ENVIRONMENT
+
+    def __init__(self, words: str, missing: Members = ()) -> None:
+        super().__init__(words)
+        self.missing = missing
+        """Members that have no link with this one."""
 
 
 class LogFull(TidingsError):  # noqa: N818 - reads as what happened

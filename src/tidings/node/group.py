@@ -12,10 +12,10 @@ messages are under way. docs/node.md says exactly what a durable member is hande
 restart. What happens behind it is the work of ``Member`` (member.py).
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from tidings.core import Change, Message, MessageId, TextSpan, UsageError, is_name
 from tidings.node.changing import Progress
@@ -59,6 +59,10 @@ class Group:
 
     # --- joining and leaving
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        """``group = await tidings.join("p1")``; whoever joins so has to ``close``."""
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
         await self._member.join()
         return self
@@ -70,6 +74,22 @@ class Group:
         trace: TracebackType | None,
     ) -> None:
         await self._member.leave(error)
+
+    async def close(self) -> None:
+        """Leave the group, as the end of ``async with`` does; it can be called again, by any task.
+
+        The first time it raises what stopped the member, if something did. All is closed then, too.
+        """
+        await self._member.leave()
+
+    async def ready(self, timeout: float | None = None) -> None:
+        """Return when something broadcast now would be delivered.
+
+        Then this member is in a view, linked to so many members that with it they are half of
+        them, has heard what it must hear after a start, its log has room, and the group is not
+        about to change. NotReady after so many seconds, if not: it says who is missing.
+        """
+        await self._member.ready(timeout)
 
     # --- broadcasting
 
@@ -117,6 +137,13 @@ class Group:
             return UsageError(f"a text is bytes, not {type(text).__name__}")
         limit = self._text_bytes
         return UsageError(f"a text of {len(text):,} bytes; {limit:,} is the limit (text_bytes)")
+
+    def receipt(self, message: MessageId | str | int) -> Receipt:
+        """What becomes of an own message that has a number, of this life or an earlier one.
+
+        A durable member that was killed can ask so for what it had broadcast: ``'p1#7'``, or 7.
+        """
+        return self._member.receipt(message)
 
     # --- reading
 

@@ -2,7 +2,8 @@
 
 Messages are counted here as the program broadcasts them, from 1 in every life. How the process
 counts them, the first accepted one tells; from there on the two differ by a fixed offset, since
-nothing that was queued is ever dropped.
+nothing that was queued is ever dropped. A message of an earlier life is known by its own number
+alone, so there is a second count for those who ask by that.
 """
 
 import asyncio
@@ -94,6 +95,26 @@ class Receipt:
         return name
 
 
+class NumberedReceipt(Receipt):
+    """Of a message that has its number: of this life, or of an earlier one."""
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> MessageId:
+        return MessageId(self._ledger.member, self._number)
+
+    async def delivered(self) -> MessageId:
+        await self._ledger.reach(self._ledger.numbers_delivered, self._number)
+        return self.id
+
+    async def stable(self) -> MessageId:
+        if self._ledger.never_stable:
+            raise UsageError(self._ledger.never_stable)
+        await self._ledger.reach(self._ledger.numbers_stable, self._number)
+        return self.id
+
+
 class Ledger:
     def __init__(self, member: str, window: int, window_bytes: int) -> None:
         self.member = member
@@ -108,6 +129,8 @@ class Ledger:
         """The number of the last message that the process has taken, in all lives."""
         self.delivered = Milestones()
         self.stable = Milestones()
+        self.numbers_delivered = Milestones()
+        self.numbers_stable = Milestones()
         self.on_waiting: Callable[[bool], None] = lambda is_waiting: None
         """Called by whoever waits for something of this, before and after."""
         self.on_delivery: Callable[[float], None] | None = None
@@ -137,6 +160,13 @@ class Ledger:
             self._noted = self.count
             self._flights.append((self.count, time.perf_counter()))
         return Receipt(self, self.count)
+
+    def receipt(self, seq: int) -> Receipt:
+        if seq > self.last:
+            name = MessageId(self.member, seq)
+            numbers = f"its last message is number {self.last:,}" if self.last else "it has none"
+            raise UsageError(f"{self.member} has broadcast no {name}: {numbers}")
+        return NumberedReceipt(self, seq)
 
     async def reach(self, milestones: Milestones, number: int) -> None:
         if number > milestones.reached:
@@ -171,6 +201,11 @@ class Ledger:
 
     # --- what is learnt
 
+    def come_back(self, last: int, delivered: int) -> None:
+        """The last that was broadcast, and delivered, in earlier lives."""
+        self.last = last
+        self.numbers_delivered.advance(delivered)
+
     def accept(self, spans: Sequence[Span]) -> None:
         if not self.accepted:
             self._offset = spans[0].first - 1
@@ -178,7 +213,8 @@ class Ledger:
         self.last = spans[-1].last
 
     def deliver(self, own: TextSpan) -> None:
-        """Messages of an earlier life may still be delivered: nobody here waits for those."""
+        """Those of an earlier life may still be delivered, to whoever asks by their numbers."""
+        self.numbers_delivered.advance(own.last)
         if self.accepted:
             earlier = max(0, self._offset + 1 - own.first)
             self.bytes -= sum(map(len, own.texts[earlier:] if earlier else own.texts))
@@ -190,19 +226,21 @@ class Ledger:
                 self.on_delivery(time.perf_counter() - begin_s)
 
     def stabilise_up_to(self, seq: int) -> None:
+        self.numbers_stable.advance(seq)
         if self.accepted:
             self.stable.advance(seq - self._offset)
 
     def end_with(self, seq: int, error: BaseException) -> None:
         """Everything up to here is delivered, at the others if not here, and nothing after it."""
+        self.numbers_delivered.advance(seq)
         if self.accepted:
             self.delivered.advance(seq - self._offset)
         self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Nothing more will be learnt."""
-        self.delivered.fail(error)
-        self.stable.fail(error)
+        for one in (self.delivered, self.stable, self.numbers_delivered, self.numbers_stable):
+            one.fail(error)
         while self._room:
             future = self._room.popleft()
             if not future.done():

@@ -32,18 +32,25 @@ from tidings.node.condition import Condition, Status
 from tidings.node.config import Config
 from tidings.node.disk import SLOW_S
 from tidings.node.engine import Engine
-from tidings.node.errors import Closed, Removed
-from tidings.node.ledger import Ledger
+from tidings.node.errors import Closed, NotReady, Removed
+from tidings.node.ledger import Ledger, Receipt
 from tidings.node.log import Recovered
 from tidings.node.logs import get_logger
 from tidings.node.membership import GroupView, Role
-from tidings.node.opening import begun_trace, choose, has_a_view, last_of, opened_log
+from tidings.node.opening import (
+    begun_trace,
+    choose,
+    has_a_view,
+    last_of,
+    links_of,
+    opened_log,
+)
 from tidings.node.reading import Reading
 from tidings.node.recording import Recorder
 from tidings.node.snapshot import Giving, Snapshot, Taking
 from tidings.node.tasks import Tasks
 from tidings.node.transport import Injecting, Transport
-from tidings.node.wire import Codec, Hello, SnapshotWish, SnapshotWords
+from tidings.node.wire import SnapshotWish, SnapshotWords
 
 if TYPE_CHECKING:
     from tidings.node.control.door import Control
@@ -133,9 +140,10 @@ class Member:
                 incarnation, life = log.identity.incarnation, log.identity.life
             if log is not None and recovered is not None:
                 self.reading.come_back(recovered.delivered)
-                self.own.last = last_of(self.name, process, log, recovered)
+                last = last_of(self.name, process, log, recovered)
+                self.own.come_back(last, recovered.delivered.get(self.name, 0))
             engine = Engine(process, self.config, self, self._tasks.group, log=log)
-            engine.transport = self.transport = self._made_transport(engine, incarnation, life)
+            engine.transport = self.transport = links_of(engine, incarnation, life, self._injector)
             self.condition = Condition(
                 self.config, engine, self.own, self.reading, lambda: self.error
             )
@@ -192,32 +200,6 @@ class Member:
                 joining=self.name not in self.config.members and not has_a_view(records),
                 lossy=is_lossy,
             )
-        )
-
-    def _made_transport(self, engine: Engine, incarnation: int, life: int) -> Transport:
-        hello = Hello(
-            name=self.name,
-            to=self.name,
-            group=self.config.name,
-            members=self.config.members,
-            protocol=self.config.protocol,
-            options=self.config.options,
-            settings=self.config.alike(),
-            incarnation=incarnation,
-            session=secrets.randbits(62),
-        )
-        membership = engine.membership
-        members = None if membership.changes else self.config.members
-        kind, limits = type(engine.process), self.config.limits
-        return Transport(
-            hello,
-            life,
-            self.config,
-            Codec(kind, members, limits, membership.members_of),
-            engine,
-            membership,
-            resends=not engine.process.recovers,
-            injector=self._injector,
         )
 
     def _open_to_monitoring(self) -> None:
@@ -325,6 +307,27 @@ class Member:
     ) -> Iterator[Found]:
         return await self.joined().recall(first, last, most_bytes, after)
 
+    async def ready(self, timeout_s: float | None) -> None:
+        engine = self.joined()
+        try:
+            async with timeout(timeout_s):
+                while self.condition.obstacle():
+                    if self.error is not None:
+                        raise self.error
+                    await engine.moved()
+        except TimeoutError:
+            if reason := self.condition.obstacle():
+                missing = self.condition.status().missing
+                words = f"{self.name} is not ready after {timeout_s:g} s: {reason}"
+                raise NotReady(words, missing) from None
+
+    def receipt(self, message: MessageId | str | int) -> Receipt:
+        self.joined()
+        name = MessageId(self.name, message) if isinstance(message, int) else self.named(message)
+        if name.origin != self.name:
+            raise UsageError(f"{name} is not of {self.name}: only its origin has a receipt")
+        return self.own.receipt(self.named(name).seq)
+
     def why(self, message: MessageId | str | None = None) -> str:
         """What a message waits for here, in words; or, if none is named, the oldest of our own."""
         self.joined()
@@ -366,6 +369,12 @@ class Member:
     @property
     def is_full(self) -> bool:
         return self.reading.is_full
+
+    def started(self) -> None:
+        """What the log could forget before, every member held."""
+        checkpoint = self.joined().process.checkpoint()
+        if checkpoint is not None:
+            self.own.stabilise_up_to(checkpoint.forgotten.get(self.name, 0))
 
     def accepted(self, spans: Sequence[Span]) -> None:
         self.own.accept(spans)

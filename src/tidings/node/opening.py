@@ -1,13 +1,17 @@
-"""What a member finds on its disk when it starts, and what follows from it."""
+"""What a member finds on its disk when it starts, and as whom it calls the others."""
 
 import random
+import secrets
 from collections.abc import Iterable, Sequence
 
 from tidings.core import MessageId, Process
 from tidings.node import tracing
 from tidings.node.config import NO_LIMIT, Config
+from tidings.node.engine import Engine
 from tidings.node.log import About, DurableLog, Recovered, open_log
 from tidings.node.tracing import Standing, Tracer
+from tidings.node.transport import Injecting, Transport
+from tidings.node.wire import Codec, Hello
 from tidings.protocols.views.records import Installed
 
 
@@ -61,3 +65,32 @@ def begun_trace(
 
     standing, life = Standing(recovered.delivered, own, holds), log.identity.life
     return tracing.resume(config, process.me, life, recovered.index, recovered.records, standing)
+
+
+def links_of(engine: Engine, incarnation: int, life: int, injector: Injecting | None) -> Transport:
+    """With what a member says of itself whenever it calls."""
+    config = engine.config
+    hello = Hello(
+        name=engine.me,
+        to=engine.me,
+        group=config.name,
+        members=config.members,
+        protocol=config.protocol,
+        options=config.options,
+        settings=config.alike(),
+        incarnation=incarnation,
+        session=secrets.randbits(62),
+    )
+    membership = engine.membership
+    members = None if membership.changes else config.members
+    kind, limits = type(engine.process), config.limits
+    return Transport(
+        hello,
+        life,
+        config,
+        Codec(kind, members, limits, membership.members_of),
+        engine,
+        membership,
+        resends=not engine.process.recovers,
+        injector=injector,
+    )

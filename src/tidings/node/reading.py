@@ -6,6 +6,7 @@ unless the program says so itself; what is processed, the engine takes with its 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import Message, Replay, TextSpan, UsageError
@@ -16,6 +17,9 @@ from tidings.node.unread import Recall, Unread
 if TYPE_CHECKING:
     from tidings.node.engine import Engine
 
+
+CALLER: ContextVar[object] = ContextVar("caller")
+"""Who reads or waits for something, if that is not a task: a thread (blocking.py)."""
 
 Make = Callable[[], Any]
 Made = tuple[Any, dict[str, int]]
@@ -41,8 +45,8 @@ class Reading:
         self._listens = listens
         self._news: asyncio.Future[None] | None = None
         """What the reader waits for: something to read, or to hear that there is nothing more."""
-        self._reader: asyncio.Task[object] | None = None
-        self._busy_reader: asyncio.Task[object] | None = None
+        self._reader: object = None
+        self._busy_reader: object = None
         """The reader, while it waits for something else than the next message."""
         self._wanted: list[tuple[Mapping[str, int], Make, asyncio.Future[Made]]] = []
         """Who wants to know the state of the program once it has processed so much."""
@@ -61,7 +65,7 @@ class Reading:
     def begin(self) -> None:
         """Somebody begins to read."""
         self._refuse_a_second_reader()
-        self._reader = asyncio.current_task()
+        self._reader = _caller()
 
     async def messages(self) -> AsyncIterator[Message]:
         """What ``async for`` goes through; another reader may go on in between."""
@@ -72,7 +76,7 @@ class Reading:
                 yield message
 
     async def batches(self) -> AsyncIterator[TextSpan]:
-        self._reader = asyncio.current_task()
+        self._reader = _caller()
         while await self.something_in_hand():
             yield self.unread.pop_all()
 
@@ -83,7 +87,7 @@ class Reading:
         """
         self._refuse_a_second_reader()
         if self._reader is None:
-            self._reader = asyncio.current_task()
+            self._reader = _caller()
         while not self._turn():
             if not await self._wait_for_news():
                 return False
@@ -209,11 +213,11 @@ class Reading:
 
     def wait(self, is_waiting: bool) -> None:
         """The reader cannot read while it waits: what it waits for must come all the same."""
-        task = asyncio.current_task()
-        if not is_waiting and task is self._busy_reader:
+        caller = _caller()
+        if not is_waiting and caller == self._busy_reader:
             self._busy_reader = None
-        elif is_waiting and task is self._reader:
-            self._busy_reader = task
+        elif is_waiting and caller == self._reader:
+            self._busy_reader = caller
             if self.engine is not None:
                 self.engine.balance()
 
@@ -276,3 +280,7 @@ class Reading:
 
     def words(self) -> str:
         return f"{len(self.unread):,} messages wait for the program of {self.name} to read them"
+
+
+def _caller() -> object:
+    return CALLER.get(None) or asyncio.current_task()

@@ -15,7 +15,7 @@ def run(main: Coroutine[Any, Any, T], *, fast: bool = True) -> T:
     On uvloop if that is installed (``tidings[fast]``). And the collector runs less often: messages
     live too short to be worth its while, and modules live forever.
     """
-    with asyncio.Runner(loop_factory=_fastest() if fast else None) as runner, _quiet_collector():
+    with asyncio.Runner(loop_factory=fastest() if fast else None) as runner, _quiet_collector():
         return runner.run(main)
 
 
@@ -32,7 +32,8 @@ def _quiet_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _fastest() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def fastest() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """How to make a loop of uvloop, if that is installed."""
     try:
         import uvloop
     except ImportError:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tidings.core import EnvironmentMissing
 from tidings.pipeline.watching.status import MemberStatus, RunStatus, SoFar, Status, owed_words
-from tidings.report.markup import Markup, element, joined
+from tidings.report.markup import Markup, element
 from tidings.report.palette import themed
 from tidings.report.terminal import in_a_word
 from tidings.report.words import MARKS, many
@@ -47,7 +47,7 @@ def _run(run: RunStatus, at_s: float) -> Iterator[RenderableType]:
     verdicts = Table("guarantee", "so far", Column("judged", justify="right"), box=None,
                      pad_edge=False)  # fmt: skip
     for verdict in run.verdicts:
-        verdicts.add_row(verdict.guarantee.value, in_a_word(verdict.value), f"{verdict.judged:,}")
+        verdicts.add_row(verdict.guarantee, in_a_word(verdict.value), f"{verdict.judged:,}")
     yield verdicts
     for line in owed_words(run.owed):
         yield Text(line)
@@ -72,18 +72,35 @@ def _remark(member: MemberStatus) -> str:
 # --- on a page
 
 _RULES = themed(
-    "body{{background:{paper};color:{ink};font:16px system-ui,sans-serif;margin:2rem}}"
-    "td,th{{padding:.2rem 1rem .2rem 0;text-align:left;border-bottom:1px solid {line}}}"
-    ".violated{{color:{wrong};font-weight:bold}}.holds{{color:{deliver}}}.unknown{{color:{lost}}}"
+    "body{{background:{paper};color:{ink}}}p.about,th,td.why{{color:{soft}}}"
+    "td,th{{border-color:{line}}}.alarms{{background:{callout};border-color:{wrong}}}"
+    ".violated{{color:{wrong};font-weight:bold}}.holds{{color:{deliver}}}.unknown{{color:{lost}}}",
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}"
+    "h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:1.5rem 0 .25rem}p{margin:0}"
+    "table{border-collapse:collapse;width:100%;margin-top:1.5rem}"
+    "td,th{padding:.3rem 1rem .3rem 0;text-align:left;vertical-align:top;"
+    "border-bottom:1px solid;font-variant-numeric:tabular-nums}th{font-weight:normal}"
+    "td.word,td span{white-space:nowrap}td.number,th.number{text-align:right}"
+    "ul{margin:0;padding-left:1.2rem;overflow-wrap:anywhere}"
+    ".alarms{border-left:4px solid;padding:.5rem 1rem;margin-top:1rem}.alarms h2{margin-top:0}"
+    "@media (max-width:40rem){td.word{white-space:normal}td,th{padding-right:.5rem}"
+    "td.why{font-size:.9rem}}",
 )
 
 
-def live_page(status: Status | None, name: str) -> str:
-    """A page that loads itself again every two seconds, and works without a network."""
-    body = [element("p", "Nothing has been read yet.")] if status is None else _sections(status)
+def live_page(status: Status | None, name: str, alarms: Sequence[str] = ()) -> str:
+    """A page that loads itself again every two seconds, and works without a network.
+
+    ``alarms`` are the newest, the newest last.
+    """
+    body = [element("p", "Nothing has been read yet.")]
+    if status is not None:
+        body = _sections(status, alarms)
     head = element(
         "head",
         element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
         element("meta", http_equiv="refresh", content=str(REFRESH_S)),
         element("title", f"tidings watch {name}"),
         element("style", Markup(_RULES)),
@@ -93,37 +110,50 @@ def live_page(status: Status | None, name: str) -> str:
     )
 
 
-def _sections(status: Status) -> list[Markup]:
+def _sections(status: Status, alarms: Sequence[str]) -> list[Markup]:
     lag = "" if status.lag_s is None else f", {status.lag_s:.1f} s after they were written"
     shown = time.strftime("%H:%M:%S", time.localtime(status.at_s))
-    parts = [element("p", f"{status.rows:,} rows judged at {shown}{lag}.")]
+    about = f"{many(status.rows, 'row')} judged at {shown}{lag}"
+    parts = [element("p", about, class_="about"), _html_alarms(status.alarms, alarms)]
     for run in status.runs:
-        parts.append(
-            _html_table(("guarantee", "so far", "judged", ""), map(_html_verdict, run.verdicts))
-        )
+        if len(status.runs) > 1:
+            parts.append(element("h2", run.run))
+        head = _html_row("th", "guarantee", "so far", "judged", "")
+        parts.append(element("table", head, *map(_html_verdict, run.verdicts)))
+        head = _html_row("th", "member", "last row", "rows", "")
         members = (_html_member(one, status.at_s) for one in run.members)
-        parts.append(_html_table(("member", "rows", "last row", ""), members))
-        owed = [element("li", line) for line in owed_words(run.owed, status.at_s, most=20)]
-        parts.append(element("h2", "Owed") if owed else Markup(""))
-        parts.append(element("ul", *owed) if owed else Markup(""))
+        parts.append(element("table", head, *members))
+        if run.owed:
+            owed = owed_words(run.owed, status.at_s, most=20)
+            parts += [element("h2", "Owed"), _html_list(owed)]
     return parts
 
 
-def _html_member(one: MemberStatus, at_s: float) -> list[Markup]:
-    return [joined(text) for text in (one.name, f"{one.rows:,}", _age(one, at_s), _remark(one))]
+def _html_alarms(count: int, newest: Sequence[str]) -> Markup:
+    if not count:
+        return Markup("")
+    head = many(count, "alarm") + (f", the last {len(newest)}" if count > len(newest) > 0 else "")
+    lines = _html_list(list(reversed(newest)))
+    return element("section", element("h2", head), lines, class_="alarms")
 
 
-def _html_verdict(one: SoFar) -> list[Markup]:
+def _html_list(lines: Sequence[str]) -> Markup:
+    return element("ul", *(element("li", line) for line in lines))
+
+
+def _html_member(one: MemberStatus, at_s: float) -> Markup:
+    return _html_row("td", one.name, _age(one, at_s), f"{one.rows:,}", _remark(one))
+
+
+def _html_verdict(one: SoFar) -> Markup:
     word = element("span", f"{MARKS[one.value]} {one.value.value}", class_=one.value.value)
-    why = one.reason or one.note
-    return [joined(one.guarantee.value), word, joined(f"{one.judged:,}"), joined(why)]
+    return _html_row("td", one.guarantee, word, f"{one.judged:,}", one.reason or one.note)
 
 
-def _html_table(names: tuple[str, ...], rows: Iterator[list[Markup]]) -> Markup:
-    head = element("tr", *(element("th", name) for name in names))
-    return element(
-        "table", head, *(element("tr", *(element("td", cell) for cell in row)) for row in rows)
-    )
+def _html_row(kind: str, *cells: str) -> Markup:
+    """A name, a word, a number, and an explanation."""
+    columns = zip(cells, ("word", "word", "number", "why"), strict=True)
+    return element("tr", *(element(kind, text, class_=column) for text, column in columns))
 
 
 # --- for Prometheus
@@ -180,7 +210,7 @@ class WatchMetrics(Collector):
         )  # fmt: skip
         for run in status.runs:
             for one in run.verdicts:
-                verdict.add_metric([run.run, one.guarantee.value], _NUMBERS[one.value])
+                verdict.add_metric([run.run, one.guarantee], _NUMBERS[one.value])
             for member in run.members:
                 debts = [debt for debt in run.owed if debt.process == member.name]
                 owed.add_metric([run.run, member.name], sum(debt.count for debt in debts))

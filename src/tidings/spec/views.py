@@ -25,7 +25,7 @@ from tidings.trace.schema import BINDING
 def agreed_views(run: Evidence) -> Verdict:
     """All that get through a view have delivered the same in it, and go on to the same one."""
     violations = [
-        _violation(step.row.process, MessageId(step.row.process, 0), step.rule, *step.witness)
+        against(step.row.process, MessageId(step.row.process, 0), step.rule, *step.witness)
         for step in run.agreed.missteps()
     ]
     for process in run.processes:
@@ -35,7 +35,7 @@ def agreed_views(run: Evidence) -> Verdict:
     return decide(
         Extra.VIEWS,
         judged=run.agreed.rows,
-        violations=sorted(violations, key=_in_order),
+        violations=sorted(violations, key=in_order),
         doubt=run.doubt_about_histories,
     )
 
@@ -79,21 +79,22 @@ def _left_out(stay: Stay, end: Place, run: Evidence) -> Iterator[Violation]:
         if len(here) < high - low:
             missing = next(seq for seq in range(low + 1, high + 1) if seq not in here)
             witness = (following.place, end)
-            yield _violation(stay.process, MessageId(origin, missing), ViewRule.LEFT_OUT, *witness)
+            yield against(stay.process, MessageId(origin, missing), ViewRule.LEFT_OUT, *witness)
 
 
 def _at(row: Row, rule: ViewRule, other: Place | None) -> Violation:
     witness = (place(row),) if other is None else (other, place(row))
-    return _violation(row.process, row.message, rule, *witness)
+    return against(row.process, row.message, rule, *witness)
 
 
-def _violation(process: str, message: MessageId, rule: ViewRule, *witness: Place) -> Violation:
+def against(process: str, message: MessageId, rule: ViewRule, *witness: Place) -> Violation:
+    """What breaks a rule, at which process."""
     return Violation(
         guarantee=Extra.VIEWS, process=process, message=message, witness=witness, note=rule.value
     )
 
 
-def _in_order(violation: Violation) -> tuple[object, ...]:
+def in_order(violation: Violation) -> tuple[object, ...]:
     """By process, by the row where it shows, by origin."""
     origin, seq = violation.message
     index = violation.witness[-1].index

@@ -1,4 +1,4 @@
-"""The five verdicts on what has been read, and what each member still owes.
+"""The verdicts on what has been read, and what each member still owes.
 
 While the group runs, Validity and Uniform Agreement are unknown: what is missing may still come.
 What is owed is known all the same, as ranges. Once the run is over, and its histories say how each
@@ -11,13 +11,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from tidings.core import majority
 from tidings.core.group import natural
 from tidings.pipeline.statement import doubt_about_broadcasts
-from tidings.pipeline.watching.judge import Found, GoneError, Judge
-from tidings.pipeline.watching.ranges import Array, Ranges
+from tidings.pipeline.watching.judge import Found, Judge
+from tidings.pipeline.watching.ranges import Ranges, numbers_in
 from tidings.pipeline.watching.stored import loaded, stored
-from tidings.pipeline.watching.window import TEXT
+from tidings.pipeline.watching.window import TEXT, GoneError
 from tidings.spec import BELOW_THE_CUT, Guarantee, Verdict, from_the_cut_on
 from tidings.spec.endings import Ending, Life, ending_of
 from tidings.spec.verdict import decide
@@ -34,9 +33,10 @@ class Debt(NamedTuple):
 
 def debts(judge: Judge) -> Iterator[Debt]:
     """What somebody delivered, or broadcast itself, and an addressee has not delivered so far."""
-    seen = _seen(judge)
+    seen, removed = _seen(judge), judge.removed()
+    members = [process for process in judge.processes if process not in removed]
     for origin, sender in enumerate(judge.histories):
-        for process in judge.processes:
+        for process in members:
             owed = Ranges()
             for view, sent in sender.sent.items():
                 if judge.names[process] in judge.views[view]:
@@ -62,7 +62,7 @@ def ending(judge: Judge, manifest: Manifest) -> Ending:
         for history in judge.histories
         if history.rows
     }
-    return ending_of(0, manifest, lives)
+    return ending_of(0, manifest, lives, judge.agreed.steps())
 
 
 def verdicts(judge: Judge, manifest: Manifest) -> tuple[Verdict, ...]:
@@ -110,8 +110,10 @@ class _Statement:
             self._uniform_agreement(),
             self._safety(Guarantee.CAUSAL_ORDER, self._ordered(), broadcasts),
         )
+        evidence = self.ending.evidence
+        more = (self.judge.agreed.verdict(evidence),) if evidence.agreed else ()
         cuts = {one.name: one.cut for one in self.judge.histories if one.cut is not None}
-        return tuple(map(self._with_doubt, from_the_cut_on(five, cuts)))
+        return tuple(map(self._with_doubt, from_the_cut_on((*five, *more), cuts)))
 
     def _with_doubt(self, verdict: Verdict) -> Verdict:
         """A violation stays one, but there may be more."""
@@ -204,8 +206,9 @@ class _Statement:
                     if self._is_correct(process):
                         lost = owed - judge.histories[process].got.get(origin, Ranges())
                         violated += len(lost)
+                        seen_at = self._seen_at(origin, lost)
                         for seq, row in self._broadcasts(origin, lost):
-                            witness = ((origin, row), self._seen_at((origin, seq)))
+                            witness = ((origin, row), seen_at[seq])
                             found.append(Found(guarantee, process, (origin, seq), witness))
         found.sort(key=self._by_broadcast)
         return self._verdict(guarantee, judged, found, violated, not_owed=not_owed)
@@ -215,18 +218,23 @@ class _Statement:
 
     def _broadcasts(self, origin: int, seqs: Ranges) -> Iterator[tuple[int, int]]:
         """The first of these, each with the index of its broadcast."""
-        some = _numbers_in(seqs, self.judge.limits.violations)
+        some = numbers_in(seqs, self.judge.limits.violations)
         rows = self.judge.broadcasts(origin, some) if len(some) else {}
         for seq in some.tolist():
             yield seq, rows.get(seq, (BELOW_THE_CUT, 0))[0]
 
-    def _seen_at(self, message: tuple[int, int]) -> tuple[int, int]:
-        """Where the first process, by name, that delivered the message did so."""
-        origin, seq = message
-        for process in self.judge.processes:
-            if seq in self.judge.histories[process].got.get(origin, Ranges()):
-                return self.judge.first_delivery(process, message)
-        raise AssertionError(f"nobody delivered {message}")
+    def _seen_at(self, origin: int, seqs: Ranges) -> dict[int, tuple[int, int]]:
+        """Where the first process, by name, that delivered each of these did so."""
+        seen: dict[int, tuple[int, int]] = {}
+        left = Ranges.of_numbers(numbers_in(seqs, self.judge.limits.violations))
+        for process in self.judge.processes if left else ():
+            here = numbers_in(left & self.judge.histories[process].got.get(origin, Ranges()))
+            rows = self.judge.deliveries(process, origin, here)
+            for seq in here.tolist():
+                seen[seq] = process, rows.get(seq, (BELOW_THE_CUT, 0))[0]
+            left = left - Ranges.of_numbers(here)
+        assert not left, f"nobody delivered {left}"
+        return seen
 
     def _is_correct(self, process: int) -> bool:
         return self.ending.evidence.is_correct(self.judge.names[process])
@@ -236,16 +244,12 @@ class _Statement:
     def _find_forsaken(self) -> list[Ranges]:
         """Of each origin the messages that lost their majority, or have such a cause."""
         judge, evidence = self.judge, self.ending.evidence
-        doomed = [
-            number
-            for number, view in enumerate(judge.views)
-            if sum(map(evidence.is_correct, view)) < majority(len(view))
-        ]
+        doomed = evidence.forsaken_views
         forsaken = [Ranges() for _ in judge.names]
         for origin, history in enumerate(judge.histories):
             for view in doomed:
                 forsaken[origin] = forsaken[origin] | history.sent.get(view, Ranges())
-        if not doomed or len(doomed) == len(judge.views):
+        if not evidence.spreads_loss or len(doomed) == len(judge.views):
             return forsaken
         # A message with a forsaken one in its past is forsaken, too: until nothing changes.
         while (more := [self._also(one, forsaken) for one in range(len(judge.names))]) != forsaken:
@@ -295,12 +299,3 @@ class Unreached(NamedTuple):
 def _delivery(process: int, index: int, origin: int, seq: int) -> Found:
     # Its text is of no account, but shows that it is a delivery.
     return Found(Guarantee.NO_CREATION, process, (origin, seq), ((process, index),), text=0)
-
-
-def _numbers_in(seqs: Ranges, most: int) -> Array:
-    some: list[int] = []
-    for first, last in seqs.pairs:
-        some += range(first, min(last, first + most - len(some)) + 1)
-        if len(some) >= most:
-            break
-    return np.array(some[:most], np.int64)

@@ -66,12 +66,16 @@ class Growing:
         for process, numbers in self.segments().items():
             at = start.get(process, {"segment": numbers[0], "bytes": 0})
             end[process] = self._furthest(process, numbers, at, most_bytes)
-        files = dict(start.get(FILES, {}))
-        for path in sorted(self.folder.iterdir()):
-            is_rows = path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST)
-            if is_rows and path.name not in files:
-                files[path.name] = path.stat().st_size
+        files = self.files() | start.get(FILES, {})
         return end | ({FILES: files} if files else {})
+
+    def files(self) -> dict[str, int]:
+        """Whatever else has rows, and how long it is."""
+        return {
+            path.name: path.stat().st_size
+            for path in sorted(self.folder.iterdir())
+            if path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST)
+        }
 
     def _furthest(
         self, process: str, numbers: Iterable[int], at: Mapping[str, int], most: int
@@ -88,7 +92,7 @@ class Growing:
                     break
                 segment, end = number, reached
                 most -= reached - begin
-                if most <= 0:
+                if most <= 0 or reached < size:
                     break
         return {"segment": segment, "bytes": end}
 
@@ -113,8 +117,32 @@ class Growing:
 
     # --- rows that have been read before
 
-    def recall(self, process: str, begin: int, end: int) -> Iterator[Piece] | None:
+    def recall(self, run: str, process: str, begin: int, end: int) -> Iterable[Piece] | None:
         """These rows once more, if all of them are still there."""
+        slices = self._segments_from(process, begin, end)
+        if slices is None:
+            return self._recall_from_files(run, process, begin, end)
+        pieces = chain.from_iterable(map(pieces_in, slices))
+        return (
+            piece
+            for piece in takewhile(lambda one: one.begin < end, pieces)
+            if piece.end > begin and piece.run == run
+        )
+
+    def _recall_from_files(
+        self, run: str, process: str, begin: int, end: int
+    ) -> list[Piece] | None:
+        """Such files are read whole: they have the rows of all processes."""
+        found = [
+            piece
+            for one in self.slices({}, {FILES: self.files()})
+            for piece in pieces_in(one)
+            if (piece.run, piece.process) == (run, process)
+            if piece.begin < end and begin < piece.end
+        ]
+        return sorted(found, key=lambda piece: piece.begin) or None
+
+    def _segments_from(self, process: str, begin: int, end: int) -> list[Slice] | None:
         wanted = []
         for number in reversed(self.segments().get(process, ())):
             try:
@@ -127,14 +155,10 @@ class Growing:
                     break
         if not wanted or wanted[-1][1] > begin:
             return None
-        slices = [
+        return [
             Slice(str(self.folder), f"{process}-{number}{CLOSED}", 0, TO_THE_END)
             for number, _ in reversed(wanted)
         ]
-        pieces = chain.from_iterable(map(pieces_in, slices))
-        return (
-            piece for piece in takewhile(lambda one: one.begin < end, pieces) if piece.end > begin
-        )
 
 
 def found(folder: Path, process: str, number: int) -> Path:

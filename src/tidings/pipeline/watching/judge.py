@@ -28,25 +28,23 @@ from tidings.core.group import natural
 from tidings.pipeline.watching.pieces import Events, Piece
 from tidings.pipeline.watching.ranges import Array, Ranges
 from tidings.pipeline.watching.reader import Blocker, Pasts, Reader
-from tidings.pipeline.watching.window import ORDER, History
+from tidings.pipeline.watching.views import AgreedSoFar, note_misbindings
+from tidings.pipeline.watching.window import ORDER, GoneError, History
 from tidings.spec import BELOW_THE_CUT, Guarantee, Place, Violation
 from tidings.trace import SCHEMA_VERSION, Manifest
 
-Recall = Callable[[str, int, int], Iterator[Piece] | None]
-"""The pieces of a process from one index up to another, in order; None if they are gone."""
+Recall = Callable[[str, str, int, int], Iterable[Piece] | None]
+"""The pieces of a process in a run from one index up to another, in order; None if they are gone.
+"""
 
 
 Standing = Mapping[str, tuple[int, bool]]
 """By process, where its history ends, and whether something is there behind a missing part."""
 
 
-def gone(process: str, begin: int, end: int) -> None:
+def gone(run: str, process: str, begin: int, end: int) -> None:
     """The Recall of a source that cannot be read again."""
     return
-
-
-class GoneError(Exception):
-    """The source no longer has the rows; the text says which."""
 
 
 class WatchLimits(msgspec.Struct, frozen=True):
@@ -115,6 +113,7 @@ class Judge:
         self.given_up = ""
         """Why something can never be decided here, if so."""
         self.is_over = False
+        self.agreed = AgreedSoFar(self)
         self._news: list[Found] = []
         self._fresh: set[int] = set()
         self.know(manifest)
@@ -192,7 +191,8 @@ class Judge:
         self._look_for_strays()
         self._trim()
         news, self._news = self._news, []
-        return [self.named(one) for one in sorted(news, key=self.place_in_order)]
+        of_five = [self.named(one) for one in sorted(news, key=self.place_in_order)]
+        return [*of_five, *self.agreed.news()]
 
     def _take(self, piece: Piece) -> None:
         history = self.histories[self.number(piece.process)]
@@ -248,19 +248,28 @@ class Judge:
         events = piece.events
         numbers = np.array([self.number(name) for name in piece.origins], np.int32)
         events = events._replace(origin=numbers[events.origin])
-        repeated, renamed = history.take(piece, events, len(self.views))
         me = self.numbers[history.name]
+        note_misbindings(history, self._first_view(me), piece, events, self.limits.violations)
+        taken = history.take(piece, events, len(self.views))
         self._fresh.add(me)
-        for place in repeated.tolist():
-            self._repeated(me, events, place)
-        for place in renamed.tolist():
+        self._repeated(me, events.at(taken.repeated))
+        for place in taken.renamed.tolist():
             self._renamed(me, events, place)
+        for moved in taken.moved:
+            self.agreed.address_anew(me, moved)
 
-    def _repeated(self, me: int, events: Events, place: int) -> None:
-        message = int(events.origin[place]), int(events.seq[place])
-        first = self.first_delivery(me, message)
-        again = (me, int(events.index[place]))
-        self.report(Guarantee.NO_DUPLICATION, me, message, (first, again))
+    def _first_view(self, process: int) -> int | None:
+        """That of a founder; a newcomer has none before it joins."""
+        return 0 if self._inside and process in self._inside[0] else None
+
+    def _repeated(self, me: int, again: Events) -> None:
+        for origin, places in again.by_origin():
+            rows = self.deliveries(me, origin, again.seq[places])
+            for place in places.tolist():
+                seq = int(again.seq[place])
+                first = rows.get(seq, (BELOW_THE_CUT, 0))[0]
+                witness = ((me, first), (me, int(again.index[place])))
+                self.report(Guarantee.NO_DUPLICATION, me, (origin, seq), witness)
 
     def _renamed(self, me: int, events: Events, place: int) -> None:
         """One name for two broadcasts: whoever delivers it cannot say which it is."""
@@ -275,6 +284,24 @@ class Judge:
             # The text of any of its broadcasts will do.
             self._withdraw(message, text)
         self.report(Guarantee.NO_CREATION, me, message, (first, again))
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether its members agree on views."""
+        return any(history.steps for history in self.histories)
+
+    @property
+    def inside(self) -> "Sequence[frozenset[int]]":
+        """The members of each view."""
+        return self._inside
+
+    def removed(self) -> frozenset[int]:
+        """Those who were members, and are not in the newest view: they owe nothing any longer."""
+        steps = [step for one in self.histories for step in one.steps if step.view is not None]
+        if not steps:
+            return frozenset()
+        newest = max(steps, key=lambda step: step.number)
+        return frozenset().union(*self._inside) - self._inside[newest.view or 0]
 
     # --- how far each reader has got
 
@@ -296,7 +323,7 @@ class Judge:
     def recalled(self, process: int, begin: int, end: int) -> Events | None:
         """These rows once more, from the source."""
         name = self.names[process]
-        pieces = self.recall(name, begin, end)
+        pieces = self.recall(self.run, name, begin, end)
         if pieces is None:
             return None
         found, at = [], begin
@@ -315,34 +342,33 @@ class Judge:
 
     # --- looking things up
 
-    def first_delivery(self, process: int, message: tuple[int, int]) -> tuple[int, int]:
-        """Where a process that delivered the message did so first."""
-        history = self.histories[process]
-        if history.had_delivered(*message):
-            return process, BELOW_THE_CUT
-        for events in self._in_and_below_the_window(process):
-            is_it = ~events.is_broadcast & (events.origin == message[0])
-            places = np.flatnonzero(is_it & (events.seq == message[1]))
-            if len(places):
-                return process, int(events.index[places[0]])
-        self.give_up(f"{history.name}'s rows below {history.base:,} are gone")
-        return process, BELOW_THE_CUT
+    def deliveries(self, process: int, origin: int, seq: Array) -> dict[int, tuple[int, int]]:
+        """By sequence number, index and digest of the first delivery of each of these.
+
+        The process has delivered all of them; what it delivered below its cut is left out.
+        """
+        return self.rows_of(process, origin, seq[seq > self.histories[process].had.get(origin, 0)])
 
     def broadcasts(self, origin: int, seq: Array) -> dict[int, tuple[int, int]]:
-        """By sequence number, index and digest of the first broadcast under each of these names.
+        """The same of the first broadcast under each of these names."""
+        return self.rows_of(origin, origin, seq, are_broadcasts=True)
 
-        All of them have been taken, but may have left the window, and the source too.
-        """
+    def rows_of(
+        self, process: int, origin: int, seq: Array, are_broadcasts: bool = False
+    ) -> dict[int, tuple[int, int]]:
+        """All of them have been taken, but may have left the window, and the source too."""
         found: dict[int, tuple[int, int]] = {}
         wanted = np.unique(seq)
-        for events in self._in_and_below_the_window(origin):
-            places = np.flatnonzero(events.is_broadcast & np.isin(events.seq, wanted))
-            for place in places.tolist():
+        if not len(wanted):
+            return found
+        for events in self._in_and_below_the_window(process):
+            is_it = (events.is_broadcast == are_broadcasts) & (events.origin == origin)
+            for place in np.flatnonzero(is_it & np.isin(events.seq, wanted)).tolist():
                 row = int(events.index[place]), int(events.digest[place])
                 found.setdefault(int(events.seq[place]), row)
             if len(found) == len(wanted):
                 return found
-        history = self.histories[origin]
+        history = self.histories[process]
         self.give_up(f"{history.name}'s rows below {history.base:,} are gone")
         return found
 
@@ -398,6 +424,9 @@ class Judge:
             cause=found.cause and MessageId(self.names[found.cause[0]], found.cause[1]),
         )
 
+    def name_of(self, message: tuple[int, int]) -> MessageId:
+        return MessageId(self.names[message[0]], message[1])
+
     def place_in_order(self, found: Found) -> tuple[object, ...]:
         """The order in which the specification names violations."""
         is_renamed = found.witness[0][0] == found.process == found.message[0] and (
@@ -414,11 +443,17 @@ class Judge:
     # --- the window
 
     def _trim(self) -> None:
-        readers = [one for one in self.processes if not self.histories[one].holed]
+        # What a member that was removed might still read is read again, should it do so.
+        removed = self.removed()
+        readers = [
+            one for one in self.processes if not self.histories[one].holed and one not in removed
+        ]
         for origin, history in enumerate(self.histories):
             behind = [int(self.passed[reader, origin]) for reader in readers]
             needed = [index for index in behind if index >= history.base]
-            history.drop(min([*needed, history.first_open]))
+            index = min([*needed, history.first_open])
+            self._note_blockers(origin, index)
+            history.drop(index)
         self._lose_patience(
             [one.events.size - self.limits.waiting_rows for one in self.histories],
             [one.patience for one in self.histories],
@@ -520,7 +555,7 @@ class Judge:
             if self.is_known(*cause):
                 del self.presumed[cause]
                 if reader in self._inside[0] or len(self._inside) > 1:
-                    name = MessageId(self.names[cause[0]], cause[1])
+                    name = self.name_of(cause)
                     self.give_up(f"{name} was read too late to say whether all came after it")
         waiting, self.strays = self.strays, []
         for stray in waiting:

@@ -1,8 +1,8 @@
 """Pieces of histories: how rows reach the judge, from a segment, from a table, or stored.
 
 A piece is a contiguous part of the history of one process. Of its rows only broadcasts and
-deliveries are looked at one by one; of the others it is enough how many there are, whether one is
-a gap, and which kind is the last.
+deliveries are looked at one by one, and the few about agreed views. Of the others it is enough how
+many there are, whether one is a gap, and which kind is the last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +15,8 @@ from msgspec import UNSET
 
 from tidings.core import DataError
 from tidings.pipeline.watching.ranges import Array
-from tidings.trace.schema import Kind, Row
-from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Messages
+from tidings.trace.schema import AGREED, BINDING, Kind, Row
+from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Mark, Messages
 
 NO_VIEW = -1
 
@@ -63,6 +63,46 @@ class Events(NamedTuple):
 TYPES = (np.int64, np.bool_, np.int32, np.int64, np.int64, np.int32)
 
 
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """A row about an agreed view: the process installs it, joins with it, or leaves by it."""
+
+    index: int
+    kind: Kind
+    number: int
+    view: int | None = None
+    cut: dict[str, int] = {}
+
+    def row(self, process: str) -> Row:
+        """As the specification reads it."""
+        return Row(
+            run="",
+            process=process,
+            index=self.index,
+            kind=self.kind,
+            time_ns=0,
+            value=self.number,
+            view=UNSET if self.view is None else self.view,
+            vector=self.cut,
+        )
+
+
+class Rebinds(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive rows that bind messages of the process itself to another view."""
+
+    index: int
+    first: int
+    count: int
+    view: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    def since(self, index: int) -> "Rebinds":
+        passed = max(0, index - self.index)
+        return Rebinds(self.index + passed, self.first + passed, self.count - passed, self.view)
+
+
 class Piece(msgspec.Struct, frozen=True, array_like=True):
     """Rows ``begin`` up to but not including ``end`` of one process."""
 
@@ -79,6 +119,8 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     columns: tuple[bytes, ...]
     time_ns: int = 0
     """Of the last row, in the clock of the process: for people, never for order."""
+    steps: tuple[Step, ...] = ()
+    rebinds: tuple[Rebinds, ...] = ()
 
     @property
     def events(self) -> Events:
@@ -97,6 +139,10 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
             begin=min(index, self.end),
             rows=min(self.rows, self.end - index),
             columns=packed(kept),
+            steps=tuple(one for one in self.steps if one.index >= index),
+            rebinds=tuple(
+                one.since(index) for one in self.rebinds if one.index + one.count > index
+            ),
         )
 
 
@@ -155,7 +201,22 @@ def _piece_of_rows(run: str, process: str, rows: Sequence[Row]) -> Piece:
         origins=tuple(origins),
         columns=packed(events),
         time_ns=rows[-1].time_ns,
+        steps=tuple(
+            _step(row) for row in rows if row.kind in AGREED and isinstance(row.value, int)
+        ),
+        rebinds=tuple(
+            Rebinds(row.index, row.message.seq, 1, row.view)
+            for row in rows
+            if row.kind == "rebind" and isinstance(row.view, int)
+        ),
     )
+
+
+def _step(row: Row) -> Step:
+    assert isinstance(row.value, int)
+    view = row.view if isinstance(row.view, int) else None
+    cut = row.vector if isinstance(row.vector, dict) else {}
+    return Step(row.index, row.kind, row.value, view, cut)
 
 
 # --- from the blocks of a segment
@@ -192,6 +253,8 @@ def _piece_of_blocks(run: str, process: str, blocks: Sequence[Block]) -> Piece:
     spans: list[tuple[int, int, int, int, int, int]] = []
     digests: list[bytes] = []
     kinds: list[Kind] = []
+    steps: list[Step] = []
+    rebinds: list[Rebinds] = []
     gaps = 0
     for block in blocks:
         index = block.index
@@ -204,6 +267,12 @@ def _piece_of_blocks(run: str, process: str, blocks: Sequence[Block]) -> Piece:
                 is_broadcast = item.kind == "broadcast"
                 spans.append((index, is_broadcast, number, item.first, item.count, view))
                 digests.append(item.digests)
+            elif isinstance(item, Messages) and item.kind == "rebind":
+                _refuse_untold(process, item)
+                rebinds.append(Rebinds(index, item.first, item.count, item.view or 0))
+            elif isinstance(item, Mark) and item.kind in AGREED and item.number is not None:
+                step = Step(index, item.kind, item.number, item.view, item.delivered or {})
+                steps.append(step)
             elif isinstance(item, Gap):
                 gaps += item.rows - 1
             index += item.rows
@@ -220,17 +289,19 @@ def _piece_of_blocks(run: str, process: str, blocks: Sequence[Block]) -> Piece:
         origins=tuple(origins),
         columns=packed(_expanded(spans, b"".join(digests))),
         time_ns=blocks[-1].time_ns,
+        steps=tuple(steps),
+        rebinds=tuple(rebinds),
     )
 
 
 def _refuse_untold(process: str, item: Messages) -> None:
-    if len(item.digests) != DIGEST_BYTES * item.count:
+    if item.kind != "rebind" and len(item.digests) != DIGEST_BYTES * item.count:
         raise DataError(f"a {item.kind} row needs 'digest'")
-    if item.kind == "broadcast":
+    if item.kind in BINDING:
         if item.view is None:
-            raise DataError("a broadcast row needs 'view'")
+            raise DataError(f"a {item.kind} row needs 'view'")
         if item.origin != process:
-            raise DataError(f"{process} cannot broadcast a message of {item.origin}")
+            raise DataError(f"{process} cannot {item.kind} a message of {item.origin}")
 
 
 def _expanded(spans: Sequence[tuple[int, ...]], digests: bytes) -> Events:

@@ -40,6 +40,9 @@ class Ranges:
             np.concatenate([ordered[:-1][is_break], ordered[-1:]]),
         )
 
+    def copy(self) -> "Ranges":
+        return Ranges(self.firsts, self.lasts)  # arrays are replaced, never changed
+
     @property
     def pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.firsts.tolist(), self.lasts.tolist(), strict=True))
@@ -102,6 +105,16 @@ class Ranges:
 
     def __and__(self, other: "Ranges") -> "Ranges":
         return self - (self - other)
+
+
+def numbers_in(seqs: Ranges, most: int = 1 << 62) -> Array:
+    """The first of them, one by one."""
+    some: list[int] = []
+    for first, last in seqs.pairs:
+        some += range(first, min(last, first + most - len(some) - 1) + 1)
+        if len(some) >= most:
+            break
+    return np.array(some, np.int64)
 
 
 def _rises(numbers: Array) -> bool:

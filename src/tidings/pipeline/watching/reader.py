@@ -305,6 +305,7 @@ class Reader:
     def _judge(self, origin: int, events: Events, end: int, so_far: Array, is_sure: Array) -> None:
         mine = self._open_of(origin, ORDER)
         mine = mine[(self.broadcast_at[mine] != UNREAD) & (self.broadcast_at[mine] < end)]
+        mine = self._without_strangers(origin, mine)
         if not len(mine):
             return
         history, at = self.history, self.since + mine
@@ -322,10 +323,18 @@ class Reader:
                 self._came_early(int(mine[one]), Blocker.of(events, cause))
         self._close(at[is_decided])
 
+    def _without_strangers(self, origin: int, mine: Array) -> Array:
+        """Without what is addressed to views of others: it will be moved, and causes with it."""
+        if not len(mine) or self.judge.is_over or not self.judge.is_changing:
+            return mine
+        events = self.history.events.at(self.since + mine)
+        is_late = events.index < self.history.patience
+        return mine[is_late | self.judge.is_addressed(self.number, origin, events.seq)]
+
     def _judge_behind(self, origin: int, blocker: Blocker) -> None:
         """Whatever was broadcast after what the reader lacks came too early."""
         mine = self._open_of(origin, ORDER)
-        mine = mine[self.broadcast_at[mine] != UNREAD]
+        mine = self._without_strangers(origin, mine[self.broadcast_at[mine] != UNREAD])
         for place in mine[self.broadcast_at[mine] > blocker.row].tolist():
             self._came_early(place, blocker)
         self._close(self.since + mine)

@@ -29,7 +29,7 @@ from tidings.pipeline.watching.final import debts, ending, final_verdicts, verdi
 from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import Judge, Recall, Standing, WatchLimits, gone
 from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
-from tidings.pipeline.watching.pieces import Events, Piece, decode, packed
+from tidings.pipeline.watching.pieces import Events, Piece, Rebinds, Step, decode, packed
 from tidings.pipeline.watching.status import (
     MemberStatus,
     Owed,
@@ -42,7 +42,7 @@ from tidings.pipeline.watching.stored import loaded, stored
 from tidings.spec import Verdict, Violation
 from tidings.trace import Manifest
 from tidings.trace.foreign import Mapping as LogMapping
-from tidings.trace.schema import KINDS
+from tidings.trace.schema import AGREED, KINDS
 
 FOLDER = "judge"
 STATE = "state"
@@ -61,6 +61,7 @@ SCHEMA = pa.schema(
         "cause_origin": pa.string(),
         "cause_seq": pa.int64(),
         "witness": pa.list_(_PLACE),
+        "note": pa.string(),
     }
 )
 
@@ -321,6 +322,7 @@ def write_findings(place: Path, batch: int, found: Sequence[tuple[str, Violation
             "cause_origin": one.cause.origin if one.cause else None,
             "cause_seq": one.cause.seq if one.cause else None,
             "witness": [{"process": at.process, "index": at.index} for at in one.witness],
+            "note": one.note or None,
         }
         for run, one in found
     ]
@@ -387,4 +389,24 @@ def _piece_of_table(rows: Any, kind: Any, index: Any, ends: Any) -> Piece:
         origins=tuple(origins.dictionary.to_pylist()),
         columns=packed(events),
         time_ns=times[-1] or 0,
+        steps=tuple(_steps(rows, kind)),
+        rebinds=tuple(
+            Rebinds(row["index"], row["seq"], 1, row["view"])
+            for row in _rows_of(rows, kind, "rebind", columns=("index", "seq", "view"))
+        ),
     )
+
+
+def _rows_of(rows: Any, kind: Any, *kinds: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    chosen = np.flatnonzero(np.isin(kind, [KINDS.index(one) for one in kinds]))
+    return list(rows.select(columns).take(pa.array(chosen)).to_pylist()) if len(chosen) else []
+
+
+def _steps(rows: Any, kind: Any) -> Iterator[Step]:
+    """Those that have a number; without a column of numbers there are none."""
+    names = ("index", "kind", "view", "value", "vector")
+    columns = [name for name in names if name in rows.column_names]
+    for row in _rows_of(rows, kind, *AGREED, columns=columns):
+        if row.get("value") is not None:
+            cut = dict(row.get("vector") or ())
+            yield Step(row["index"], row["kind"], row["value"], row["view"], cut)

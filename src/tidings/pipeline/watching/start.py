@@ -28,7 +28,7 @@ from tidings.trace.layout import MANIFEST
 FOUND = (
     "key string, batch bigint, found_at timestamp, run string, guarantee string, process string, "
     "origin string, seq bigint, cause_origin string, cause_seq bigint, "
-    "witness array<struct<process: string, index: bigint>>"
+    "witness array<struct<process: string, index: bigint>>, note string"
 )
 """The columns of findings, as Spark calls their types."""
 NEEDED = ("run", "process", "index", "kind", "origin", "seq", "digest", "view")
@@ -148,7 +148,7 @@ def _checked(stream: DataFrame) -> DataFrame:
     missing = [name for name in NEEDED if name not in stream.columns]
     if missing:
         raise UsageError(f"the stream lacks the column {missing[0]!r} of a trace")
-    more = [name for name in ("time_ns", "value") if name in stream.columns]
+    more = [name for name in ("time_ns", "value", "vector") if name in stream.columns]
     return stream.select(*NEEDED, *more)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tidings.disk.files import whole_file
-from tidings.spec import Guarantee, Value, Verdict
+from tidings.spec import Value, Verdict
 
 FILE = "status.json"
 
@@ -42,7 +42,8 @@ class Owed(msgspec.Struct, frozen=True):
 class SoFar(msgspec.Struct, frozen=True):
     """A verdict without its violations: these are findings."""
 
-    guarantee: Guarantee
+    guarantee: str
+    """In a word; also that of views."""
     value: Value
     judged: int
     not_owed: int = 0

@@ -5,20 +5,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidings.core import Members
+from tidings.core import DataError, Members
 from tidings.pipeline.watching.judge import Found, Judge, Recall, Stray, WatchLimits, gone
-from tidings.pipeline.watching.pieces import TYPES, Events, Piece, packed
+from tidings.pipeline.watching.pieces import TYPES, Events, Piece, Step, packed
 from tidings.pipeline.watching.ranges import Ranges
 from tidings.pipeline.watching.reader import Blocker
+from tidings.pipeline.watching.views import Told
 from tidings.pipeline.watching.window import History
 from tidings.spec import Guarantee
 from tidings.trace import HistoryCut, Manifest
 
-FORMAT = 1
+FORMAT = 2
 Pairs = list[tuple[int, int]]
 _SIMPLE = (
     "begin", "end", "rows", "deliveries", "last_kind", "holed", "time_ns", "late",
-    "patience", "cut", "had", "given", "base",
+    "patience", "cut", "had", "given", "base", "steps", "misbound", "misbindings",
 )  # fmt: skip
 
 
@@ -37,6 +38,10 @@ class _History(msgspec.Struct, frozen=True):
     had: dict[int, int]
     given: int
     base: int
+    steps: list[Step]
+    misbound: list[tuple[int, int]]
+    misbindings: int
+    by_then: list[dict[int, Pairs]]
     got: dict[int, Pairs]
     sent: dict[int, Pairs]
     columns: tuple[bytes, ...]
@@ -59,6 +64,7 @@ class _Judge(msgspec.Struct, frozen=True):
     ordered: dict[int, int]
     given: int
     given_up: str
+    told: list[Told]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -82,6 +88,7 @@ def stored(judge: Judge) -> bytes:
             ordered=judge.ordered,
             given=judge.given,
             given_up=judge.given_up,
+            told=sorted(judge.agreed.told),
         )
     )
 
@@ -90,8 +97,9 @@ def _of_history(history: History) -> _History:
     simple: dict[str, Any] = {name: getattr(history, name) for name in _SIMPLE}
     return _History(
         name=history.name,
-        got={origin: seqs.pairs for origin, seqs in history.got.items()},
-        sent={view: seqs.pairs for view, seqs in history.sent.items()},
+        by_then=[_pairs(one) for one in history.by_then],
+        got=_pairs(history.got),
+        sent=_pairs(history.sent),
         columns=packed(history.events),
         is_first=history.is_first.tobytes(),
         open=history.open.tobytes(),
@@ -99,8 +107,18 @@ def _of_history(history: History) -> _History:
     )
 
 
+def _pairs(sets: dict[int, Ranges]) -> dict[int, Pairs]:
+    return {key: seqs.pairs for key, seqs in sets.items()}
+
+
+def _ranges(sets: dict[int, Pairs]) -> dict[int, Ranges]:
+    return {key: Ranges.of(pairs) for key, pairs in sets.items()}
+
+
 def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone) -> Judge:
     state = _decode(data)
+    if state.format != FORMAT:
+        raise DataError("the checkpoint is of another version of tidings: begin a new one")
     names = tuple(one.name for one in state.histories)
     judge = Judge(Manifest(schema=0, run=state.run, names=names, views=state.views), limits, recall)
     # The manifest lists names in the order of people; the state, as they came.
@@ -117,6 +135,7 @@ def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone
     judge.violated = {(what, process): count for what, process, count in state.violated}
     judge.ordered, judge.given = state.ordered, state.given
     judge.given_up = state.given_up
+    judge.agreed.told = set(state.told)
     return judge
 
 
@@ -124,8 +143,8 @@ def _history(state: _History) -> History:
     history = History(state.name)
     for name in _SIMPLE:
         setattr(history, name, getattr(state, name))
-    history.got = {origin: Ranges.of(pairs) for origin, pairs in state.got.items()}
-    history.sent = {view: Ranges.of(pairs) for view, pairs in state.sent.items()}
+    history.by_then = list(map(_ranges, state.by_then))
+    history.got, history.sent = _ranges(state.got), _ranges(state.sent)
     history.events = Events(
         *(np.frombuffer(one, kind) for one, kind in zip(state.columns, TYPES, strict=True))
     )

@@ -5,16 +5,41 @@ numbered and delivered in sequence. ``events`` is the window: the rows from ``ba
 says whether it is the first of its name there, and what has yet to be decided about it.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from tidings.core import DataError
-from tidings.pipeline.watching.pieces import NO_VIEW, Events, Piece
+from tidings.pipeline.watching.pieces import NO_VIEW, Events, Piece, Rebinds, Step
 from tidings.pipeline.watching.ranges import Array, Ranges
 from tidings.trace import HistoryCut
 
 TEXT, ORDER = 1, 2
 """What may be open about a delivery: whether it was broadcast so; whether its causes came first."""
 NOTHING_SENT = Ranges()
+
+
+class GoneError(Exception):
+    """The source no longer has the rows; the text says which."""
+
+
+class Moved(NamedTuple):
+    """Messages that are bound to another view now."""
+
+    old: int
+    new: int
+    seqs: Ranges
+
+
+class Taken(NamedTuple):
+    """What the judge has to look at when a history goes on."""
+
+    repeated: Array
+    """Places, in the events, of deliveries that are not the first of their name."""
+    renamed: Array
+    """The same of broadcasts."""
+    moved: list[Moved]
 
 
 class History:
@@ -39,9 +64,17 @@ class History:
         self.had: dict[int, int] = {}
         """By origin, how many were delivered below the cut."""
         self.sent: dict[int, Ranges] = {}
-        """By view, what was broadcast, under the view of the first of each name."""
+        """By view, what was broadcast, under the view of the last binding."""
         self.given = 0
         """How many were broadcast below the cut."""
+        self.steps: list[Step] = []
+        """Its rows about agreed views."""
+        self.by_then: list[dict[int, Ranges]] = []
+        """What it had delivered at each of these that is not its leaving, by origin."""
+        self.misbound: list[tuple[int, int]] = []
+        """Rows, and sequence numbers, that bind a message to a view that it is not in."""
+        self.misbindings = 0
+        """How many of them there are; not all are kept."""
         self.base = 0
         """Where the window begins."""
         self.events = Events.empty()
@@ -86,16 +119,15 @@ class History:
 
     # --- rows come
 
-    def take(self, piece: Piece, events: Events, views: int) -> tuple[Array, Array]:
-        """Go on with a piece that begins where the history ends.
-
-        Returns the places, in the events, of deliveries and of broadcasts that are not the first
-        of their name.
-        """
+    def take(self, piece: Piece, events: Events, views: int) -> "Taken":
+        """Go on with a piece that begins where the history ends."""
         if self.last_kind in ("crash", "leave") and piece.first_kind not in ("recover", "join"):
             raise DataError(f"{self.name} acts ({piece.first_kind}) after its {self.last_kind}")
         is_first = np.zeros(events.size, bool)
         broadcasts = np.flatnonzero(events.is_broadcast)
+        named = [*(one.view for one in piece.rebinds), *(one.view or 0 for one in piece.steps)]
+        if max(named, default=0) >= views:
+            raise DataError(f"{self.name}: view {max(named)} is not in the manifest")
         if len(broadcasts):
             view = events.view[broadcasts]
             if view.max() >= views or view.min() == NO_VIEW:
@@ -107,6 +139,7 @@ class History:
                 chosen = fresh & (view == number)
                 self.sent.setdefault(number, Ranges()).add(seq[chosen])
         delivered = np.flatnonzero(~events.is_broadcast)
+        self._take_steps(piece.steps, events.at(delivered))
         for origin, places in events.at(delivered).by_origin():
             places = delivered[places]
             seq = events.seq[places]
@@ -121,8 +154,35 @@ class History:
         self.is_first = np.concatenate([self.is_first, is_first])
         is_open = np.where(is_first, TEXT | ORDER, TEXT) * ~events.is_broadcast
         self.open = np.concatenate([self.open, is_open.astype(np.int8)])
-        repeated = delivered[~is_first[delivered]]
-        return repeated, broadcasts[~is_first[broadcasts]]
+        fresh = events.at(broadcasts[is_first[broadcasts]])
+        return Taken(
+            repeated=delivered[~is_first[delivered]],
+            renamed=broadcasts[~is_first[broadcasts]],
+            moved=[part for one in piece.rebinds for part in self._rebind(one, fresh)],
+        )
+
+    def _take_steps(self, steps: Sequence[Step], delivered: Events) -> None:
+        for step in steps:
+            self.steps.append(step)
+            if step.kind != "leave":
+                by_then = {origin: seqs.copy() for origin, seqs in self.got.items()}
+                before = delivered.until(step.index)
+                for origin, places in before.by_origin():
+                    by_then.setdefault(origin, Ranges()).add(before.seq[places])
+                self.by_then.append(by_then)
+
+    def _rebind(self, one: Rebinds, fresh: Events) -> "list[Moved]":
+        """Address messages to another view.
+
+        ``fresh`` is what the piece broadcasts: what comes after the row is not moved by it.
+        """
+        named = Ranges.of([(one.first, one.last)]) - Ranges.of_numbers(fresh.since(one.index).seq)
+        parts = [Moved(view, one.view, sent & named) for view, sent in self.sent.items()]
+        moved = [part for part in parts if part.seqs and part.old != part.new]
+        for part in moved:
+            self.sent[part.old] = self.sent[part.old] - part.seqs
+            self.sent[part.new] = self.sent.get(part.new, Ranges()) | part.seqs
+        return moved
 
     # --- the window
 
