@@ -281,6 +281,8 @@ class ChangingRun:
             # The same name once more: a replacement that the group has to refuse.
             again = gone and self.dice.random() < 0.3
             add = self.dice.choice(gone) if again else f"p{self.added}"
+            for known in (self.handed, self.processed, self.noted):
+                known.pop(add, None)  # somebody else, who has nothing
         self.happened["replacements"] += bool(add and remove)
         return choices.ChangeRequest(process, add, remove)
 

@@ -369,6 +369,23 @@ def changed(world: World, process: str, change: Change) -> list[Effect]:
     return seen
 
 
+def test_rivals_whose_wishes_lose_go_on_one_after_the_other() -> None:
+    """Each of three promises a ballot of its own, and p1, which has no wish, ends that.
+
+    If they began together after that, too, this would go on for ever.
+    """
+    members = ("p1", "p2", "p3", "p4")
+    world = World("rivals", members, Views)
+    for number, rival in enumerate(members[1:], start=5):
+        world.apply(choices.ChangeRequest(rival, f"p{number}", ""))
+    for choice in islice(until_quiet(world), 2_000):
+        world.apply(choice)
+    p1 = world.processes["p1"]
+    assert isinstance(p1, Views)
+    assert p1.chain[1].members == members, "nobody's wish came first"
+    assert {f"p{number}" for number in range(1, 8)} == {*p1.members}
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_one_newcomer_at_a_time_has_no_state(is_restarted: bool) -> None:
     world = World("states", ("p1", "p2"), Views, slow_newcomers=True)

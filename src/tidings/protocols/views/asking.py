@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tidings.core import Approve, Change, Deny, MessageId, Part, Send, ordered
 from tidings.protocols.views.consensus import Acceptor, Proposer
 from tidings.protocols.views.packets import Canvass, Ready, View
+from tidings.protocols.views.patience import Patience
 from tidings.protocols.views.present import Present
 from tidings.protocols.views.processing import Processing
 from tidings.protocols.views.standing import Standing
@@ -23,6 +24,7 @@ class Asking(Part):
     acceptor: Acceptor
     proposer: Proposer
     processing: Processing
+    patience: Patience
     near: int
     """How many messages a member may lack of what the others hold."""
     wish: Change | None = None
@@ -55,7 +57,22 @@ class Asking(Part):
         elif reason := self.standing.why_never(wish):
             self.deny(reason, out)
         elif self.present.is_open:
+            self._canvass_in_turn(out)
+
+    def _canvass_in_turn(self, out: Effects) -> None:
+        """If all whose wish has lost began at once, each would promise a ballot of its own again.
+
+        Somebody without a wish would end that, and all of it begin from the start.
+        """
+        if turn := self.members.index(self.me):
+            self.patience.wait(turn - 1)
+        else:
             self.canvass(out)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is a wish whose turn has not come."""
+        return self.wish is not None and self.present.is_open and not self.proposer.canvassing
 
     def deny(self, reason: str, out: Effects) -> None:
         self.proposer.give_up()

@@ -1,7 +1,8 @@
 """When a member takes the next step towards a view itself: on a timer, and not in a hurry.
 
 All that are wedged wait for the same; whoever begins again makes the others begin anew. So a member
-waits longer after anything that has brought the next view nearer.
+waits longer after anything that has brought the next view nearer. Those whose wish has lost to
+another try again one after the other, in the order of members.
 """
 
 from tidings.core import CancelTimer, Part, SetTimer
@@ -23,6 +24,10 @@ class Patience(Part):
 
     def renew(self) -> None:
         self.patience = PATIENCE
+
+    def wait(self, times: int) -> None:
+        """Let the timer run out so often before."""
+        self.patience = times
 
     def is_over(self) -> bool:
         """The timer has run out: whether it is time to do something about it."""

@@ -141,7 +141,7 @@ class Views(Process):
         gathering = self.gathering = Gathering(me, members, present)
         self.ahead = self.ahead_kind(me, members, ahead, ahead_bytes)
         about = (standing, present, acceptor, proposer)
-        asking = self.asking = self.asking_kind(me, members, *about, processing, near)
+        asking = self.asking = self.asking_kind(me, members, *about, processing, patience, near)
         voting = self.voting = self.voting_kind(
             me, members, *about, gathering, patience, processing
         )
@@ -232,7 +232,7 @@ class Views(Process):
         self.gathering.ask(out, again=True)
         if self.standing.following is not None:
             return  # all that is left to do is to get what is in its cut
-        if self.is_wedged:
+        if self.is_wedged or self.asking.is_waiting:
             self.asking.canvass(out)
         elif self.proposer.canvassing:
             self.asking.give_up(out)
@@ -336,7 +336,8 @@ class Views(Process):
             self.standing.has_stopped = True
             out.append(Halt(self.standing.farewell()))
         is_wedged = self.is_wedged and not self.has_left
-        self.patience.keep(self.proposer.canvassing or is_wedged, out)
+        is_asking = self.proposer.canvassing or self.asking.is_waiting
+        self.patience.keep(is_asking or is_wedged, out)
 
     def _is_needed_no_more(self) -> bool:
         """Of one that was removed: neither by others nor by its own application."""
