@@ -15,8 +15,8 @@ from tidings.trace import layout, read_manifests
 
 
 def test_a_group_grows_and_shrinks_under_load_and_kills(tmp_path: Path, spark: Any) -> None:
-    settings = ("trace.conform = true",)
-    outcome = churn(tmp_path, 1, 3, print, per_s=600, pause_s=0.2, settings=settings)
+    about = {"per_s": 300, "pause_s": 0.2, "most": 5, "settings": ("trace.conform = true",)}
+    outcome = churn(tmp_path, 1, 3, print, **about)
     (verdicts,) = audit(spark, tmp_path / "trace").verdicts.values()
     assert_it_was_hard_and_nothing_is_lost(outcome, verdicts)
     assert_nothing_is_left_behind(outcome)

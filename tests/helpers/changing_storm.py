@@ -114,6 +114,7 @@ class ChangingStorm(Storm):
         else:
             with how(few):
                 self.churn.change()
+        self.churn.see_off()
         self._follow()
 
     def _follow(self) -> None:

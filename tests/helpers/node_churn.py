@@ -105,14 +105,15 @@ def churn(
     per_s: float = PER_S,
     pause_s: float = 1.0,
     level_s: float = 1.0,
+    most: int = MOST,
     settings: tuple[str, ...] = (),
 ) -> Outcome:
     """Change for so long, and at least once to the most members and back; then settle."""
     tell(f"seed {seed}")
     path = group_file(folder, *settings)
     with Fleet(path, seed=seed, report_ms=REPORT_MS) as fleet:
-        about = (per_s, pause_s, level_s)
-        outcome = Churn(fleet, random.Random(seed), *about).run(seconds)
+        dice = random.Random(seed)
+        outcome = Churn(fleet, dice, per_s, pause_s, level_s, most=most).run(seconds)
     tell(str(outcome))
     return outcome
 
@@ -126,6 +127,7 @@ class Churn:
         pause_s: float,
         level_s: float,
         stay: Collection[str] = (),
+        most: int = MOST,
     ) -> None:
         self.fleet = fleet
         self.dice = dice
@@ -137,10 +139,12 @@ class Churn:
         self.waits_s: list[float] = []
         self.injector = ""
         """Of those who are started again."""
+        self._most = most
         self._stay = stay
         """Who is neither removed nor replaced."""
         self._names = (one for one in NEWCOMERS if "+" not in one and one not in fleet.members)
         self._is_growing = True
+        self._leaving: list[Member] = []
         self._shaken: set[str] = set()
         """Who was killed or stopped since the last change: its broadcasts may have waited."""
 
@@ -150,6 +154,7 @@ class Churn:
         before = self._levels()
         while time.monotonic() < begin_s + seconds or not self._has_been_there_and_back():
             self.change()
+            self.see_off()
             self._pass(0.2 * self.pause_s, self.pause_s)
             if self.dice.random() < 0.5:
                 self._disturb()
@@ -213,14 +218,14 @@ class Churn:
 
     def change(self) -> None:
         members = self.members()
-        if len(members) >= MOST:
+        if len(members) >= self._most:
             self.events["at the most"] += self._is_growing
             self._is_growing = False
         elif len(members) <= LEAST:
             self._is_growing = True
         mobile = [one for one in members if one not in self._stay]
         replaceable = [one for one in mobile if self._replacement(one) in NEWCOMERS]
-        is_overdue = len(members) == MOST and not self.events["replaced"]
+        is_overdue = len(members) == self._most and not self.events["replaced"]
         if replaceable and (is_overdue or self.dice.random() < 0.2):
             self._replace(self.dice.choice(replaceable))
         elif self._is_growing:
@@ -240,10 +245,17 @@ class Churn:
         if is_dead:
             member.kill()
         self._ask(self.dice.choice(self._running()), None, name)
-        if not is_dead:
-            self.fleet.wait_for(lambda: not member.is_up, f"{name} to end", PATIENCE_S)
-            assert member.report.removed, f"{name} ended otherwise"
+        self._leaving += [] if is_dead else [member]
         self.events["removed dead" if is_dead else "removed"] += 1
+
+    def see_off(self) -> None:
+        """Who was removed stops once all that stay have what it holds, those that were away too."""
+        for member in self._leaving:
+            self.fleet.wait_for(
+                lambda one=member: not one.is_up, f"{member.name} to end", PATIENCE_S
+            )
+            assert member.report.removed, f"{member.name} ended otherwise"
+        self._leaving.clear()
 
     def _replace(self, name: str) -> None:
         """Its disk is lost, and perhaps its machine."""

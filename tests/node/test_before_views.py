@@ -36,16 +36,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(messages: list[Message]) -> dict[str, bytes]:
+def texts_of(messages: list[Message]) -> dict[str, bytes]:
     return {str(one.id): one.text for one in messages}
 
 
 async def handed_over_again(groups: Members) -> None:
     """What the programs had not processed, of the three messages that there are."""
     first = await take(groups["p1"], 3)
-    assert said(first) == SAID
+    assert texts_of(first) == SAID
     assert all(isinstance(one, Replayed) for one in first)
-    assert said(await take(groups["p3"], 2)).items() < SAID.items()
+    assert texts_of(await take(groups["p3"], 2)).items() < SAID.items()
 
 
 def test_it_goes_on_as_it_was(folder: Path) -> None:

@@ -145,13 +145,13 @@ def test_the_old_one_that_comes_back_there_hears_that_it_was_removed_and_stops(
 
 def test_nobody_gets_the_address_of_a_member_that_stays(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3, VIEWS, UNTRACED)
-    taken, lost = str(config.addresses["p1"]), str(config.addresses["p3"])
+    used, lost = str(config.addresses["p1"]), str(config.addresses["p3"])
 
     async def scenario() -> None:
         async with joined(config, "p1", "p2", listen=False) as groups:
             await linked(groups)
-            for change in (groups["p2"].add("p4", taken), groups["p2"].replace("p3", taken)):
-                with pytest.raises(library.UsageError, match=f"p1 is reached at {taken}, and is"):
+            for change in (groups["p2"].add("p4", used), groups["p2"].replace("p3", used)):
+                with pytest.raises(library.UsageError, match=f"p1 is reached at {used}, and is"):
                     await change
             with pytest.raises(library.UsageError, match=f"p3 is reached at {lost}, and is not"):
                 await groups["p1"].add("p4", lost)

@@ -62,7 +62,8 @@ def test_groups_grow_and_shrink_and_nothing_is_lost_nor_left_behind(
         assert_it_was_hard_and_nothing_is_lost(outcome, verdicts)
         assert_nothing_is_left_behind(outcome)
         assert_nobody_waits_for_long(outcome)
-        assert outcome.offered > 0.9 * PER_S * outcome.seconds, "the load was lighter"
+        # Who is dead or stopped for a while offers nothing.
+        assert outcome.offered > 0.7 * PER_S * outcome.seconds, "the load was lighter"
         shutil.rmtree(folder)
         groups += 1
         events += outcome.events
