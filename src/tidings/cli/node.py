@@ -28,6 +28,7 @@ Newcomer = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
+        envvar="TIDINGS_ADDRESS",
         help="Where a newcomer is reached that is not in the group file, at its first start; p2+1 "
         "need not say so at the address of p2.",
     ),
@@ -48,6 +49,15 @@ def node(
     group: GroupFile = Path("group.toml"),
     founding: Founding = False,
     address: Newcomer = "",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="PORT",
+            help="Where on loopback metrics and health are, in place of what the group file says; "
+            "a port, or HOST:PORT.",
+            show_default=False,
+        ),
+    ] = "",
     logs: Annotated[
         Literal["console", "json"], typer.Option(help="How to log, on standard error.")
     ] = "console",
@@ -77,7 +87,8 @@ def node(
     config = read_config(group, member)
     member = member or _certified_here(config)
     face, output = _Pipe(member, as_json), terminal.Output()
-    terminal.run(member, config, face, output, stay=True, founding=founding, address=address)
+    where = {"address": address, "metrics": metrics}
+    terminal.run(member, config, face, output, stay=True, founding=founding, **where)
 
 
 def _certified_here(config: Config) -> str:

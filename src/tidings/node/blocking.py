@@ -44,10 +44,11 @@ def join_blocking(
     listen: bool = True,
     founding: bool = False,
     address: str = "",
+    metrics: str | int = "",
 ) -> "BlockingGroup":
     """Take part in a group as this member; ``join`` explains the arguments. It has to be closed."""
     options: dict[str, Any] = {"acknowledge": acknowledge, "listen": listen, "founding": founding}
-    joining = join(name, group, address=address, **options)
+    joining = join(name, group, address=address, metrics=metrics, **options)
     loop = _Loop(name)
     try:
         loop.call(joining.__aenter__)

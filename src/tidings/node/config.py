@@ -333,6 +333,20 @@ class Config(_Settings, frozen=True, kw_only=True):
         listen, metrics = (_as_before(one, place, name) for one in (self.listen, self.metrics))
         return structs.replace(config, listen=listen, metrics=metrics)
 
+    def with_metrics(self, name: str, where: str) -> "Config":
+        """The group with this member's metrics there, whatever the file says: a port on loopback,
+        or an address."""
+        address = parse_address(f"{LOOPBACK}:{where}" if where.isdecimal() else where)
+        if address is None:
+            raise UsageError(
+                f"metrics: {where!r} is neither a port nor an address like {LOOPBACK}:9464"
+            )
+        if not is_loopback(address.host):
+            raise UsageError(f"metrics: {address} is not on loopback; {METRICS_ARE_HERE}")
+        if name in self.addresses and address == self.listens_on(name):
+            raise UsageError(f"metrics: {address} is where {name} listens to the others")
+        return structs.replace(self, metrics=self.metrics | {name: address})
+
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
         process = factory(self.protocol, self.process_options())(name, self.members, choose)
@@ -367,8 +381,8 @@ class Config(_Settings, frozen=True, kw_only=True):
 
 
 def _as_before(where: dict[str, Address], place: str, name: str) -> dict[str, Address]:
-    """Whoever has this place now has what was there for it."""
-    return where | {name: where[place]} if place in where else where
+    """Whoever has this place now has what was there for it, unless it has its own."""
+    return {name: where[place]} | where if place in where else where
 
 
 def new_group_file(
@@ -425,6 +439,8 @@ protocol = "views"       # members can be added, removed and replaced
 """
 
 
+LOOPBACK = "127.0.0.1"
+METRICS_ARE_HERE = "metrics are for this machine only"
 PLAIN_IS_HERE = "plain TCP (tls.plain) stays on this machine; members elsewhere need certificates"
 NO_TLS = (
     "nothing says how members prove who they are; for a plain group on this machine add the line "
@@ -486,7 +502,7 @@ class _ConfigReader:
         if tls.plain:
             self._refuse_remote("members", addresses, PLAIN_IS_HERE)
             self._refuse_remote("listen", listen, PLAIN_IS_HERE)
-        self._refuse_remote("metrics", metrics, "metrics are for this machine only")
+        self._refuse_remote("metrics", metrics, METRICS_ARE_HERE)
         self._check_metrics(addresses, addresses | listen, metrics)
         shared = {field: getattr(file, field) for field in _Settings.__struct_fields__}
         return Config(
