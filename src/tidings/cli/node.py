@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tidings.cli.common import AsJson, GroupFile, app
-from tidings.core import Message, TidingsError, UsageError, ordered
+from tidings.core import Message, TidingsError, UsageError
 from tidings.node.config import Config, read_config
 
 if TYPE_CHECKING:
@@ -95,11 +95,15 @@ def _certified_here(config: Config) -> str:
     """Who has a certificate on this machine: a service need not be told who runs there."""
     if config.certificates is None:
         raise UsageError(f"which member is this? One of {', '.join(config.members)}")
-    folders = config.certificates.iterdir() if config.certificates.is_dir() else ()
-    certified = ordered(one.name for one in folders if one.is_dir())
+    folder, certified = config.certificates, config.certified_here()
     if len(certified) != 1:
         here = ", ".join(certified) or "nobody"
-        raise UsageError(f"which member is this? {config.certificates} has certificates of {here}")
+        way_out = (
+            f"name it, as in tidings node {certified[0]}, or delete those of others"
+            if certified
+            else f"copy {folder.name}/NAME here from where the group was made"
+        )
+        raise UsageError(f"which member is this? {folder} has certificates of {here}; {way_out}")
     return certified[0]
 
 

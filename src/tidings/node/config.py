@@ -312,6 +312,12 @@ class Config(_Settings, frozen=True, kw_only=True):
             members = ", ".join(self.members)
             raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
 
+    def certified_here(self) -> Members:
+        """Whose certificates are on this machine."""
+        if self.certificates is None or not self.certificates.is_dir():
+            return ()
+        return ordered(one.name for one in self.certificates.iterdir() if one.is_dir())
+
     def with_newcomer(self, name: str, address: str) -> "Config":
         """The group as somebody sees it who is not in the file, and wants to be reached there.
 
@@ -448,15 +454,17 @@ NO_TLS = (
 )
 
 
-def read_config(path: Path, member: str = "") -> Config:
-    """The group file; ``member`` is the one that needs it, if it is known already."""
+def read_config(path: Path, member: str = "", way_out: str = "") -> Config:
+    """The group file; ``member`` is the one that needs it, if it is known already.
+
+    ``way_out`` is for whoever needs a file that is there, and not a new one.
+    """
     try:
         return _ConfigReader(TomlFile(path)).config()
     except UsageError as fault:
         if isinstance(fault.__cause__, FileNotFoundError):
             names = f"{member} OTHER ..." if is_name(member) else "p1 p2 p3"
-            way_out = f"tidings group {names} makes one"
-            raise UsageError(f"{fault}; {way_out}") from None
+            raise UsageError(f"{fault}; {way_out or f'tidings group {names} makes one'}") from None
         raise
 
 
