@@ -113,6 +113,24 @@ def leave_for_no_reason(draft: ChangingDraft) -> None:
         draft.events[process][-1] = {"kind": "leave", "value": number}
 
 
+def start_again_under_its_name(draft: ChangingDraft) -> None:
+    """Somebody else does, without the disk of one that left, which had not delivered all."""
+    gone = [name for name, events in draft.events.items() if any(map(_is_leaving, events))]
+    if not gone:
+        return
+    process = draft.rng.choice(gone)
+    events = draft.events[process]
+    missed = [event for event in events if event["kind"] == "deliver"][-1:]
+    again = draft.rng.choice((["recover"], ["recover", "crash"], ["recover", "settle"]))
+    kept = [event for event in events if event not in missed]
+    draft.events[process] = [*kept, *({"kind": kind} for kind in again)]
+    draft.fates[process] = "crashed" if "crash" in again else "up"
+
+
+def _is_leaving(event: dict[str, Any]) -> bool:
+    return event["kind"] == "leave" and "value" in event
+
+
 def bind_elsewhere(draft: ChangingDraft) -> None:
     bound = [
         event
@@ -154,6 +172,8 @@ ALTERING: tuple[Callable[[Any], None], ...] = (
     move_a_view,
     move_a_view,
     leave_for_no_reason,
+    start_again_under_its_name,
+    start_again_under_its_name,
     bind_elsewhere,
     rebind_again,
     forget_to_rebind,

@@ -296,6 +296,17 @@ def test_the_changing_runs_are_not_vacuous(specified: Verdicts) -> None:
     assert sum(verdict.judged > 0 for verdict in owed) >= 10
 
 
+def test_some_changing_runs_go_on_under_the_name_of_one_that_left() -> None:
+    """And end with a row of each kind that would tell, of any other, what became of it."""
+    ends = Counter(
+        events[-1]["kind"]
+        for draft in changing_runs(QUERIED_CHANGING)
+        for events in draft.events.values()
+        if [event["kind"] for event in events if "value" in event][-1:] == ["leave"]
+    )
+    assert all(ends[kind] for kind in ("recover", "crash", "settle")), ends
+
+
 def _without_violations(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(verdict, violations=())
 

@@ -3,14 +3,15 @@
 Histories are written in shorthand: ``b1/0`` broadcasts the first message to the list at place 0,
 ``dp2#1`` delivers, ``r1/1`` binds the first message to the list at place 1, ``v1/1:p1=2,p2=1``
 installs view 1 (the list at place 1) with this cut, ``j...`` joins it, ``l1`` leaves by decision 1,
-``x`` crashes and ``s`` settles.
+``x`` crashes, ``c`` comes back and ``s`` settles.
 """
 
+import msgspec
 import pytest
 
 from tidings.core import Members
 from tidings.spec import Extra, Guarantee, Value, Verdict, ViewRule, judge, reach
-from tidings.trace import Manifest, Row, Run, collect, digest
+from tidings.trace import Fate, Manifest, Row, Run, collect, digest
 
 
 def run_of(views: str, **histories: str) -> Run:
@@ -28,8 +29,8 @@ def run_of(views: str, **histories: str) -> Run:
 def _columns(process: str, word: str) -> dict[str, object]:
     text = digest(b"text")
     kind, rest = word[0], word[1:]
-    if kind in "xs":
-        return {"kind": {"x": "crash", "s": "settle"}[kind]}
+    if kind in "xcs":
+        return {"kind": {"x": "crash", "c": "recover", "s": "settle"}[kind]}
     if kind == "l":
         return {"kind": "leave"} | ({"value": int(rest)} if rest else {})
     if kind == "d":
@@ -87,6 +88,50 @@ def test_of_two_both_have_to_get_through(end: str, is_owed: bool) -> None:
     run = run_of(f"p1 p2,{later}", p1="b1/0 dp1#1 v1/1:p1=1 s", p2=f"dp1#1 {end}")
     agreement = verdict(run, Guarantee.UNIFORM_AGREEMENT)
     assert (agreement.judged, agreement.not_owed) == ((1, 0) if is_owed else (0, 1))
+
+
+@pytest.mark.parametrize("after", ["", "c", "c x", "c s", "c x c s"])
+@pytest.mark.parametrize("fate", ["up", "crashed", None])
+def test_what_starts_under_the_name_of_one_that_left_owes_nothing(
+    after: str, fate: Fate | None
+) -> None:
+    """It left before it had delivered all of its view; the group refuses its name."""
+    staying = "dp1#1 v1/1:p1=1 s"
+    run = run_of("p1 p2 p3,p1 p2", p1=f"b1/0 {staying}", p2=staying, p3=f"l1 {after}")
+    run = _with_fates(run, {"p3": fate} if fate else {})
+    assert is_sound(run)
+    assert verdict(run, Guarantee.UNIFORM_AGREEMENT).judged == 1
+
+
+@pytest.mark.parametrize("inside", ["c v1/1:p1=1 s", "j1/1:p1=1 s"])
+def test_one_that_is_in_a_view_again_owes_what_any_other_does(inside: str) -> None:
+    staying = "dp1#1 v1/1:p1=1 s"
+    run = run_of("p1 p2 p3,p1 p2 p3", p1=f"b1/0 {staying}", p2=staying, p3=f"l1 {inside}")
+    (violation,) = verdict(run, Guarantee.UNIFORM_AGREEMENT).violations
+    assert violation.process == "p3"
+
+
+def test_one_that_left_without_a_decision_may_come_back() -> None:
+    """Then the last row tells what became of it, as in any group without agreed views."""
+    run = run_of("p1 p2 p3", p1="b1/0 dp1#1 s", p2="dp1#1 s", p3="l c s")
+    (violation,) = verdict(run, Guarantee.UNIFORM_AGREEMENT).violations
+    assert violation.process == "p3"
+    run = run_of("p1 p2 p3", p1="b1/0 dp1#1 s", p2="dp1#1 s", p3="l c")
+    assert "p3 neither settled" in verdict(run, Guarantee.UNIFORM_AGREEMENT).reason
+
+
+def test_what_starts_under_the_name_of_one_that_left_may_have_broadcast() -> None:
+    """Whoever left owes nothing; but of a history that breaks off nobody knows the rest."""
+    staying = "v1/1 dp3#1 s"
+    run = run_of("p1 p2 p3,p1 p2", p1=staying, p2=staying, p3="l1 c")
+    assert verdict(run, Guarantee.NO_CREATION).value is Value.UNKNOWN
+    run = run_of("p1 p2 p3,p1 p2", p1=staying, p2=staying, p3="l1 c s")
+    assert verdict(run, Guarantee.NO_CREATION).value is Value.VIOLATED
+
+
+def _with_fates(run: Run, fates: dict[str, Fate]) -> Run:
+    manifest = msgspec.structs.replace(run.manifest, fates=fates)
+    return msgspec.structs.replace(run, manifest=manifest)
 
 
 @pytest.mark.parametrize(("ends", "is_owed"), [("l1 x", True), ("x x", False), ("l1 l1", True)])

@@ -127,6 +127,10 @@ class AgreedViews:
         steps = self.steps.get(process, ())
         return number is not None and any(_number(row) > number for row in steps)
 
+    def has_left(self, process: str) -> bool:
+        """Whether it left by a decision, and no later row puts it into a view again."""
+        return any(row.kind == "leave" for row in self.steps.get(process, ())[-1:])
+
     def is_behind(self, process: str, lost: set[int]) -> bool:
         """Whether one of these lists was decided on after the last view that it installed."""
         last = max((_number(row) for row in self.steps.get(process, ())), default=0)

@@ -99,8 +99,11 @@ class Evidence:
     # --- what became of each process
 
     def has_settled(self, process: str) -> bool:
-        """Up when the run settled; one that crashed and came back in time counts."""
-        return self._last_kind(process) == "settle"
+        """Up when the run settled; one that crashed and came back in time counts.
+
+        One that left by agreement does not: whoever starts under its name is in no view.
+        """
+        return self._last_kind(process) == "settle" and not self.agreed.has_left(process)
 
     def is_correct(self, process: str) -> bool:
         """Settled, and not stranded in a view."""
@@ -108,10 +111,13 @@ class Evidence:
 
     def has_ended(self, process: str) -> bool:
         """Whether the history says, or the runner knew, what became of the process."""
+        return self._reaches_the_end(process) or self.agreed.has_left(process)
+
+    def _reaches_the_end(self, process: str) -> bool:
         fate = self.run.manifest.fates.get(process)
         if fate == "up":
             # A crash that was survived: the rows after the recovery are missing.
-            return self.has_settled(process)
+            return self._last_kind(process) == "settle"
         return fate is not None or self._last_kind(process) in ("settle", "crash", "leave")
 
     def _last_kind(self, process: str) -> str:
@@ -148,7 +154,7 @@ class Evidence:
 
     def is_complete(self, process: str) -> bool:
         """Whether what is not in its history did not happen."""
-        return self.has_ended(process) and process in self.run.histories
+        return self._reaches_the_end(process) and process in self.run.histories
 
     def _may_come_from(self, origin: str) -> bool:
         return origin in self.processes and not self.is_complete(origin)

@@ -18,6 +18,7 @@ from tidings.pipeline.spark.naming import jobs_named
 from tidings.pipeline.spark.spool import spool_for, stored_rows
 from tidings.trace import Manifest, layout, read_manifests
 from tidings.trace.parquet import missing_columns
+from tidings.trace.schema import AGREED
 from tidings.trace.spooling import fill
 
 
@@ -29,7 +30,8 @@ class Recording(NamedTuple):
     runs: DataFrame
     """run, clock, names, views (as positions), up, gone (positions: what the manifest tells)."""
     lives: DataFrame
-    """run, process, last (its last index), settled, ended (where such a row stands), or null."""
+    """run, process, last (its last index), settled, ended (where such a row stands), or null; left
+    (by agreement, and it is in no view since)."""
     width: int
     """How many names the largest dictionary has."""
     kinds: frozenset[str]
@@ -67,12 +69,17 @@ def recording_of(
 ) -> Recording:
     """The same for rows that are a table already: the columns of a Parquet trace."""
     ended = F.col("kind").isin("crash", "leave")
+    is_agreed = F.col("kind").isin(*AGREED) & F.col("value").isNotNull()
+    is_leaving = F.col("kind") == "leave"
+    outside = F.max(F.when(is_agreed & is_leaving, F.col("index")))
+    inside = F.max(F.when(is_agreed & ~is_leaving, F.col("index")))
     lives = (
         rows.groupBy("run", "process")
         .agg(
             F.max("index").alias("last"),
             F.max(F.when(F.col("kind") == "settle", F.col("index"))).alias("settled"),
             F.max(F.when(ended, F.col("index"))).alias("ended"),
+            (F.coalesce(outside, F.lit(-1)) > F.coalesce(inside, F.lit(-1))).alias("left"),
             F.max(F.col("time_ns").isNull()).alias("timeless"),
             *(F.max(F.col("kind") == kind).alias(kind) for kind in _OPTIONAL),
         )
@@ -152,22 +159,22 @@ def audiences(recording: Recording) -> DataFrame:
     - is_addressed, is_owing: for each position of the dictionary whether it is one of these
     - settled: it is known of every member whether it is correct
     """
-    is_correct = F.col("settled") == F.col("last")
+    is_correct = (F.col("settled") == F.col("last")) & ~F.col("left")
     has_ended = F.col("ended") == F.col("last")
     ends = recording.lives.groupBy("run").agg(
         F.collect_list(F.when(is_correct, F.col("process"))).alias("correct"),
         F.collect_list(F.when(has_ended, F.col("process"))).alias("over"),
+        F.collect_list(F.when(F.col("left"), F.col("process"))).alias("left"),
     )
     nobody = F.array().cast("array<smallint>")
     known = recording.runs.join(ends, "run", "left").select(
         *("run", "clock", "names", "up", F.posexplode("views").alias("view", "list")),
         F.coalesce("correct", nobody).alias("correct"),
         # Who is said to be up, and did not settle, came back from a crash to an unknown end.
-        F.array_union(F.array_except(F.coalesce("over", nobody), "up"), F.col("gone")).alias(
-            "gone"
-        ),
+        F.array_except(F.coalesce("over", nobody), "up").alias("over"),
+        F.array_union("gone", F.coalesce("left", nobody)).alias("gone"),
     )
-    settled = F.array_union("correct", "gone")
+    settled = F.array_union(F.array_union("correct", "over"), F.col("gone"))
     owing = F.array_intersect("list", "correct")
     return known.select(
         *("run", F.col("view").cast("bigint").alias("view"), "names", "clock"),
