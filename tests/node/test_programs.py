@@ -105,6 +105,16 @@ def test_what_cannot_be_gets_one_line(
     assert answer.out == "", "it greeted before it looked"
 
 
+def test_a_stranger_learns_how_to_come_as_a_newcomer(tmp_path: Path, tidings: Any) -> None:
+    group_file(tmp_path, 2, 'protocol = "views"')
+    answer = tidings("chat", "dave")
+    assert (answer.status, answer.err) == (
+        64,
+        "tidings: dave is not in the group file, which has p1, p2; a newcomer has to say where it "
+        "is reached: --address HOST:PORT\n",
+    )
+
+
 def test_a_first_group_file_is_written_once_and_says_what_to_do(
     tmp_path: Path, tidings: Any
 ) -> None:
