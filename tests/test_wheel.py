@@ -145,9 +145,9 @@ def test_whatever_needs_an_extra_names_it(installed: Path, tmp_path: Path) -> No
     made = ("-m", "tidings", "simulate", "--seed", "1", "--trace", "trace")
     assert run(installed, tmp_path, *made, hidden=hidden)[0] == 0
     for line, extra in (
-        ("audit trace", "spark"),
+        ("audit trace", "audit"),
         ("audit trace --local", "audit"),
-        ("report trace", "spark"),
+        ("report trace", "audit"),
         ("simulate --trace other --format parquet", "audit"),
     ):
         status, _, err = run(installed, tmp_path, "-m", "tidings", *line.split(), hidden=hidden)

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -59,11 +61,15 @@ def test_a_plain_group_has_no_certificates(tidings: Any, tmp_path: Path) -> None
         (("group", "p1=a:1", "p2=a:1"), 64, "members.p2: a:1 is the address of p1 already"),
         (("group", "p1", "p1=a:1"), 64, "p1 is there twice"),
         (("group", "p1", "--group", "other.toml"), 64, "authority is there already; it stays"),
-        (("certs", "issue", "p9"), 64, "p9 is not in the group; its members: p1, p2, p3"),
+        (("certs", "issue", "p9"), 64, "p3; for one that is to be added: --newcomer"),
         (("certs", "issue", "p1"), 64, "p1 has a certificate; tidings certs renew p1 renews it"),
         (("certs", "renew", "p1", "--days", "0"), 64, "Invalid value for '--days'"),
         (("certs", "renew", "p1", "--authority", "x"), 64, "x/key.pem: no such file; certificates"),
-        (("certs", "show", "--group", "no.toml"), 64, "no.toml: No such file or directory"),
+        (
+            ("certs", "show", "--group", "no.toml"),
+            64,
+            "directory; --group says where the group file is",
+        ),
         (("certs", "reload", "p1"), 69, "p1 does not run with certs/p1, or hangs"),
         (("certs", "mend"), 64, "No such command 'mend'. (see tidings certs --help)"),
         (("node", "p1", "--group", "old.toml"), 65, "old.toml:1: tls: nothing says how members"),
@@ -85,6 +91,37 @@ def test_a_mistake_gets_one_line(
     assert answer.status == status
     assert line in answer.err
     assert len(answer.err.splitlines()) == 1
+
+
+def test_a_folder_that_may_not_be_read_is_not_called_empty(
+    tidings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tidings("group", *THREE).status == 0
+
+    def forbidden(path: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", forbidden)
+    answer = tidings("certs", "reload")
+    assert (answer.status, answer.err) == (69, "tidings: certs: Permission denied\n")
+
+
+def test_whoever_has_no_certificate_here_or_several_learns_what_to_do(
+    tidings: Any, tmp_path: Path
+) -> None:
+    assert tidings("group", *THREE).status == 0
+    words = "tidings: which member is this? certs has certificates of"
+    assert tidings("node").err == (
+        f"{words} p1, p2, p3; name it, as in tidings node p1, or delete those of others\n"
+    )
+    shutil.rmtree(tmp_path / "certs")
+    assert tidings("node").err == (
+        f"{words} nobody; copy certs/NAME here from where the group was made\n"
+    )
+    (tmp_path / "certs" / "p4").mkdir(parents=True)
+    answer = tidings("status")
+    assert answer.status == 69
+    assert answer.err.endswith("or start it: tidings node p4\n")
 
 
 def test_a_file_that_is_no_key_is_named_and_not_shown(tidings: Any, tmp_path: Path) -> None:

@@ -174,7 +174,9 @@ def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
         assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
         answer = tidings("audit", "t")
         assert answer.status == 69
-        missing = "pip install 'tidings[spark]', or judge without it: tidings audit --local"
+        missing = (
+            "judge without it: tidings audit --local, or install tidings with the extra [spark]"
+        )
         assert missing in answer.err
         assert tidings("audit", "t", "--local").status == 0
 

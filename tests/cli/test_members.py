@@ -17,6 +17,7 @@ import tidings as library
 from programs import running
 from real_groups import free_ports, go, group_file, joined, linked, until
 from tidings import cli
+from tidings.core import Exit
 from tidings.node.authority import Authority
 from tidings.node.config import read_config
 from tidings.node.engine import Halted
@@ -92,6 +93,9 @@ def test_a_member_is_added_and_removed_and_its_name_is_used_up(
                 "ready: a majority is there and lacks little",
                 "promised: broadcasts wait until everybody has the same",
             ]
+            unknown = await to_thread(tidings, "status", "zebra")
+            known = "zebra is not in the group; its members: p1, p2, p3, p4"
+            assert (unknown.status, unknown.err) == (64, f"tidings: {known}\n")
             twice = await to_thread(tidings, "members", "add", "p4", "--via", address)
             assert (twice.status, twice.err) == (64, "tidings: p4 is in the group already\n")
             removed = await to_thread(tidings, "members", "remove", "p4", "--json")
@@ -102,8 +106,11 @@ def test_a_member_is_added_and_removed_and_its_name_is_used_up(
                 "members": ["p1", "p2", "p3"],
             }
             await until(lambda: p4._member.joined().error is not None)
-            with pytest.raises(Halted):
+            with pytest.raises(
+                Halted, match=r"in view 2; it may join anew under another name$"
+            ) as halted:
                 await p4.__aexit__(None, None, None)
+            assert halted.value.status == Exit.DATA, "a service does not start it again"
             again = await to_thread(tidings, "members", "add", "p4", "--via", address)
             assert again.status == 69
             assert "p4" in again.err.splitlines()[-1]

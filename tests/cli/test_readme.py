@@ -105,7 +105,7 @@ def test_what_a_guide_leaves_out_is_known_whole(page: Path) -> None:
 
 def test_the_guides_stay_short() -> None:
     assert len(README.read_text().splitlines()) <= 200
-    words = {page.name: len(page.read_text().split()) for page in GUIDES}
+    words = {page.name: len(page.read_text().split()) for page in GUIDES if page != README}
     assert sum(words.values()) <= 28_600, words
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from broken_demo import BROKEN, assert_nodes_break, not_held
 from tidings.cli import demo
-from tidings.core import EnvironmentMissing
+from tidings.core import EnvironmentMissing, with_extra
 from tidings.demo import on_nodes
 from tidings.demo.on_nodes import DemoPlay, perform
 from tidings.demo.simulated import BREAKS
@@ -149,8 +149,8 @@ def test_without_any_judge_the_demo_runs_and_names_both(
     assert "\naudit  UNKNOWN\n" in answer.out
     assert answer.out.count("? unknown") == 5
     assert answer.out.endswith(
-        "are unknown: no judge is installed: pip install 'tidings[spark]' judges on Spark, "
-        "pip install 'tidings[audit]' in this process\n"
+        "are unknown: no judge is installed; to judge in this process, "
+        f"{with_extra('audit')}; to judge on Spark, {with_extra('spark')}\n"
     )
     (page,) = Path("runs").glob("demo-*/report.html")
     assert "died broadcasting" in page.read_text()

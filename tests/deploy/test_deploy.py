@@ -307,16 +307,35 @@ def started_by_compose() -> list[str]:
 
 
 def started_by_kubernetes(**variables: str) -> list[str]:
-    (words,) = re.findall(r"^ +args: \[(--.*)\]$", KUBERNETES.read_text(), re.MULTILINE)
+    (words,) = re.findall(r"args:\n((?: +- \S+\n)+) +env: \*who$", KUBERNETES.read_text(), re.M)
     for name, value in variables.items():
         words = words.replace(f"$({name})", value)
-    return [TIDINGS, "node", *words.split(", ")]
+    return [TIDINGS, "node", *re.findall(r"- (\S+)", words)]
 
 
 def test_all_ways_start_a_member_alike() -> None:
     unit = [word for word in started_by_the_unit() if word not in ("--group", "group.toml")]
     assert started_by_compose() == unit
     assert started_by_kubernetes()[: len(unit)] == unit
+    assert f"--metrics={PORT}" in unit, "every member has what the probes ask, in the file or not"
+
+
+def on_a_free_port(words: list[str]) -> list[str]:
+    """Members of one machine share its ports."""
+    (port,) = free_ports(1)
+    return [word.replace(PORT, str(port)) for word in words]
+
+
+def test_the_unit_need_not_be_edited_for_a_newcomer(
+    tmp_path: Path, monkeypatch: Any, tidings: Any
+) -> None:
+    assert setting("EnvironmentFile") == f"-{setting('WorkingDirectory')}/environment"
+    (name, address) = re.findall(r"^# (TIDINGS_\w+)=(\S+)$", UNIT.read_text(), re.MULTILINE)[0]
+    monkeypatch.setenv(name, address)
+    group_file(tmp_path, 1)
+    answer = tidings("node", "p1")
+    assert answer.status == 64
+    assert answer.err.endswith(f"the group file says, not at {address}\n"), "it took the address"
 
 
 def machines(folder: Path, *names: str) -> dict[str, Path]:
@@ -335,7 +354,7 @@ def test_members_started_by_their_command_survive_a_kill(tmp_path: Path) -> None
     async def scene() -> None:
         async with AsyncExitStack() as stack:
             members = {
-                name: await stack.enter_async_context(running(folder, *start))
+                name: await stack.enter_async_context(running(folder, *on_a_free_port(start)))
                 for name, folder in folders.items()
             }
             members["p1"].type("first")
@@ -344,7 +363,8 @@ def test_members_started_by_their_command_survive_a_kill(tmp_path: Path) -> None
             await members["p3"].ends()
             members["p1"].type("second")
             await until(lambda: heard(members["p2"], "second"))
-            again = await stack.enter_async_context(running(folders["p3"], *start))
+            start_again = on_a_free_port(start)
+            again = await stack.enter_async_context(running(folders["p3"], *start_again))
             await until(lambda: heard(again, "second"))
             for one in (members["p1"], members["p2"], again):
                 one.process.send_signal(signal.SIGTERM)
@@ -394,7 +414,7 @@ def test_the_secret_and_the_first_container_give_a_pod_its_own_and_nothing_else(
         assert read_config(state / FILE).members == pods
 
         async def scene(member: str = member) -> None:
-            words = started_by_kubernetes()
+            words = on_a_free_port(started_by_kubernetes())
             words[-1] = address
             async with running(state, *words) as started:
                 await until(lambda: any('"joined"' in line for line in started.err + started.out))

@@ -212,7 +212,7 @@ class Mishaps(Storm):
             if twin.is_up:
                 self.signs["twins turned away"] += 1
             else:
-                words = _last_words(twin, Exit.ENVIRONMENT)
+                words = _last_words(twin, Exit.DATA)
                 assert f"{real.name} lost its disk" in words, words
                 self.signs["twins refused"] += 1
         finally:

@@ -79,9 +79,10 @@ def test_what_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3, *MEMORY, "limits.window = 1", "links.close_ms = 50")
     with blocking(config, "p1") as groups:
         receipt = groups["p1"].broadcast(b"is anybody there?")
-        with pytest.raises(TimeoutError):
+        late = "after 0.01 s, .* is not delivered yet: .*; p1 has no link to p2, p3"
+        with pytest.raises(TimeoutError, match=late):
             receipt.delivered(timeout=0.01)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"after 0\.01 s, not broadcast yet: .*p2, p3"):
             groups["p1"].broadcast(b"the window is full", timeout=0.01)
         with pytest.raises(tidings.NotReady, match="no link to p2, p3"):
             groups["p1"].ready(timeout=0.01)

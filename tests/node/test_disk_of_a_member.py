@@ -236,7 +236,7 @@ def test_leaving_waits_for_a_disk_that_hangs_without_holding_up_the_program(
         with pytest.raises(asyncio.CancelledError):
             await leaving
         assert not disk.may_go_on.is_set()
-        with pytest.raises(EnvironmentMissing, match="in use by process"):
+        with pytest.raises(EnvironmentMissing, match="is held by process"):
             await join("p1", config).__aenter__()
         disk.may_go_on.set()
         await until(engine.disk.ended.done)

@@ -865,7 +865,7 @@ def test_one_member_runs_once(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with joined(config) as groups:
-            with pytest.raises(EnvironmentMissing, match=f"in use by process {os.getpid()}"):
+            with pytest.raises(EnvironmentMissing, match=f"lock is held by process {os.getpid()}"):
                 async with joined(config):
                     pass
             await (await groups["p1"].broadcast(b"not disturbed")).stable()

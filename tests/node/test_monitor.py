@@ -40,6 +40,54 @@ class Asking:
             connection.close()
 
 
+def test_a_newcomer_is_asked_where_it_says_and_a_member_there_instead_of_the_file(
+    tmp_path: Path,
+) -> None:
+    asked = Asking(tmp_path, 3, 'protocol = "views"')
+    named, (asked.port, other, there) = asked.port, free_ports(3)
+    newcomer = {"address": f"127.0.0.1:{there}", "metrics": f"127.0.0.1:{other}"}
+
+    async def scenario() -> None:
+        async with tidings.join("p1", asked.config, metrics=asked.port):
+            assert await asked("/healthz") == READY
+            asked.port = other
+            async with tidings.join("p4", asked.config, **newcomer):
+                assert await asked("/healthz") == READY
+            asked.port = named
+            with pytest.raises(ConnectionRefusedError):
+                await asked("/healthz")
+
+    go(scenario())
+
+
+def test_a_replacement_has_its_own_metrics_or_those_of_its_place(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, 'metrics.p2 = "127.0.0.1:9464"')
+    assert str(config.with_newcomer("p2+1", "").metrics["p2+1"]) == "127.0.0.1:9464"
+    own = config.with_metrics("p2+1", "9465").with_newcomer("p2+1", "")
+    assert str(own.metrics["p2+1"]) == "127.0.0.1:9465"
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (
+            "10.0.0.1:9464",
+            "metrics: 10.0.0.1:9464 is not on loopback; metrics are for this machine",
+        ),
+        ("9464x", "metrics: '9464x' is neither a port nor an address like 127.0.0.1:9464"),
+        ("70000", "metrics: '70000' is neither a port"),
+        ("p1", "metrics: {} is where p1 listens to the others"),
+    ],
+)
+def test_metrics_are_refused_elsewhere_than_on_a_free_port_of_loopback(
+    where: str, words: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 2)
+    address = str(config.addresses["p1"])
+    with pytest.raises(tidings.UsageError, match=re.escape(words.format(address))):
+        tidings.join("p1", config, metrics=address if where == "p1" else where)
+
+
 def test_a_member_is_healthy_alone_and_ready_with_half_of_the_group(tmp_path: Path) -> None:
     asked = Asking(tmp_path)
 

@@ -127,6 +127,9 @@ def test_the_old_one_that_comes_back_there_hears_that_it_was_removed_and_stops(
             async with joined(config, "p2", listen=False) as old:
                 await linked(groups | old)
                 await (await old["p2"].broadcast(b"from p2")).stable()
+                way_out = r"p2\+1 cannot listen .* reached elsewhere, start it with --address HOST"
+                with pytest.raises(library.EnvironmentMissing, match=way_out):
+                    await library.join("p2+1", config).__aenter__()
             async with library.join("p2+1", config, listen=False) as second:
                 await groups["p1"].replace("p2")
                 await linked(groups | {"p2+1": second})

@@ -25,16 +25,15 @@ from functools import cache, lru_cache
 from math import sqrt
 from typing import Any, NamedTuple
 
-from tidings.core import EnvironmentMissing
+from tidings.core import EnvironmentMissing, with_extra
 from tidings.core.ranks import percentile, rank
 
 try:
     import numpy as np
     from scipy import stats
 except ImportError as missing:  # pragma: no cover - exercised in an environment without it
-    raise EnvironmentMissing(
-        "the statistics of a campaign need scipy; install it with: pip install 'tidings[spark]'"
-    ) from missing
+    words = f"the statistics of a campaign need scipy; {with_extra('spark')}"
+    raise EnvironmentMissing(words) from missing
 
 CONFIDENCE = 0.95
 RESAMPLES = 2_000

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidings.core import DataError, EnvironmentMissing
+from tidings.core import DataError, EnvironmentMissing, with_extra
 from tidings.disk.files import whole_file
 
 try:
@@ -13,9 +13,7 @@ try:
     import pyarrow.csv
     import pyarrow.parquet as pq
 except ImportError as missing:  # pragma: no cover - exercised in an environment without it
-    raise EnvironmentMissing(
-        "a campaign runs on Spark; install it with: pip install 'tidings[spark]'"
-    ) from missing
+    raise EnvironmentMissing(f"a campaign runs on Spark; {with_extra('spark')}") from missing
 
 Rows = Sequence[Mapping[str, Any]]
 

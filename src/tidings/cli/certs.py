@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, GroupFile, err, say
+from tidings.cli.common import AsJson, GroupFile, err, group_that_is, say
 from tidings.cli.common import app as whole
 from tidings.cli.group import AUTHORITY, Days
-from tidings.core import EnvironmentMissing, TidingsError, UsageError, is_name, ordered
-from tidings.node.config import Config, read_config
+from tidings.core import EnvironmentMissing, TidingsError, UsageError, is_name
+from tidings.node.config import Config
 
 if TYPE_CHECKING:
     from tidings.node.authority import Authority
@@ -54,7 +54,10 @@ def issue(
     config, folder = _certified(group)
     signer = _signer(group, authority)
     if not newcomer:
-        _check(members, config, _later(signer))
+        try:
+            _check(members, config, _later(signer))
+        except UsageError as fault:
+            raise UsageError(f"{fault}; for one that is to be added: --newcomer") from None
     elif wrong := [one for one in members if not is_name(one)]:
         raise UsageError(f"{wrong[0]!r} is not a name: letters, digits, _ . -, or p2+1")
     live = {one.member for one in signer.issued() if one.state == "valid"}
@@ -100,7 +103,7 @@ def revoke(members: Members, group: GroupFile = FILE, authority: AuthorityFolder
     for member in members:
         if all(one.member != member for one in newly):
             say(f"{member}: everything was revoked before")
-    for member in _here(folder):
+    for member in _here(config):
         signer.publish(folder / member)
     say(f"copy {signer.revoked} into the folder of each member, and reload: tidings certs reload")
 
@@ -116,8 +119,9 @@ def reload(members: AnyMembers = None, group: GroupFile = FILE) -> None:
     from tidings.node.identity import Identity
 
     config, folder = _certified(group)
-    here = members or _here(folder)
-    _check(here, config, _here(folder))
+    certified = _here(config)
+    here = members or certified
+    _check(here, config, certified)
     if not here:
         raise UsageError(f"{folder} has no folder of any member")
     asked: dict[str, Path] = {}
@@ -164,7 +168,7 @@ def show(
 
 
 def _certified(group: Path) -> tuple[Config, Path]:
-    config = read_config(group)
+    config = group_that_is(group)
     if config.certificates is None:
         raise UsageError(f"{group} says tls.plain = true: there are no certificates")
     return config, config.certificates
@@ -182,11 +186,13 @@ def _later(signer: "Authority") -> set[str]:
     return {one.member for one in signer.issued()}
 
 
-def _here(folder: Path) -> list[str]:
-    """Whose certificates are on this machine."""
+def _here(config: Config) -> list[str]:
+    """Whose certificates are on this machine, and not only a folder for them."""
     from tidings.node.identity import CERTIFICATE
 
-    return list(ordered(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}")))
+    folder = config.certificates
+    assert folder is not None, "a group with certificates"
+    return [one for one in config.certified_here() if (folder / one / CERTIFICATE).exists()]
 
 
 def _signer(group: Path, folder: Path | None) -> "Authority":

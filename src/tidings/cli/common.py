@@ -19,6 +19,7 @@ from rich.console import Console
 from tidings.core import MessageId, UsageError, ordered
 from tidings.guests import is_file
 from tidings.guests.diagnosis import ProcessFault
+from tidings.node.config import Config, read_config
 from tidings.protocols import PROTOCOLS
 from tidings.report import (
     can_be_replayed,
@@ -75,6 +76,11 @@ AsJson = Annotated[
     ),
 ]
 GroupFile = Annotated[Path, typer.Option("--group", help="The group file, the same for all.")]
+
+
+def group_that_is(path: Path) -> Config:
+    """Of a group that was made before: whoever asks for it may be in another folder."""
+    return read_config(path, way_out="--group says where the group file is")
 
 
 def say(text: str) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from tidings.cli.audit import PAGE, audited_page, open_page, write_page
 from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
-from tidings.core import EnvironmentMissing, Exit, Interrupted, UsageError
+from tidings.core import EnvironmentMissing, Exit, Interrupted, UsageError, with_extra
 from tidings.demo.simulated import Break, demo_run
 from tidings.report.causality import Causality
 from tidings.report.crashes import crashes_of
@@ -79,8 +79,8 @@ def demo(
 
 Judge = Literal["on Spark", "here", ""]
 NOBODY = (
-    "no judge is installed: pip install 'tidings[spark]' judges on Spark, "
-    "pip install 'tidings[audit]' in this process"
+    f"no judge is installed; to judge in this process, {with_extra('audit')}; to judge on Spark, "
+    f"{with_extra('spark')}"
 )
 
 
@@ -125,7 +125,7 @@ def _run_nodes(
     play = DemoPlay.of(broken, seed)
     with ExitStack() as stack:
         if watch and judge != "on Spark":
-            raise EnvironmentMissing("--watch needs Spark: pip install 'tidings[spark]'")
+            raise EnvironmentMissing(f"--watch needs Spark; {with_extra('spark')}")
         if watch:
             # Spark first: the story is shorter than its start.
             _start_spark()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from tidings.cli.common import AsJson, GroupFile, err, print_json, say
+from tidings.cli.common import AsJson, GroupFile, err, group_that_is, print_json, say
 from tidings.cli.common import app as whole
 from tidings.core import UsageError, first_of, is_name
-from tidings.node.config import PLAIN_IS_HERE, Config, is_loopback, parse_address, read_config
+from tidings.node.config import PLAIN_IS_HERE, Config, is_loopback, parse_address
 
 if TYPE_CHECKING:
     from tidings.node.control.asking import RunningMember
@@ -44,7 +44,7 @@ def show(group: GroupFile = FILE, member: Asks = None, as_json: AsJson = False) 
     """List the members as a running member of this machine knows them."""
     from tidings.node.control.asking import found
 
-    roster = found(read_config(group), member).roster()
+    roster = found(group_that_is(group), member).roster()
     if as_json:
         print_json(msgspec.to_builtins(roster))
         return
@@ -72,7 +72,7 @@ def add(
     from tidings.node.control.asking import found
     from tidings.node.control.door import Asked
 
-    config = read_config(group)
+    config = group_that_is(group)
     _check_newcomer(name, via, config)
     asks = found(config, member)
     roster = asks.roster()
@@ -96,7 +96,7 @@ def remove(
     from tidings.node.control.asking import found
     from tidings.node.control.door import Asked
 
-    asks = found(read_config(group), member, other_than=name)
+    asks = found(group_that_is(group), member, other_than=name)
     _known(name, asks.roster())
     _change(asks, Asked(remove=name), as_json)
 
@@ -123,7 +123,7 @@ def replace(
     from tidings.node.control.asking import found
     from tidings.node.control.door import Asked
 
-    config = read_config(group)
+    config = group_that_is(group)
     asks = found(config, member, other_than=name)
     roster = asks.roster()
     _known(name, roster)

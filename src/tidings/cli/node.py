@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tidings.cli.common import AsJson, GroupFile, app
-from tidings.core import Message, TidingsError, UsageError, ordered
+from tidings.core import Message, TidingsError, UsageError
 from tidings.node.config import Config, read_config
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ Newcomer = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
+        envvar="TIDINGS_ADDRESS",
         help="Where a newcomer is reached that is not in the group file, at its first start; p2+1 "
         "need not say so at the address of p2.",
     ),
@@ -48,6 +49,15 @@ def node(
     group: GroupFile = Path("group.toml"),
     founding: Founding = False,
     address: Newcomer = "",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="PORT",
+            help="Where on loopback metrics and health are, in place of what the group file says; "
+            "a port, or HOST:PORT.",
+            show_default=False,
+        ),
+    ] = "",
     logs: Annotated[
         Literal["console", "json"], typer.Option(help="How to log, on standard error.")
     ] = "console",
@@ -77,18 +87,23 @@ def node(
     config = read_config(group, member)
     member = member or _certified_here(config)
     face, output = _Pipe(member, as_json), terminal.Output()
-    terminal.run(member, config, face, output, stay=True, founding=founding, address=address)
+    where = {"address": address, "metrics": metrics}
+    terminal.run(member, config, face, output, stay=True, founding=founding, **where)
 
 
 def _certified_here(config: Config) -> str:
     """Who has a certificate on this machine: a service need not be told who runs there."""
     if config.certificates is None:
         raise UsageError(f"which member is this? One of {', '.join(config.members)}")
-    folders = config.certificates.iterdir() if config.certificates.is_dir() else ()
-    certified = ordered(one.name for one in folders if one.is_dir())
+    folder, certified = config.certificates, config.certified_here()
     if len(certified) != 1:
         here = ", ".join(certified) or "nobody"
-        raise UsageError(f"which member is this? {config.certificates} has certificates of {here}")
+        way_out = (
+            f"name it, as in tidings node {certified[0]}, or delete those of others"
+            if certified
+            else f"copy {folder.name}/NAME here from where the group was made"
+        )
+        raise UsageError(f"which member is this? {folder} has certificates of {here}; {way_out}")
     return certified[0]
 
 

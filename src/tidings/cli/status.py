@@ -11,9 +11,9 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from tidings.cli.common import AsJson, GroupFile, app, out, say
+from tidings.cli.common import AsJson, GroupFile, app, group_that_is, out, say
 from tidings.core import EnvironmentMissing
-from tidings.node.config import Config, read_config
+from tidings.node.config import Config
 
 if TYPE_CHECKING:
     from tidings.node.control.door import Report
@@ -40,7 +40,7 @@ def status(
     here, and the last that all members hold; how many of its messages wait here to be delivered;
     and how many messages it is not known to have that are here.
     """
-    config = read_config(group)
+    config = group_that_is(group)
     reports = _reports(config, member)
     if not watch:
         _print(reports, as_json)

@@ -28,6 +28,7 @@ from tidings.core.errors import (
     Interrupted,
     TidingsError,
     UsageError,
+    with_extra,
 )
 from tidings.core.events import (
     Broadcast,
@@ -134,5 +135,6 @@ __all__ = [
     "spans_of",
     "take_first",
     "text_spans_of",
+    "with_extra",
     "without_secrets",
 ]

@@ -47,3 +47,9 @@ class EnvironmentMissing(TidingsError):  # noqa: N818 - reads as what happened
     """Something outside the project is needed and not there; the text says how to get it."""
 
     status = Exit.ENVIRONMENT
+
+
+def with_extra(extra: str) -> str:
+    """How to get what only some commands need; without a package index, from a wheel file."""
+    pip = f"pip install 'tidings[{extra}]', or 'tidings-...whl[{extra}]' for a wheel file"
+    return f"install tidings with the extra [{extra}]: {pip}"

@@ -134,6 +134,15 @@ def is_locked(path: Path) -> bool:
         return not lock(file.fileno(), fcntl.LOCK_SH)
 
 
+class InUse(EnvironmentMissing):
+    """Another process has the lock."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        super().__init__(f"{path}: in use by process {owner}")
+        self.path = path
+        self.owner = owner
+
+
 def locked(folder: Path, way_out: str) -> int:
     """Nobody else may write here as long as this file is open."""
     path = folder / LOCK
@@ -155,8 +164,7 @@ def _own(file: int, path: Path) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.read(file, 20).decode(errors="replace")
-            raise EnvironmentMissing(f"{path}: in use by process {owner or '?'}") from None
+            raise InUse(path, os.read(file, 20).decode(errors="replace") or "?") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
 

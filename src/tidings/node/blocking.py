@@ -34,6 +34,8 @@ from tidings.node.running import fastest
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
 """What is to be done in the loop."""
+Late = Callable[[], str]
+"""What took too long, and what it waits for."""
 
 
 def join_blocking(
@@ -44,10 +46,11 @@ def join_blocking(
     listen: bool = True,
     founding: bool = False,
     address: str = "",
+    metrics: str | int = "",
 ) -> "BlockingGroup":
     """Take part in a group as this member; ``join`` explains the arguments. It has to be closed."""
     options: dict[str, Any] = {"acknowledge": acknowledge, "listen": listen, "founding": founding}
-    joining = join(name, group, address=address, **options)
+    joining = join(name, group, address=address, metrics=metrics, **options)
     loop = _Loop(name)
     try:
         loop.call(joining.__aenter__)
@@ -60,8 +63,9 @@ def join_blocking(
 class BlockingReceipt:
     """What becomes of one broadcast. TimeoutError after so many seconds, if it takes longer."""
 
-    def __init__(self, receipt: Receipt, loop: "_Loop") -> None:
+    def __init__(self, receipt: Receipt, group: Group, loop: "_Loop") -> None:
         self._receipt = receipt
+        self._group = group
         self._loop = loop
 
     def __repr__(self) -> str:
@@ -72,10 +76,15 @@ class BlockingReceipt:
         return self._receipt.id
 
     def delivered(self, timeout: float | None = None) -> MessageId:
-        return self._loop.call(self._receipt.delivered, timeout)
+        return self._loop.call(self._receipt.delivered, timeout, lambda: self._late("delivered"))
 
     def stable(self, timeout: float | None = None) -> MessageId:
-        return self._loop.call(self._receipt.stable, timeout)
+        return self._loop.call(self._receipt.stable, timeout, lambda: self._late("stable"))
+
+    def _late(self, aim: str) -> str:
+        missing = ", ".join(self._group.status().missing)
+        link = f"; {self._group.name} has no link to {missing}" if missing else ""
+        return f"{self.id or 'a text'} is not {aim} yet: {self._group.why(self.id)}{link}"
 
 
 class BlockingGroup:
@@ -129,18 +138,22 @@ class BlockingGroup:
 
     def broadcast(self, text: bytes, timeout: float | None = None) -> BlockingReceipt:
         """TimeoutError if too many of our own are under way for so long; then it has not."""
-        receipt = self._loop.call(lambda: self._group.broadcast(text), timeout)
-        return BlockingReceipt(receipt, self._loop)
+        receipt = self._loop.call(lambda: self._group.broadcast(text), timeout, self._late)
+        return BlockingReceipt(receipt, self._group, self._loop)
 
     def broadcast_many(
         self, texts: Iterable[bytes], timeout: float | None = None
     ) -> BlockingReceipt:
         batch = list(texts)
-        receipt = self._loop.call(lambda: self._group.broadcast_many(batch), timeout)
-        return BlockingReceipt(receipt, self._loop)
+        receipt = self._loop.call(lambda: self._group.broadcast_many(batch), timeout, self._late)
+        return BlockingReceipt(receipt, self._group, self._loop)
+
+    def _late(self) -> str:
+        return f"not broadcast yet: {self._group.why()}"
 
     def receipt(self, message: MessageId | str | int) -> BlockingReceipt:
-        return BlockingReceipt(self._do(lambda: self._group.receipt(message)), self._loop)
+        receipt = self._do(lambda: self._group.receipt(message))
+        return BlockingReceipt(receipt, self._group, self._loop)
 
     # --- reading
 
@@ -241,20 +254,22 @@ class _Loop:
     async def _until_the_end(self) -> None:
         await self._end.wait()
 
-    def call(self, work: Work[T], timeout_s: float | None = None) -> T:
+    def call(self, work: Work[T], timeout_s: float | None = None, late: Late = lambda: "") -> T:
         """Interrupted, it is cancelled."""
-        begun = self.begin(work, timeout_s)
+        begun = self.begin(work, timeout_s, late)
         try:
             return self.end_of(begun)
         except BaseException:
             begun.cancel()
             raise
 
-    def begin(self, work: Work[T], timeout_s: float | None = None) -> Future[T]:
+    def begin(
+        self, work: Work[T], timeout_s: float | None = None, late: Late = lambda: ""
+    ) -> Future[T]:
         with self._lock:
             if self.is_over:
                 raise self._closed()
-            done = _done(work, threading.get_ident(), timeout_s)
+            done = _done(work, threading.get_ident(), timeout_s, late)
             begun = asyncio.run_coroutine_threadsafe(done, self._loop)
             self._calls.add(begun)
         begun.add_done_callback(self._calls.discard)
@@ -280,11 +295,16 @@ class _Loop:
             begun.cancel()
 
 
-async def _done(work: Work[T], thread: int, timeout_s: float | None) -> T:
+async def _done(work: Work[T], thread: int, timeout_s: float | None, late: Late) -> T:
     """A reader that waits for its own broadcast cannot read meanwhile: it is this thread."""
     CALLER.set(thread)
-    async with timeout(timeout_s):
-        return await work()
+    try:
+        async with timeout(timeout_s) as limit:
+            return await work()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"after {timeout_s:g} s, {late()}") from None
 
 
 async def _next_of(those: Any) -> Any:

@@ -312,6 +312,12 @@ class Config(_Settings, frozen=True, kw_only=True):
             members = ", ".join(self.members)
             raise UsageError(f"{name} is not in the group; its members: {members}{meant}")
 
+    def certified_here(self) -> Members:
+        """Whose certificates are on this machine."""
+        if self.certificates is None or not self.certificates.is_dir():
+            return ()
+        return ordered(one.name for one in self.certificates.iterdir() if one.is_dir())
+
     def with_newcomer(self, name: str, address: str) -> "Config":
         """The group as somebody sees it who is not in the file, and wants to be reached there.
 
@@ -332,6 +338,20 @@ class Config(_Settings, frozen=True, kw_only=True):
             return config
         listen, metrics = (_as_before(one, place, name) for one in (self.listen, self.metrics))
         return structs.replace(config, listen=listen, metrics=metrics)
+
+    def with_metrics(self, name: str, where: str) -> "Config":
+        """The group with this member's metrics there, whatever the file says: a port on loopback,
+        or an address."""
+        address = parse_address(f"{LOOPBACK}:{where}" if where.isdecimal() else where)
+        if address is None:
+            raise UsageError(
+                f"metrics: {where!r} is neither a port nor an address like {LOOPBACK}:9464"
+            )
+        if not is_loopback(address.host):
+            raise UsageError(f"metrics: {address} is not on loopback; {METRICS_ARE_HERE}")
+        if name in self.addresses and address == self.listens_on(name):
+            raise UsageError(f"metrics: {address} is where {name} listens to the others")
+        return structs.replace(self, metrics=self.metrics | {name: address})
 
     def process(self, name: str, choose: Choose) -> Process:
         """The process of this member; what the node decides for it is not left to ``options``."""
@@ -367,8 +387,8 @@ class Config(_Settings, frozen=True, kw_only=True):
 
 
 def _as_before(where: dict[str, Address], place: str, name: str) -> dict[str, Address]:
-    """Whoever has this place now has what was there for it."""
-    return where | {name: where[place]} if place in where else where
+    """Whoever has this place now has what was there for it, unless it has its own."""
+    return {name: where[place]} | where if place in where else where
 
 
 def new_group_file(
@@ -425,6 +445,8 @@ protocol = "views"       # members can be added, removed and replaced
 """
 
 
+LOOPBACK = "127.0.0.1"
+METRICS_ARE_HERE = "metrics are for this machine only"
 PLAIN_IS_HERE = "plain TCP (tls.plain) stays on this machine; members elsewhere need certificates"
 NO_TLS = (
     "nothing says how members prove who they are; for a plain group on this machine add the line "
@@ -432,15 +454,17 @@ NO_TLS = (
 )
 
 
-def read_config(path: Path, member: str = "") -> Config:
-    """The group file; ``member`` is the one that needs it, if it is known already."""
+def read_config(path: Path, member: str = "", way_out: str = "") -> Config:
+    """The group file; ``member`` is the one that needs it, if it is known already.
+
+    ``way_out`` is for whoever needs a file that is there, and not a new one.
+    """
     try:
         return _ConfigReader(TomlFile(path)).config()
     except UsageError as fault:
         if isinstance(fault.__cause__, FileNotFoundError):
             names = f"{member} OTHER ..." if is_name(member) else "p1 p2 p3"
-            way_out = f"tidings group {names} makes one"
-            raise UsageError(f"{fault}; {way_out}") from None
+            raise UsageError(f"{fault}; {way_out or f'tidings group {names} makes one'}") from None
         raise
 
 
@@ -486,7 +510,7 @@ class _ConfigReader:
         if tls.plain:
             self._refuse_remote("members", addresses, PLAIN_IS_HERE)
             self._refuse_remote("listen", listen, PLAIN_IS_HERE)
-        self._refuse_remote("metrics", metrics, "metrics are for this machine only")
+        self._refuse_remote("metrics", metrics, METRICS_ARE_HERE)
         self._check_metrics(addresses, addresses | listen, metrics)
         shared = {field: getattr(file, field) for field in _Settings.__struct_fields__}
         return Config(

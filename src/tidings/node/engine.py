@@ -74,9 +74,9 @@ if TYPE_CHECKING:
 
 
 class Halted(TidingsError):  # noqa: N818 - reads as what happened
-    """The member cannot go on under its name; the text says why."""
+    """The member cannot go on under its name, nor after a restart; the text says why."""
 
-    status = Exit.ENVIRONMENT
+    status = Exit.DATA
 
 
 class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
@@ -491,7 +491,10 @@ class Engine:
             self.transport.reject(effect.peer, self._incarnations[effect.peer])
 
     def _halt(self, effect: Halt) -> None:
-        self.fail(Halted(effect.reason))
+        membership, way_out = self.membership, ""
+        if membership.changes and not membership.has_left:
+            way_out = f"; where another member runs, tidings members replace {self.me} helps"
+        self.fail(Halted(f"{effect.reason}{way_out}"))
 
     # --- the group changes
 

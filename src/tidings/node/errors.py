@@ -27,9 +27,9 @@ class LogFull(TidingsError):  # noqa: N818 - reads as what happened
 
 
 class Removed(TidingsError):  # noqa: N818 - reads as what happened
-    """The others have removed this member from the group."""
+    """The others have removed this member from the group. No restart changes that."""
 
-    status = Exit.ENVIRONMENT
+    status = Exit.DATA
 
 
 class ChangeDenied(TidingsError):  # noqa: N818 - reads as what happened

@@ -256,6 +256,7 @@ def join(
     listen: bool = True,
     founding: bool = False,
     address: str = "",
+    metrics: str | int = "",
     snapshot: Snapshot | None = None,
     injector: Injecting | None = None,
 ) -> Group:
@@ -268,6 +269,8 @@ def join(
     before it has met everybody. Say so only if it is true. ``address`` is where a newcomer is
     reached that is not in the group file: it waits until a member adds it, and need not say so
     again after a restart, nor at all if it replaces a member of the file at its address.
+    ``metrics`` is where this member tells how it is, a port on loopback or an address there, in
+    place of what the group file says.
     ``snapshot`` is how newcomers come by what they have missed. ``injector`` is for tests: it
     loses, repeats and reorders what comes over the links.
     """
@@ -280,6 +283,8 @@ def join(
         config = config.with_newcomer(name, address) if address else config
     elif address and address != (known := str(config.addresses[name])):
         raise UsageError(f"{name} is reached at {known}, the group file says, not at {address}")
+    if metrics:
+        config = config.with_metrics(name, str(metrics))
     if snapshot is not None:
         snapshot.check()
     return Group(

@@ -169,8 +169,8 @@ class Member:
         if self.name not in self.config.addresses:
             members = ", ".join(self.config.members)
             raise UsageError(
-                f"{self.name} is not in the group file, which has {members}; a newcomer says where "
-                "it is reached: address, or tidings node --address HOST:PORT"
+                f"{self.name} is not in the group file, which has {members}; a newcomer has to say "
+                "where it is reached: --address HOST:PORT"
             )
 
     def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:

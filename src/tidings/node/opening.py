@@ -4,7 +4,8 @@ import random
 import secrets
 from collections.abc import Iterable, Sequence
 
-from tidings.core import MessageId, Process
+from tidings.core import EnvironmentMissing, MessageId, Process
+from tidings.disk.files import InUse
 from tidings.node import tracing
 from tidings.node.config import NO_LIMIT, Config
 from tidings.node.engine import Engine
@@ -30,7 +31,11 @@ def opened_log(
     members = config.members if is_founding else ()
     address = "" if is_founding else str(config.addresses.get(name, ""))
     about = (config.name, name, members, config.protocol, trace.on, trace.digest, address)
-    return open_log(config.data / name, About(*about), kind, incarnation, config.limits)
+    try:
+        return open_log(config.data / name, About(*about), kind, incarnation, config.limits)
+    except InUse as held:
+        words = f"{name} runs already: {held.path} is held by process {held.owner}"
+        raise EnvironmentMissing(words) from None
 
 
 def has_a_view(records: Iterable[object] | None) -> bool:

@@ -15,8 +15,12 @@ def run(main: Coroutine[Any, Any, T], *, fast: bool = True) -> T:
     On uvloop if that is installed (``tidings[fast]``). And the collector runs less often: messages
     live too short to be worth its while, and modules live forever.
     """
-    with asyncio.Runner(loop_factory=fastest() if fast else None) as runner, _quiet_collector():
-        return runner.run(main)
+    try:
+        with asyncio.Runner(loop_factory=fastest() if fast else None) as runner, _quiet_collector():
+            return runner.run(main)
+    finally:
+        if asyncio.iscoroutine(main):
+            main.close()  # Ctrl-C may come before it has begun, and Python would complain of that
 
 
 @contextmanager

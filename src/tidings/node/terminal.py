@@ -133,6 +133,7 @@ def run(
     stay: bool,
     founding: bool = False,
     address: str = "",
+    metrics: str = "",
 ) -> None:
     """Take part until told to leave: by a signal, by the face, or by the end of the input.
 
@@ -141,7 +142,8 @@ def run(
     """
     if getattr(sys, "stdout", None) is None:
         raise UsageError("there is no standard output; who needs none writes > /dev/null")
-    group = join(name, config, acknowledge="explicitly", founding=founding, address=address)
+    options: dict[str, Any] = {"founding": founding, "address": address, "metrics": metrics}
+    group = join(name, config, acknowledge="explicitly", **options)
     try:
         running.run(_take_part(group, face, output, stay))
     except asyncio.CancelledError:

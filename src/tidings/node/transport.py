@@ -186,8 +186,10 @@ class Transport:
         try:
             yield
         except OSError as fault:
+            elsewhere = "; if it is reached elsewhere, start it with --address HOST:PORT"
             raise EnvironmentMissing(
                 f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
+                f"{elsewhere if self.me not in self.config.members else ''}"
             ) from None
 
     def fall_silent(self) -> None:

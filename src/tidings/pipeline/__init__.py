@@ -9,6 +9,7 @@ their numbers into the specification's words. ``local`` asks the arrays without 
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.watching.start import watch as watch
 else:
     # On demand: whoever judges here needs no Spark, and does not wait for it.
-    from tidings.core import EnvironmentMissing
+    from tidings.core import EnvironmentMissing, with_extra
 
     _PLACES = {
         "judging": ("audit", "judge", "verdict_table", "verdicts"),
@@ -52,11 +53,10 @@ else:
         "statement": ("Audit",),
         "watching.start": ("Watching", "stream_of", "watch"),
     }
-    _SPARK = (
-        "the audit runs on Spark; install it with: pip install 'tidings[spark]', "
-        "or judge without it: tidings audit --local"
-    )
-    _ARRAYS = "the audit needs numpy and pyarrow; install them with: pip install 'tidings[audit]'"
+    _LOCAL = "judge without it: tidings audit --local"
+    _SPARK = f"the audit runs on Spark; {_LOCAL}, or {with_extra('spark')}"
+    _ARRAYS = f"the audit needs numpy and pyarrow; {with_extra('audit')}"
+    _NEITHER = f"{_ARRAYS}; that is enough for tidings audit --local, and [spark] brings Spark too"
     _WITHOUT = {"pyspark": _SPARK, "py4j": _SPARK, "numpy": _ARRAYS, "pyarrow": _ARRAYS}
 
     __all__ = [name for names in _PLACES.values() for name in names]
@@ -78,4 +78,7 @@ else:
             package = str(missing.name).split(".")[0]
             if package not in _WITHOUT:
                 raise
-            raise EnvironmentMissing(_WITHOUT[package]) from missing
+            words = _WITHOUT[package]
+            if words == _SPARK and not (find_spec("numpy") and find_spec("pyarrow")):
+                words = _NEITHER
+            raise EnvironmentMissing(words) from missing

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from tidings.core import DataError, EnvironmentMissing
+from tidings.core import DataError, EnvironmentMissing, with_extra
 from tidings.disk.files import whole_file
 from tidings.trace.histories import Histories
 from tidings.trace.manifest import Manifest
@@ -34,9 +34,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as missing:  # pragma: no cover - exercised in an environment without it
-    raise EnvironmentMissing(
-        "Parquet needs pyarrow; install it with: pip install 'tidings[audit]'"
-    ) from missing
+    raise EnvironmentMissing(f"Parquet needs pyarrow; {with_extra('audit')}") from missing
 
 NAMES = ("process", "origin", "peer")
 """The columns that hold positions in the dictionary of names."""

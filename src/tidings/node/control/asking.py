@@ -55,13 +55,24 @@ def found(config: Config, member: str | None = None, other_than: str = "") -> "R
         chosen = next((one for one in here if one != other_than), other_than)
     else:
         chosen = member
-        if member not in {*here, *config.members}:
-            raise unknown(member, (*config.members, *here))
+        if member not in here and member not in (members := _members(config, here)):
+            raise unknown(member, members)
     if chosen not in here:
         whoever = f"no member of {config.name} runs" if member is None else f"{member} does not run"
-        way_out = f"ask where one does, or start it: tidings node {member or config.members[0]}"
+        start = member or (*config.certified_here(), *config.members)[0]
+        way_out = f"ask where one does, or start it: tidings node {start}"
         raise EnvironmentMissing(f"{whoever} on this machine; {way_out}")
     return RunningMember(chosen, here[chosen])
+
+
+def _members(config: Config, here: Mapping[str, Path]) -> Members:
+    """In the newest view that one here reports; if nobody does, those of the group file."""
+    rosters: list[Roster] = []
+    for name, path in here.items():
+        with suppress(TidingsError):
+            rosters.append(RunningMember(name, path).roster())
+    newest = max(rosters, key=lambda one: one.view, default=None)
+    return tuple(newest.addresses) if newest is not None and newest.addresses else config.members
 
 
 class RunningMember:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from tidings.core import EnvironmentMissing
+from tidings.core import EnvironmentMissing, with_extra
 
 OLDEST = 17
 """Spark 4 runs on nothing older."""
@@ -46,7 +46,7 @@ def find_java() -> Java:
     found = "; ".join(passed_over) or "no Java found"
     raise EnvironmentMissing(
         f"Spark needs Java {OLDEST} or later: {found}; install Java 17 or later and set JAVA_HOME, "
-        "or: pip install 'tidings[spark]'; tidings audit --local judges without both"
+        f"or {with_extra('spark')}; tidings audit --local judges without both"
     )
 
 
