@@ -26,6 +26,7 @@ from tidings.simulator import Plan, walk
 from tidings.trace import Manifest, Row, Run, digest, read_runs, write_runs
 from tidings.trace.segments import Block, Mark, Messages, Owner, whole_segment
 from traces import random_runs, write_trace
+from views_runs import ChangingRun
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
 TEXT = digest(b"hello")
@@ -44,10 +45,13 @@ def simulated_runs(count: int) -> Iterator[Run]:
         yield _renamed(run, f"walk-{seed}", LEFT_OUT[seed % len(LEFT_OUT)])
     for seed in REBINDING:
         yield _renamed(churned(seed), f"churn-{seed}", ())
+    yield _renamed(ChangingRun(NAME_TAKEN).play(), "name taken", ())
 
 
 REBINDING = (26, 37)
 """Seeds of groups that change, in which a message is bound to another list."""
+NAME_TAKEN = 1002493
+"""One that left without a message of its view; somebody else settled under its name."""
 LEFT_OUT = ((), (), ("send", "receive"), ("held",), ("state",), ("settle",), ("send", "state"))
 
 
