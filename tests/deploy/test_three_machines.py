@@ -98,7 +98,8 @@ def test_three_machines_bear_a_kill_a_lost_machine_and_a_lost_disk(machines: Mac
                 machines.run(set_up.replace("p1", name), name)
                 assert [one.name for one in (machines.disk(name) / "certs").iterdir()] == [name]
                 await start(name)
-            await say("p1", "all are here")
+            for name in ("p1", "p2", "p3"):
+                await say(name, f"{name} has met all others")  # as a new group must, once
 
             running["p2"].process.send_signal(signal.SIGKILL)
             await running.pop("p2").ends()

@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from tidings.pipeline import Watching
     from tidings.pipeline.watching.status import Status
 
-EXAMPLES = """Examples:
-
-tidings watch runs/7 --checkpoint runs/7.watch
-
-tidings watch runs/7 --page runs/7.html --metrics 9464
-
-tidings watch runs/7 --once --json
-"""
 LOOKS_S = 0.2
 ALARMS = 20
 """So many of the newest alarms are on the page."""
@@ -41,7 +33,7 @@ CALM_S = 3.0
 """After every history has ended, so long nothing more may come."""
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(epilog="Example: tidings watch runs/7 --once --json")
 def watch(
     source: Annotated[
         str, typer.Argument(help="A trace folder that members write to. Or what --format reads.")
@@ -88,7 +80,8 @@ def watch(
     """Judge the five guarantees on Spark while the members of a group run.
 
     An alarm is a violation that rows show; what is only missing so far is owed. It ends when every
-    history has ended (tidings settle), or with Ctrl-C.
+    history has ended (tidings settle), or with Ctrl-C. While it runs, look at it in a terminal or
+    a browser, or scrape it: tidings watch runs/7 --page runs/7.html --metrics 9464
 
     Exits as audit does, with the verdict on what was read.
     """
