@@ -1,5 +1,6 @@
 """Processes made to mislead the explorer: each breaks something in a way that is easily missed."""
 
+import signal
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -375,6 +376,17 @@ def test_what_one_assumes_all_are_held_to(monkeypatch: pytest.MonkeyPatch) -> No
     scope = Scope(processes=3, broadcasts=2)
     assert explore(scope, workers=2).pace.states == explore(scope, workers=1).pace.states
     assert sum(answer) > 10
+
+
+def test_workers_end_in_a_program_that_has_its_own_use_for_sigterm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "ENOUGH_FOR_SEVERAL", 2)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        assert explore(Scope(processes=3, broadcasts=2), workers=2).cut == ""
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_an_assumption_of_another_is_checked_here() -> None:

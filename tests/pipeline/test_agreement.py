@@ -30,7 +30,7 @@ from traces import Draft, random_cut_runs, random_runs, write_drafts, write_trac
 RUNS = 2000
 CUT = 700
 """Runs of which the beginnings of histories were cut off."""
-CHANGING = 500
+CHANGING = 700
 """Runs of groups that change by agreement."""
 QUERIED, QUERIED_CUT, QUERIED_CHANGING = 500, 250, 200
 """The queries take a while; ``make soak`` asks them about all runs."""

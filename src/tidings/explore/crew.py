@@ -330,6 +330,7 @@ class Crew:
 def _serve(end: Connection, worker: Worker, place: int, workers: int) -> None:
     """What a worker's process does: answer, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who was asked to stop stops us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whatever else it means where we come from
     worker.become_one_of(workers, place)
     try:
         while True:
