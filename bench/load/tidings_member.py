@@ -28,7 +28,9 @@ class TidingsPort:
 
     def commits(self) -> int:
         # No public door says this without a metrics port.
-        disk = getattr(self._group._member.joined(), "disk", None)
+        group = self._group  # of an older revision, perhaps
+        engine = group._member.joined() if hasattr(group, "_member") else group._joined()
+        disk = getattr(engine, "disk", None)
         return disk.commits if disk is not None else 0
 
 
