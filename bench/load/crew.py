@@ -7,12 +7,13 @@ A member answers on its standard output:
     window 100 2.0 10 0.0 ...   set                    a phase, and that it is prepared
     go                          sent 4711              it has stopped broadcasting
     12000                       done BEGIN END COMMITS how many deliveries there are in all lives
+    check                       right                  every text, and the order of each origin
     (nothing more)              it leaves
 
 Times are nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a machine. A broadcast
 counts when the application of every member has it: a phase lasts from the first member's begin to
-the slowest member's last delivery, and members end with an error instead of ``done`` if any text
-is missing, repeated, altered or out of the order of its origin.
+the slowest member's last delivery. Then, with all clocks stopped, members check what they have, and
+end with an error instead of ``right`` if any text is missing, repeated, altered or out of order.
 """
 
 import os
@@ -172,11 +173,13 @@ class Crew:
         done = self._ask_all(str(self._delivered), "done")
         begins, ends, commits = zip(*(map(int, words) for words in done), strict=True)
         before, self._commits = self._commits, sum(commits)
+        cpu_s = self._cpu_s() - cpu_s
+        self._ask_all("check", "right")
         assert sum(sent), "nobody has broadcast anything"
         return Sample(
             broadcasts=sum(sent),
             seconds=(max(ends) - min(begins)) / 1e9,
-            cpu_s=self._cpu_s() - cpu_s,
+            cpu_s=cpu_s,
             commits=self._commits - before,
             latencies_ns=latencies_ns(Path(phase.stamps), len(self.members)),
         )

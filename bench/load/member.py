@@ -1,26 +1,28 @@
 """One member that takes part in phases: the same program for every system with a Python client.
 
-A system is a ``Port``: how to broadcast, and what calls ``Member.deliver`` with each text.
+A system is a ``Port``: how to broadcast, and what calls ``Member.deliver`` with each text. All of
+this is to take as little time as it can: it is not what is measured.
 """
 
 import asyncio
 import gc
 import sys
-import time
 from array import array
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any, Protocol
 
 from load.phases import NO_STAMPS, Phase
 from load.texts import FIRST, Deliveries, text_of
 
-Receipt = Callable[[], Awaitable[Any]]
-
 
 class Port(Protocol):
-    async def broadcast(self, text: bytes) -> Receipt:
-        """Queue it; the receipt says when the system answers for it."""
+    broadcast: Callable[[bytes], Coroutine[Any, Any, Any]]
+    """Queue it; what it returns is its receipt."""
+
+    def answered(self, receipt: Any) -> Awaitable[Any]:
+        """Until the system answers for it."""
         ...
 
     def commits(self) -> int:
@@ -33,7 +35,9 @@ class Member:
         self.place = place
         self.deliveries = Deliveries(members)
         self._members = members
-        self._sent = 0
+        self._letter = FIRST + place
+        self._sent = self._back = 0
+        """How many this member has broadcast, and how many of these it has back."""
         self._sent_ns: list[int] = []
         self._goal = -1
         """How many deliveries there will be, once that is known."""
@@ -41,9 +45,12 @@ class Member:
         """For room in the window, and in the end for the last delivery."""
 
     def deliver(self, text: bytes) -> None:
-        place = self.deliveries.add(text)
+        self.deliveries.add(text)
+        is_own = text[0] == self._letter
+        if is_own:
+            self._back += 1
         if self._waiter is not None and (
-            place == self.place if self._goal < 0 else self.deliveries.count == self._goal
+            is_own if self._goal < 0 else self.deliveries.count == self._goal
         ):
             self._waiter.set_result(None)
             self._waiter = None
@@ -65,14 +72,18 @@ class Member:
             say("set")
             if await hear() != "go":
                 return
-            begin_ns, before = time.monotonic_ns(), self._sent
+            begin_ns, before = monotonic_ns(), self._sent
             await self._send(port, phase, begin_ns)
             say(f"sent {self._sent - before}")
             self._goal = int(await hear())
             if self.deliveries.count < self._goal:
                 await self._wait()
-            self._keep_stamps(phase)
             say(f"done {begin_ns} {self.deliveries.at_ns} {port.commits()}")
+            if await hear() != "check":
+                return
+            self.deliveries.check()
+            self._keep_stamps(phase)
+            say("right")
 
     def _prepare(self, phase: Phase) -> None:
         self.deliveries.size = phase.size
@@ -95,8 +106,8 @@ class Member:
 
     async def _fill_the_window(self, port: Port, window: int, until_ns: int, last: int) -> None:
         many = getattr(port, "broadcast_many", None)
-        while self._sent < last and time.monotonic_ns() < until_ns:
-            room = window - self._sent + self.deliveries.last[self.place]
+        while self._sent < last and monotonic_ns() < until_ns:
+            room = window - self._sent + self._back
             if room <= 0:
                 await self._wait()
             elif many is None:
@@ -111,25 +122,21 @@ class Member:
         """
         gap_ns = 1e9 / per_s
         due_ns = begin_ns + gap_ns * self.place / self._members
-        receipts = asyncio.Queue[Receipt | None]()
+        receipts = Receipts(port)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_await_all(receipts))
+            tasks.create_task(receipts.await_all())
             while due_ns < until_ns:
-                while due_ns > (now_ns := time.monotonic_ns()):
+                while due_ns > (now_ns := monotonic_ns()):
                     await asyncio.sleep((due_ns - now_ns) / 1e9)
-                receipts.put_nowait(await self._stamped(port))
+                self._sent_ns.append(now_ns)
+                receipts.add(await port.broadcast(self._next_text()))
                 due_ns += gap_ns
-            receipts.put_nowait(None)
+            receipts.end()
 
     async def _await_each(self, port: Port, until_ns: int, last: int) -> None:
-        while self._sent < last and time.monotonic_ns() < until_ns:
-            receipt = await self._stamped(port)
-            await receipt()
-
-    async def _stamped(self, port: Port) -> Receipt:
-        text = self._next_text()
-        self._sent_ns.append(time.monotonic_ns())
-        return await port.broadcast(text)
+        while self._sent < last and (now_ns := monotonic_ns()) < until_ns:
+            self._sent_ns.append(now_ns)
+            await port.answered(await port.broadcast(self._next_text()))
 
     def _keep_stamps(self, phase: Phase) -> None:
         if self.deliveries.stamps is None:
@@ -140,9 +147,33 @@ class Member:
             mine.with_suffix(f".{chr(FIRST + place)}").write_bytes(array("q", times_ns))
 
 
-async def _await_all(receipts: asyncio.Queue[Receipt | None]) -> None:
-    while (receipt := await receipts.get()) is not None:
-        await receipt()
+class Receipts:
+    """Every receipt is awaited, one after the other, by a task of its own."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._waiting: list[Any] = []
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    def add(self, receipt: Any) -> None:
+        self._waiting.append(receipt)
+        if not self._news.is_set():
+            self._news.set()
+
+    def end(self) -> None:
+        """There will be no more."""
+        self._is_over = True
+        self._news.set()
+
+    async def await_all(self) -> None:
+        answered = self._port.answered
+        while self._waiting or not self._is_over:
+            await self._news.wait()
+            self._news.clear()
+            waiting, self._waiting = self._waiting, []
+            for receipt in waiting:
+                await answered(receipt)
 
 
 def run(work: Coroutine[Any, Any, None], loop: str = "uvloop") -> None:

@@ -9,7 +9,7 @@ etcd's API that are needed are described here, by their numbers in its rpc.proto
 
 import asyncio
 import sys
-from functools import partial
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from load.member import Member, Receipt, run
+from load.member import Member, run
 from peers.milestone import Milestone
 
 MOST_PUTS = 2_000
@@ -85,11 +85,14 @@ class EtcdPort:
             response_deserializer=of["WatchResponse"].FromString,
         )
 
-    async def broadcast(self, text: bytes) -> Receipt:
+    async def broadcast(self, text: bytes) -> int:
         self._sent += 1
         self._waiting.append(text)
         self._work.set()
-        return partial(self._stored.reach, self._sent)
+        return self._sent
+
+    def answered(self, receipt: int) -> Awaitable[None]:
+        return self._stored.reach(receipt)
 
     def commits(self) -> int:
         return 0

@@ -10,13 +10,13 @@ same stream, the client of the project). Storage is ``memory`` or ``file``.
 import asyncio
 import json
 import sys
-from functools import partial
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from load.member import Member, Receipt, run
+from load.member import Member, run
 from load.texts import FIRST
 from peers.milestone import Milestone
 from peers.nats_link import NatsLink
@@ -71,10 +71,13 @@ class CorePort:
         if text[0] - FIRST == self._member.place:
             self._back.advance()
 
-    async def broadcast(self, text: bytes) -> Receipt:
+    async def broadcast(self, text: bytes) -> int:
         self._sent += 1
         self._link.publish(b"t", text)
-        return partial(self._back.reach, self._sent)
+        return self._sent
+
+    def answered(self, receipt: int) -> Awaitable[None]:
+        return self._back.reach(receipt)
 
     def commits(self) -> int:
         return 0
@@ -130,10 +133,13 @@ class JetStreamPort:
         assert answer.startswith(b'{"stream"'), f"a broadcast is not stored: {answer!r}"
         self._stored.advance()
 
-    async def broadcast(self, text: bytes) -> Receipt:
+    async def broadcast(self, text: bytes) -> int:
         self._sent += 1
         self._link.publish(b"t", text, self._inbox)
-        return partial(self._stored.reach, self._sent)
+        return self._sent
+
+    def answered(self, receipt: int) -> Awaitable[None]:
+        return self._stored.reach(receipt)
 
     def commits(self) -> int:
         return 0
@@ -171,9 +177,11 @@ class NatsPyPort:
     async def _delivered(self, message: Any) -> None:
         self._member.deliver(message.data)
 
-    async def broadcast(self, text: bytes) -> Receipt:
-        stored = await self._stream.publish_async(SUBJECT, text)
-        return lambda: stored
+    async def broadcast(self, text: bytes) -> Any:
+        return await self._stream.publish_async(SUBJECT, text)
+
+    def answered(self, receipt: Any) -> Any:
+        return receipt
 
     def commits(self) -> int:
         return 0

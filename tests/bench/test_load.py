@@ -10,7 +10,7 @@ import pytest
 
 from load import crew, member
 from load.phases import Phase
-from load.texts import Deliveries, WrongDeliveryError, text_of
+from load.texts import MOST_BYTES, Deliveries, WrongDeliveryError, text_of
 from tidings.core.ranks import percentile
 
 SIZE = 100
@@ -31,7 +31,8 @@ def test_every_text_names_its_origin_and_its_place_and_is_as_long_as_asked() -> 
 def test_each_origin_has_an_order_of_its_own() -> None:
     read = deliveries()
     for place, seq in [(0, 1), (2, 1), (0, 2), (1, 1), (2, 2)]:
-        assert read.add(text_of(place, seq, SIZE)) == place
+        read.add(text_of(place, seq, SIZE))
+    read.check()
     assert (read.last, read.count) == ([2, 1, 2], 5)
 
 
@@ -49,8 +50,30 @@ def test_each_origin_has_an_order_of_its_own() -> None:
 def test_a_wrong_delivery_ends_the_run(second: bytes) -> None:
     read = deliveries()
     read.add(text_of(1, 1, SIZE))
+    read.check()
+    read.add(second)
     with pytest.raises(WrongDeliveryError, match="instead of number 2"):
-        read.add(second)
+        read.check()
+
+
+def test_what_waits_to_be_checked_is_bounded() -> None:
+    read = deliveries(size=MOST_BYTES // 2)
+    for seq in (1, 2):
+        read.add(text_of(1, seq, read.size))
+    assert read.last == [0, 0, 0]
+    read.add(text_of(1, 3, read.size))
+    assert (read.last, read.count, read.texts) == ([0, 3, 0], 3, [])
+    assert read.at_ns > 0
+
+
+def test_times_go_to_the_origins_of_their_texts() -> None:
+    read = deliveries()
+    read.stamps = [[], [], []]
+    for place, seq in [(0, 1), (2, 1), (0, 2)]:
+        read.add(text_of(place, seq, SIZE))
+    times_ns = list(read.times_ns)
+    read.check()
+    assert read.stamps == [[times_ns[0], times_ns[2]], [], [times_ns[1]]]
 
 
 def test_a_phase_is_one_line_of_words() -> None:
@@ -103,12 +126,15 @@ class Echo:
         self.alter = alter
         self.outstanding = self.most_outstanding = 0
 
-    async def broadcast(self, text: bytes) -> member.Receipt:
+    async def broadcast(self, text: bytes) -> "asyncio.Future[None]":
         self.outstanding += 1
         self.most_outstanding = max(self.outstanding, self.most_outstanding)
         back = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.001, self._hand_back, text, back)
-        return lambda: back
+        return back
+
+    def answered(self, receipt: "asyncio.Future[None]") -> "asyncio.Future[None]":
+        return receipt
 
     def _hand_back(self, text: bytes, back: "asyncio.Future[None]") -> None:
         self.outstanding -= 1
@@ -121,7 +147,7 @@ class Echo:
 
 def talk(echo: Echo, monkeypatch: pytest.MonkeyPatch, phase: Phase, expected: str) -> list[str]:
     """One phase; the crew, played by hand, expects so many deliveries."""
-    heard = iter([phase.line(), "go", expected, ""])
+    heard = iter([phase.line(), "go", expected, "check", ""])
     answers: list[str] = []
 
     async def hear() -> str:
@@ -137,9 +163,16 @@ def talk(echo: Echo, monkeypatch: pytest.MonkeyPatch, phase: Phase, expected: st
 def test_a_window_is_filled_and_never_exceeded(window: int, monkeypatch: Any) -> None:
     echo = Echo()
     phase = Phase("window", SIZE, 60.0, window=window, most=30)
-    ready, prepared, sent, done = talk(echo, monkeypatch, phase, "30")
-    assert (ready, prepared, sent, done.split()[0]) == ("ready", "set", "sent 30", "done")
+    answers = talk(echo, monkeypatch, phase, "30")
+    assert [words.split()[0] for words in answers] == ["ready", "set", "sent", "done", "right"]
+    assert answers[2] == "sent 30"
     assert echo.most_outstanding == window
+
+
+def test_a_member_with_a_wrong_text_does_not_say_that_it_is_right(monkeypatch: Any) -> None:
+    echo = Echo(alter=lambda text: text.replace(b"..", b".,", 1))
+    with pytest.raises(WrongDeliveryError):
+        talk(echo, monkeypatch, Phase("window", SIZE, 60.0, window=5, most=30), "30")
 
 
 def test_a_member_that_lacks_a_text_is_not_done(monkeypatch: Any) -> None:

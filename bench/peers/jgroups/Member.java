@@ -98,6 +98,8 @@ public final class Member implements Receiver {
                 keepStamps(Path.of(phase[6]));
             }
             say("done " + beginNs + " " + atNs() + " 0");
+            heard.readLine();
+            say("right"); // every text was checked as it came
         }
     }
 
