@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tidings.report.charts import Axis, LineChart, Point, document, lines_of
-from tidings.report.charts.figures import HEIGHT, WIDTH
+from tidings.report.charts.figures import HEIGHT, WIDTH, notes
 from tidings.report.charts.model import Line
 from tidings.report.numbers import figure
 from tidings.report.svg import width_of
@@ -201,6 +201,25 @@ def test_lines_that_coincide_take_turns_so_that_every_colour_is_seen() -> None:
     assert [dashes for dashes, _ in seen] == [[inked, gap]] * 3
     assert gap == 2 * inked, "as much as the two others need"
     assert [offset for _, offset in seen] == [0, -inked, -2 * inked]
+
+
+def test_a_bound_that_is_reached_takes_its_turn_and_is_named() -> None:
+    bound = Line("there and back", tuple(Point(x, 10 * x) for x in (1, 10, 100)))
+    reached = chart("a", "b", bounds=(bound,))
+    drawn = Drawn(reached)
+    lines = [*drawn.all("line", drawn.panels[0]), *drawn.all("bound", drawn.panels[0])]
+    assert len({line.get("d") for line in lines}) == 1
+    (inked, _), _ = _dashes(lines[0])
+    assert [offset for _, offset in map(_dashes, lines)] == [0, -inked, -2 * inked]
+    (note,) = filter(None, notes(reached))
+    assert note == "a, b and the lower bound, there and back, coincide."
+
+
+def test_bounds_that_coincide_keep_their_dashes() -> None:
+    bounds = tuple(Line(name, (Point(1, 5), Point(100, 5))) for name in ("one", "other"))
+    drawn = Drawn(chart("a", bounds=bounds))
+    one, other = (line.get("stroke-dasharray") for line in drawn.all("bound", drawn.panels[0]))
+    assert one != other
 
 
 def test_marks_that_coincide_stand_beside_each_other_around_their_place() -> None:

@@ -285,7 +285,7 @@ def test_report_needs_no_spark_for_it(tidings, tmp_path: Path) -> None:
     assert answer.status == 0
     assert answer.out.startswith("All 5 guarantees hold.\n")
     html = (tmp_path / "t" / "report.html").read_text()
-    assert "tidings report t --local" in html
+    assert "tidings report t <span>--local</span>" in html
     assert " came back " in html
     refused = tidings("report", "t", "--local", "--master", "spark://here:7077")
     assert refused.status == 64

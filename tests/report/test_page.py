@@ -567,7 +567,7 @@ def test_a_lower_bound_looks_the_same_in_every_figure(example: Page) -> None:
     some = msgspec.structs.replace(packets, title="Some", bounds=packets.bounds[2:])
     source = render(plain_page(costs=(packets, some)))
     name = f"lower bound, {packets.bounds[2].name}"
-    pattern = rf'class="bound" d="[^"]*" stroke-dasharray="([^"]*)"><title>{name}</title>'
+    pattern = rf'<title>{name}</title><path class="bound" d="[^"]*" stroke-dasharray="([^"]*)"'
     dashes = re.findall(pattern, source)
     assert len(dashes) == 2
     assert len(set(dashes)) == 1

@@ -1,6 +1,7 @@
 """The page in a real browser: quiet, alone, whole at every width, and alive."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,14 @@ import pytest
 from chromium import Chromium, chromium, require_chromium
 from test_crashes import BACK, killed
 from test_page import HOSTILE, careless_picture, hostile_run, page_of
+from tidings.pipeline.history import Entry, Measured
+from tidings.pipeline.watching.status import MemberStatus, Owed, RunStatus, SoFar, Status
+from tidings.report.live import live_page
+from tidings.report.over_time import history_page
 from tidings.report.page import Page, render
 from tidings.report.page.model import Picture
+from tidings.simulator import Plan, walk
+from tidings.spec import Guarantee, Value
 
 Place = tuple[str, int]
 
@@ -321,6 +328,111 @@ def test_a_violation_far_to_the_right_does_not_scroll_its_diagram_away(
     browser.look(400)
     assert browser.ask("document.querySelector('.stage').scrollLeft") == 0
     assert browser.ask("document.querySelector('.story').scrollTop") == 0
+
+
+# --- a run that is too long to be shown whole
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run with far more rows than a picture has room for."""
+    plan = Plan(protocol="flawed/hasty", processes=7, broadcasts=60, crashes=3)
+    file = tmp_path_factory.mktemp("long") / "report.html"
+    file.write_text(render(page_of(walk(plan, seed=3))), encoding="utf-8")
+    return file
+
+
+COVERED = """(() => {
+    const names = document.querySelector(".names").getBoundingClientRect();
+    return [...document.querySelectorAll(".picture:first-of-type .labels text")]
+        .filter((one) => one.getBoundingClientRect().left < names.right)
+        .map((one) => one.textContent);
+})()"""
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_a_long_run_is_drawn_in_short_and_can_be_made_shorter(
+    browser: Chromium, long: Path, width: int
+) -> None:
+    browser.look(width)
+    browser.open(long)
+    assert_quiet(browser)
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask("document.querySelectorAll('.story')[0].children.length") < 40
+    ways = browser.ask("[...document.querySelectorAll('.proof .how')].map((one) => one.innerText)")
+    assert ways == [
+        "Play it again: tidings replay runs/7 --last 20",
+        "Make it shorter: tidings shrink runs/7",
+    ]
+    assert browser.ask(COVERED) == []
+    hidden = "[...document.querySelectorAll('.stage .whose')].every((one) => !one.getBBox().width)"
+    assert browser.ask(hidden)
+
+
+def test_a_list_of_steps_shows_that_it_goes_on_and_is_whole_where_there_is_room(
+    browser: Chromium, long: Path
+) -> None:
+    is_cut = "(({scrollHeight, clientHeight}) => scrollHeight > clientHeight)"
+    story = "document.querySelector('.story')"
+    browser.look(400)
+    browser.open(long)
+    assert browser.ask(f"{is_cut}({story})")
+    assert "gradient" in browser.ask(f"getComputedStyle({story}).backgroundImage")
+    browser.look(1600)
+    assert not browser.ask(f"{is_cut}({story})")
+
+
+# --- a group that is watched, and a history of verdicts
+
+
+def watched() -> Status:
+    """One member that crashed, one that owes something, and a verdict of each value."""
+    members = tuple(
+        MemberStatus(name, rows, kind, 0)
+        for name, rows, kind in (("p1", 1234567, "deliver"), ("p2", 12, "crash"))
+    )
+    verdicts = tuple(
+        SoFar(guarantee.value, value, 123456, violated=30 * (value is Value.VIOLATED), reason=why)
+        for guarantee, value, why in (
+            (Guarantee.CAUSAL_ORDER, Value.VIOLATED, ""),
+            (Guarantee.UNIFORM_AGREEMENT, Value.UNKNOWN, "the run is not over"),
+            (Guarantee.NO_CREATION, Value.HOLDS, ""),
+        )
+    )
+    owed = (Owed("p1", "p2", 13, 7, 19, 0.0),)
+    run = RunStatus("run", members, owed, verdicts, 0, 0, has_ended=False)
+    return Status(3, 12.0, 1234579, 30, 5, 0.1, 0.4, 100, (run,))
+
+
+def entry(number: int) -> Entry:
+    values = dict.fromkeys(Guarantee, Value.HOLDS) | {Guarantee.VALIDITY: Value.VIOLATED}
+    at = datetime(2026, 1, 2, 3, 4, number, tzinfo=UTC)
+    run, seconds = f"3086bc7{number}", 1234.5678 * number
+    return Entry(at, "watch", "runs/7", run, 1234567, seconds, values, 1, Measured())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+def test_the_smaller_pages_fit_any_screen_quietly(
+    browser: Chromium, tmp_path: Path, width: int, scheme: str
+) -> None:
+    pages = {
+        "live": live_page(watched(), "runs", ["causal order at p1: p2#7 (p1:3)"]),
+        "over": live_page(watched(), "runs", is_over=True),
+        "history": history_page([entry(1), entry(2)], Value.VIOLATED, "history"),
+    }
+    browser.look(width, scheme=scheme)
+    for name, text in pages.items():
+        file = tmp_path / f"{name}.html"
+        file.write_text(text, encoding="utf-8")
+        browser.open(file)
+        assert_quiet(browser)
+        assert browser.ask("document.documentElement.scrollWidth") <= width, name
+        assert browser.ask(OUTSIDE) == []
+        words = browser.ask("document.body.innerText")
+        assert ("p1 owes p2#7..19" in words) is (name == "live")
+        assert "violated" in words
+    assert "seconds to judge it: first 1,235, last 2,469, at most 2,469" in words
 
 
 # --- pictures as files

@@ -104,7 +104,7 @@ def page_of(folder: Folder, how: str = "") -> Page:
         pictures=pictures,
         reproduce=(
             *([Fact("this page", how)] if how else []),
-            Fact("the numbers, anew", found.again),
+            Fact("the numbers again", found.again),
             Fact("one run", again(folder.shown, "RUN")),
         ),
         left_out=tuple(_left_out(found, sum(one.is_violation for one in pictures))),
@@ -378,11 +378,9 @@ def _figures(found: CampaignResults, measure: str) -> list[tuple[str, int, Mappi
 
 def _cost_chart(found: CampaignResults, measure: str) -> LineChart:
     sizes, seeds = found.folder.campaign.sizes, found.folder.campaign.seeds
-    means = (
-        f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}. {_COVERAGE}"
-        if seeds > 1
-        else "One run."
-    )
+    means = f"Means of {many(seeds, 'run')}; bars: {_BOOTSTRAP}." if seeds > 1 else "One run."
+    if seeds > 1 and measure == "packets":  # said once, for the figures beside it too
+        means += f" {_COVERAGE}"
     bounds = [
         Line(name, tuple(Point(size, bound(size, quorum(size) - 1)) for size in sizes))
         for name, bound in BOUNDS.items()

@@ -1,7 +1,6 @@
 """``tidings simulate``: one run, random or as written."""
 
 import random
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +25,7 @@ from tidings.core import Exit, UsageError
 from tidings.guests import factory
 from tidings.protocols import DEFAULT
 from tidings.report import write_story
+from tidings.report.explain import shrink_command
 from tidings.simulator import Links, Plan, walk
 from tidings.simulator.scenario import play_scenario
 from tidings.spec import Extra, exit_status, judge
@@ -146,7 +146,7 @@ def simulate(
 def _shorter(trace: Path | None) -> str:
     """How to make a violation short: it needs a trace."""
     if trace is not None:
-        return f"Shrink:  {shlex.join(['tidings', 'shrink', str(trace)])}"
+        return f"Shrink:  {shrink_command(trace)}"
     return "Shrink:  the same with --trace FOLDER, then tidings shrink FOLDER"
 
 

@@ -85,6 +85,19 @@ def replay_command(
     )
 
 
+def shrink_command(
+    folder: PathLike[str] | str, run: str | None = None, guarantee: str | None = None
+) -> str:
+    """The command that looks for a smaller run that breaks the same."""
+    return shlex.join(
+        [
+            *("tidings", "shrink", str(folder)),
+            *(("--run", run) if run is not None else ()),
+            *(("--guarantee", guarantee) if guarantee is not None else ()),
+        ]
+    )
+
+
 def shows_at(violation: Violation) -> Place | None:
     """The event at which the violation is complete; None if it is that something never came."""
     if violation.guarantee in LIVENESS:

@@ -88,20 +88,22 @@ _RULES = themed(
 )
 
 
-def live_page(status: Status | None, name: str, alarms: Sequence[str] = ()) -> str:
-    """A page that loads itself again every two seconds, and works without a network.
+def live_page(
+    status: Status | None, name: str, alarms: Sequence[str] = (), *, is_over: bool = False
+) -> str:
+    """A page that loads itself again every two seconds, until it is over, and needs no network.
 
     ``alarms`` are the newest, the newest last.
     """
     body = [element("p", "Nothing has been read yet.")]
     if status is not None:
-        body = _sections(status, alarms)
+        body = _sections(status, alarms, is_over)
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("meta", http_equiv="refresh", content=str(REFRESH_S)),
+        None if is_over else element("meta", http_equiv="refresh", content=str(REFRESH_S)),
         element("title", f"tidings watch {name}"),
         element("style", Markup(_RULES)),
     )
@@ -110,20 +112,21 @@ def live_page(status: Status | None, name: str, alarms: Sequence[str] = ()) -> s
     )
 
 
-def _sections(status: Status, alarms: Sequence[str]) -> list[Markup]:
+def _sections(status: Status, alarms: Sequence[str], is_over: bool) -> list[Markup]:
     lag = "" if status.lag_s is None else f", {status.lag_s:.1f} s after they were written"
     shown = time.strftime("%H:%M:%S", time.localtime(status.at_s))
     about = f"{many(status.rows, 'row')} judged at {shown}{lag}"
+    about = f"{many(status.rows, 'row')} judged; the watch is over" if is_over else about
     parts = [element("p", about, class_="about"), _html_alarms(status.alarms, alarms)]
     for run in status.runs:
         if len(status.runs) > 1:
             parts.append(element("h2", run.run))
-        head = _html_row("th", "guarantee", "so far", "judged", "")
+        head = _html_row("th", "guarantee", "verdict" if is_over else "so far", "judged", "")
         parts.append(element("table", head, *map(_html_verdict, run.verdicts)))
         head = _html_row("th", "member", "last row", "rows", "")
         members = (_html_member(one, status.at_s) for one in run.members)
         parts.append(element("table", head, *members))
-        if run.owed:
+        if run.owed and not is_over:
             owed = owed_words(run.owed, status.at_s, most=20)
             parts += [element("h2", "Owed"), _html_list(owed)]
     return parts
@@ -147,7 +150,9 @@ def _html_member(one: MemberStatus, at_s: float) -> Markup:
 
 def _html_verdict(one: SoFar) -> Markup:
     word = element("span", f"{MARKS[one.value]} {one.value.value}", class_=one.value.value)
-    return _html_row("td", one.guarantee, word, f"{one.judged:,}", one.reason or one.note)
+    found = many(one.violated, "violation") if one.violated else ""
+    why = "; ".join(filter(None, (found, one.reason, one.note)))
+    return _html_row("td", one.guarantee, word, f"{one.judged:,}", why)
 
 
 def _html_row(kind: str, *cells: str) -> Markup:

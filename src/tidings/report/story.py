@@ -15,7 +15,7 @@ from tidings.disk.files import whole_file
 from tidings.report import schedule
 from tidings.report.causality import Causality
 from tidings.report.deeds import Deeds
-from tidings.report.explain import explain, replay_command
+from tidings.report.explain import explain, replay_command, shrink_command
 from tidings.report.focus import Focus, focus, marked
 from tidings.report.reproduce import as_pytest, file_name
 from tidings.report.spacetime import spacetime
@@ -133,7 +133,7 @@ def _shorter(causality: Causality, trace: PathLike[str] | str | None) -> Iterato
     """A long run tells little: there is mostly a shorter one that breaks the same."""
     if trace is not None and schedule.can_be_replayed(causality.run.manifest):
         yield "## Make it shorter"
-        yield f"```console\n$ {shlex.join(['tidings', 'shrink', str(trace)])}\n```"
+        yield f"```console\n$ {shrink_command(trace)}\n```"
 
 
 def _happened(

@@ -41,7 +41,7 @@ _PLOT = 210.0
 HEIGHT = _TOP + _PLOT + _BOTTOM
 COLOURS = 8
 _DASHES = (None, "6 3", "2 3", "9 3 2 3")
-_BOUND_DASHES = ("1 3", "5 4", "8 3 1 3", "2 2 6 2")
+_BOUND_DASHES = ("1 3", "5 4", "8 3 1 3", "2 2 6 2", "12 3", "1 3 1 7", "10 2 3 2")
 _PERIOD = 60.0
 """In so many pixels every line of those that coincide appears once."""
 _BESIDE, _WIDEST = 8.0, 44.0
@@ -102,10 +102,16 @@ def _label(axis: Axis) -> str:
 def notes(chart: LineChart) -> Iterator[str]:
     """Its note, and which lines lie on each other, so that nobody looks for them in vain."""
     yield chart.note
+    bounds = {_course(line): f"the lower bound, {line.name}," for line in chart.bounds}
     for points in dict.fromkeys(line.points for line in chart.lines):
-        names = [line.name for line in chart.lines if line.points == points]
+        alike = [line for line in chart.lines if line.points == points]
+        names = [*(line.name for line in alike), *filter(None, [bounds.get(_course(alike[0]))])]
         if len(names) > 1:
             yield f"{listed(names)} coincide."
+
+
+def _course(line: Line) -> tuple[Spot, ...]:
+    return tuple((point.x, point.y) for point in line.points)
 
 
 def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
@@ -117,14 +123,17 @@ def lines(chart: LineChart, styles: Styles, bounds: Styles) -> Markup:
     ends = [end for point in every for end in (point.y, point.low, point.high) if end is not None]
     y = _scale(chart.y, ends, _TOP + _PLOT, _TOP)
     wide = {value: width_of(f"{figure(value)} ", 10.5) for value in xs}
-    shared = _Shared({line.name: _spots(line, x, y) for line in chart.lines})
+    shared = _Shared(
+        {line.name: _spots(line, x, y) for line in chart.lines},
+        {_bound_name(line): _spots(line, x, y) for line in chart.bounds},
+    )
     has_room = all(x(b) - x(a) >= (wide[a] + wide[b]) / 2 for a, b in pairwise(xs))
     return _plot(
         chart,
         x,
         y,
         xs if has_room else x.ticks(),
-        *(_bound(line, bounds[line.name], x, y) for line in chart.bounds),
+        *(_bound(line, bounds[line.name], _spots(line, x, y), shared) for line in chart.bounds),
         *(_series(line, styles[line.name], x, y, chart, shared) for line in chart.lines),
     )
 
@@ -139,12 +148,16 @@ class _Shared:
     """Who else is where a line is: those that coincide share the space, so that all are seen.
 
     A piece of line is drawn in dashes of each colour in turn, and marks stand beside each other.
+    Bounds have no marks, and one colour: among themselves they keep their dashes.
     """
 
-    def __init__(self, spots: Mapping[str, Sequence[Spot]]) -> None:
+    def __init__(
+        self, lines: Mapping[str, Sequence[Spot]], bounds: Mapping[str, Sequence[Spot]]
+    ) -> None:
+        self._bounds = bounds
         self._at: dict[object, list[str]] = {}
-        for name, line in spots.items():
-            for where in (*line, *pairwise(line)):
+        for name, line in (*lines.items(), *bounds.items()):
+            for where in (*(line if name in lines else ()), *pairwise(line)):
                 self._at.setdefault(where, []).append(name)
 
     def pieces(self, name: str, line: Sequence[Spot]) -> Iterator[tuple[list[Spot], Dash]]:
@@ -152,7 +165,7 @@ class _Shared:
         for names, piece in groupby(pairwise(line), key=self._at.__getitem__):
             first, *others = piece
             spots = [*first, *(end for _, end in others)]
-            if len(names) == 1:
+            if len(names) == 1 or self._bounds.keys() >= set(names):
                 yield spots, (None, None)
             else:
                 long = max(2.0, min(7.0, _PERIOD / len(names)))
@@ -225,17 +238,27 @@ def _frame(
     )
 
 
-def _bound(line: Line, number: int, x: Scale, y: Scale) -> Markup | None:
-    spots = [(x(point.x), y(point.y)) for point in line.points if _fits(point, x, y)]
+def _bound(line: Line, number: int, spots: Sequence[Spot], shared: _Shared) -> Markup | None:
     if not spots:
         return None
     return element(
-        "path",
-        element("title", f"lower bound, {line.name}"),
-        class_="bound",
-        d=path(*spots),
-        stroke_dasharray=_bound_dash(number),
+        "g",
+        element("title", _bound_name(line)),
+        *(
+            element(
+                "path",
+                class_="bound",
+                d=path(*piece),
+                stroke_dasharray=dashes or _bound_dash(number),
+                stroke_dashoffset=offset,
+            )
+            for piece, (dashes, offset) in shared.pieces(_bound_name(line), spots)
+        ),
     )
+
+
+def _bound_name(line: Line) -> str:
+    return f"lower bound, {line.name}"
 
 
 def _fits(point: Point, x: Scale, y: Scale) -> bool:
@@ -349,7 +372,9 @@ def _strip(spread: Spread, number: int, x: Scale, top: float, unit: str) -> Mark
     return element(
         "g",
         element("title", words),
-        element("text", shortened(spread.name, _LONGEST_NAME), class_="name", x=10, y=top + 14),
+        element(
+            "text", shortened(spread.name, _LONGEST_NAME), class_="name halo", x=10, y=top + 14
+        ),
         element("text", numbers, class_="tick halo", x=WIDTH - 14, y=top + 14, text_anchor="end"),
         element("path", class_="hair", d=path((at(spread.least), y), (at(spread.most), y))),
         element("path", class_="bar", d=path((at(spread.p25), y), (at(spread.p75), y))),

@@ -47,7 +47,7 @@ def lanes(scene: Scene) -> Iterator[Markup]:
             # In a picture that must be scrolled, every lane says again whose it is.
             end = pieces[-1][1]
             for x in (*range(800, int(end) - 100, 800), end + 12):
-                yield element("text", name, class_="soft halo", x=x, y=y + 14, font_size=11)
+                yield element("text", name, class_="soft halo whose", x=x, y=y + 14, font_size=11)
 
 
 def _lifetimes(process: str, scene: Scene) -> list[tuple[float, float]]:

@@ -90,7 +90,7 @@ class Lanes:
         if before is not None and place(before) in self._scene.downs:
             x = max(x, self._x[place(before)] + 2 * GAP)
         if wide := self._scene.label_width(row):
-            x = max(x, self._label_end.get(row.process, -40.0) + wide / 2 + 8)
+            x = max(x, self._label_end.get(row.process, self._scene.first_label) + wide / 2 + 8)
             self._label_end[row.process] = x + wide / 2
         self._columns.add(place(row))
         self._x[place(row)] = self.width = x
@@ -121,6 +121,9 @@ class Scene:
         self.downs = self._downs()
         """Of each life that ended without a last word, the last event in the picture."""
         self.deeds = Deeds(causality, texts)
+        # In a file a label may stand above the name of its lane. On a page names cover what is
+        # scrolled below them, so labels begin right of them.
+        self.first_label = -40.0 if is_titled else -14.0
         self.lanes = Lanes(self)
         names = [self.name(process) for process in causality.processes]
         self.left = 2 * MARGIN + max(width_of(name, 15) for name in names)

@@ -1,7 +1,8 @@
 """One self-contained HTML page: what was found, at what price, and the runs that show it.
 
-``model`` says what a page can show, ``render`` makes the page of it. Whoever has numbers fills a
-``Page``: ``from_trace`` does so for one audit of one trace.
+``model`` says what a page can show, ``render`` makes the page of it: of ``tables``, ``charts`` and,
+for each run, a ``player``. Whoever has numbers fills a ``Page``: ``from_trace`` does so for one
+audit of one trace.
 """
 
 from tidings.report.page.from_trace import page_of_trace

@@ -14,7 +14,7 @@ from tidings.report.causality import Causality
 from tidings.report.causes import causes_of, what_went_wrong
 from tidings.report.charts.model import Axis, Point, Spread, SpreadChart, StateChart, StateLine
 from tidings.report.crashes import Crash, around, crashes_of
-from tidings.report.explain import however, in_the_log, replay_command
+from tidings.report.explain import however, in_the_log, replay_command, shrink_command
 from tidings.report.page.measure import growth_of
 from tidings.report.page.model import (
     MOST_EVENTS,
@@ -356,21 +356,31 @@ class _Trace:
 
     def _picture(self, causality: Causality, violation: Violation | None) -> Picture:
         manifest = causality.run.manifest
-        key, replay = self._key(manifest.run), ""
+        key, replay, shrink = self._key(manifest.run), "", ""
         if violation is not None:
             key = self._key(manifest.run, violation.guarantee)
             if schedule.can_be_replayed(manifest):
                 named = None if self.is_one else manifest.run
                 is_long = schedule.is_long(manifest)
                 replay = replay_command(violation, self.folder, named, is_long=is_long)
+                if violation.guarantee is not Extra.VIEWS:  # which nothing shrinks
+                    shrink = shrink_command(
+                        self.folder, named, self._which(manifest.run, violation)
+                    )
         return picture_of(
             causality,
             violation,
             key=key,
             entry=_entry_of(manifest),
             replay=replay,
+            shrink=shrink,
             log=self.log.get(manifest.run, {}),
         )
+
+    def _which(self, run: str, violation: Violation) -> str | None:
+        """The guarantee, where the run violates others too."""
+        broken = [one for one in self.verdicts[run] if one.violations]
+        return violation.guarantee.value if len(broken) > 1 else None
 
     def _crash(self, causality: Causality, crash: Crash) -> Picture:
         when = "while it broadcasts" if crash.is_in_mid_broadcast else "after its broadcast of"

@@ -170,6 +170,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     left_out: str = ""
     replay: str = ""
     """The command that plays it again, if there is one."""
+    shrink: str = ""
+    """The command that makes it shorter, where it is too long to be shown whole."""
 
 
 # --- the page
@@ -221,8 +223,8 @@ MOST_POINTS = 200
 MOST_FIGURES = 16
 """Of one section."""
 MOST_PICTURES = 32
-MOST_EVENTS = 200
-"""Of one picture."""
+MOST_EVENTS = 120
+"""Of one picture. Of a violation with a longer past, the rows that its proof names are drawn."""
 MOST_LANES = 24
 """Larger groups are not drawn."""
 

@@ -43,6 +43,7 @@ def picture_of(
     title: str = "",
     summary: str = "",
     replay: str = "",
+    shrink: str = "",
     texts: Mapping[str, bytes] | None = None,
     most_events: int = MOST_EVENTS,
     log: Mapping[Place | MessageId, str] = MappingProxyType({}),
@@ -97,6 +98,7 @@ def picture_of(
         else "",
         left_out=view.left_out,
         replay=replay,
+        shrink=shrink if view.left_out else "",
     )
 
 
