@@ -71,6 +71,14 @@ def test_a_stage_is_reported_at_once_and_figures_only_after_two_seconds() -> Non
     ]
 
 
+def test_before_the_first_stage_nothing_is_reported() -> None:
+    clock, spoken = Clock(), list[str]()
+    progress = Progress(spoken.append, clock=clock)
+    clock.now += 60.0
+    progress.look()
+    assert spoken == []
+
+
 def test_what_is_done_is_not_undone_and_every_stage_begins_with_nothing() -> None:
     clock, spoken = Clock(), list[str]()
     progress = Progress(spoken.append, clock=clock)

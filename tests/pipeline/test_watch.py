@@ -1,5 +1,7 @@
 """The judge of a running group answers to the specification, however the rows reach it."""
 
+from collections import Counter
+from collections.abc import Iterator
 from itertools import permutations
 from random import Random
 
@@ -12,11 +14,11 @@ from tidings.core import DataError, Exit
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline.watching.final import final_verdicts, verdicts
 from tidings.pipeline.watching.judge import Judge, WatchLimits
-from tidings.pipeline.watching.pieces import pieces_of_rows
+from tidings.pipeline.watching.pieces import Piece, pieces_of_rows
 from tidings.pipeline.watching.stored import loaded, stored
 from tidings.simulator import Plan, walk
 from tidings.spec import Extra, Guarantee, Value, Violation, exit_status, judge
-from tidings.trace import Run
+from tidings.trace import HistoryCut, Run
 from traces import Draft, random_cut_runs, random_runs
 from watched_runs import Source, as_run, in_pieces, in_turns, without_causes
 
@@ -40,7 +42,7 @@ def _watched(run: Run, rng: Random, limits: WatchLimits, stops: bool = False) ->
     for some in in_pieces(run, rng):
         watch.take(some)
         if stops and rng.random() < 0.3:
-            watch = loaded(stored(watch), limits, watch.recall)
+            watch = loaded(stored(watch), limits, watch.rows.recall)
     return watch
 
 
@@ -197,6 +199,97 @@ def test_a_member_that_was_away_for_long_is_judged_by_what_the_source_still_has(
     assert found == without_causes(judge(run))
 
 
+def test_rows_that_come_before_the_cut_is_known_are_no_part_behind_a_hole() -> None:
+    script = Shorthand(p1="b3 dp1#3 settle", p2="dp1#3 settle", p3="dp1#3 settle")
+    script.cuts = {"p1": HistoryCut(index=4, broadcast=2, delivered={"p1": 2})}
+    run = script.run()
+    before = msgspec.structs.replace(run.manifest, cuts={})
+    watch = Judge(before)
+    first, *rest = in_turns(run, count=1)
+    watch.take(first)
+    watch.know(run.manifest)
+    for some in rest:
+        watch.take(some)
+    assert final_verdicts(watch, run.manifest) == judge(run)
+    assert exit_status(judge(run)) is Exit.HOLDS
+
+
+def _heard(last: int) -> str:
+    return " ".join(f"dp1#{number}" for number in range(1, last + 1))
+
+
+def test_what_is_repeated_again_and_again_does_not_read_the_whole_history_each_time() -> None:
+    sent = " ".join(f"b{number} dp1#{number}" for number in range(1, 301))
+    repeated = "dp1#270 dp1#5 dp1#270 dp1#5 dp1#271"
+    script = Shorthand(p1=f"{sent} settle", p2=f"{_heard(300)} {repeated} settle", p3="crash")
+    run = script.run()
+    p1, p2, p3 = (run.histories[name] for name in ("p1", "p2", "p3"))
+    watch = Judge(run.manifest, WatchLimits(window_rows=20, chunk_rows=10), source := Source(run))
+    for begin in range(0, 300, 10):
+        rows = [*p1[2 * begin : 2 * begin + 20], *p2[begin : begin + 10]]
+        watch.take(pieces_of_rows(rows))
+    asked = []
+    for row in p2[300:]:
+        source.asked = 0
+        watch.take(pieces_of_rows([row]))
+        asked.append(source.asked)
+    recent, long_ago, again, long_ago_again, next_one, nothing = asked
+    assert again < recent < 15 < long_ago_again < long_ago
+    assert next_one < 15
+    assert nothing == 0
+    watch.take(pieces_of_rows([*p1[600:], *p3]))
+    assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
+
+
+def test_what_left_the_window_before_its_broadcast_came_is_decided_without_reading_all_again() -> (
+    None
+):
+    swapped = _heard(400).replace("dp1#70 dp1#71", "dp1#71 dp1#70")
+    sent = " ".join(f"b{number} dp1#{number}" for number in range(1, 401))
+    script = Shorthand(p1=f"{sent} settle", p2=f"{swapped} settle", p3="crash")
+    run = script.run()
+    limits, source = WatchLimits(window_rows=100, waiting_rows=50, chunk_rows=50), Source(run)
+    asked: Counter[str] = Counter()
+
+    def recall(name: str, process: str, begin: int, end: int) -> Iterator[Piece]:
+        asked[process] += 1
+        return source(name, process, begin, end)
+
+    watch = Judge(run.manifest, limits, recall)
+    watch.take(pieces_of_rows([*run.histories["p2"], *run.histories["p3"]]))
+    assert len(watch.strays.waiting) > 200
+    alarms = [
+        alarm
+        for begin in range(0, 900, 20)
+        for alarm in watch.take(pieces_of_rows(run.histories["p1"][begin : begin + 20]))
+    ]
+    assert [str(one.message) for one in alarms] == ["p1#71"]
+    # p1 is behind p2 by now, and reads what it has yet to pass, chunk by chunk.
+    assert asked["p1"] <= 1
+    assert asked["p2"] < 200
+    assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
+
+
+def test_what_waits_for_a_cause_that_never_comes_reads_nothing_meanwhile() -> None:
+    """Nobody broadcast p3#9, which p1 delivered before it broadcast what p2 delivers."""
+    run = Shorthand(
+        p1="dp3#9 b1 b2 b3 dp1#1 dp1#2 dp1#3 settle",
+        p2="dp1#1 dp1#2 dp1#3 settle",
+        p3="dp1#1 dp1#2 dp1#3 settle",
+    ).run()
+    limits = WatchLimits(window_rows=0, waiting_rows=0, chunk_rows=2)
+    watch = Judge(run.manifest, limits, source := Source(run))
+    watch.take(pieces_of_rows(run.histories["p2"]))
+    watch.take(pieces_of_rows(run.histories["p1"]))
+    assert watch.strays.waiting
+    source.asked = 0
+    for _ in range(20):
+        watch.take([])
+    assert source.asked == 0
+    watch.take(pieces_of_rows(run.histories["p3"]))
+    assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
+
+
 def test_a_newcomer_owes_only_what_is_addressed_to_it() -> None:
     alone, both = ("p1", "p2"), ("p1", "p2", "p3")
     old = " ".join(f"b{number}/0 dp1#{number}" for number in range(1, 9))
@@ -244,6 +337,24 @@ def test_what_is_moved_to_a_newcomer_s_view_is_asked_of_the_newcomer(
             alarms += watch.take(pieces_of_rows(rows[begin : begin + count]))
     (alarm,) = alarms
     assert (alarm.process, str(alarm.message), str(alarm.cause)) == ("p4", "p1#2", "p1#1")
+    assert not watch.given_up
+    assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
+
+
+def test_who_waits_no_longer_for_one_cause_still_waits_for_others() -> None:
+    """Nobody broadcast p3#9. When p2 has waited for it long enough, p3#1 has just been delivered,
+    and its broadcast is not read yet."""
+    run = Shorthand(
+        p1="dp3#9 b1 dp1#1 dp3#1 b2 dp1#2 settle",
+        p2="dp1#1 dp3#1 dp1#2 settle",
+        p3="b1 dp3#1 dp1#1 dp1#2 settle",
+    ).run()
+    watch = Judge(run.manifest, DEFAULT, Source(run))
+    p1, p2, p3 = (run.histories[name] for name in ("p1", "p2", "p3"))
+    watch.take(pieces_of_rows([*p1[:3], *p2[:1]]))
+    watch.take(pieces_of_rows(p1[3:5]), since=watch.standing)
+    for rows in (p3, p1[5:], p2[1:]):
+        watch.take(pieces_of_rows(rows))
     assert not watch.given_up
     assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
 

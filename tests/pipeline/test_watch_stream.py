@@ -3,8 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ from prometheus_client import generate_latest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from changing_traces import changing_runs
+from changing_traces import changing_runs, simulated
 from guides import ROOT
 from pipeline_ways import specified_by
 from tidings import pipeline
@@ -26,10 +28,12 @@ from tidings.pipeline.watching.growing import Growing, pieces_in
 from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
 from tidings.pipeline.watching.status import read_status
 from tidings.report.live import WatchMetrics, live_table
-from tidings.spec import Extra, Guarantee, Value
+from tidings.report.over_time import history_page
+from tidings.spec import Extra, Guarantee, Value, judge
 from tidings.trace.foreign import read_mapping
 from tidings.trace.segments import Mark
 from traces import random_cut_runs, random_runs, write_drafts
+from watched_folders import Reading
 from watched_runs import without_causes
 from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
 
@@ -75,26 +79,6 @@ EXPECTED = {
 }
 
 
-class Reading:
-    """Judges whatever has come, as a query would, without Spark."""
-
-    def __init__(self, folder: Path, checkpoint: Path) -> None:
-        self.options = WatchOptions(str(checkpoint), str(folder))
-        self.growing = Growing(folder)
-        self.offset: Any = {}
-        self.batch = 0
-        self.judge = BatchJudge(self.options)
-
-    def look(self) -> None:
-        end = self.growing.latest(self.offset, 1 << 30)
-        slices = self.growing.slices(self.offset, end)
-        self.judge.judge([one for part in slices for one in pieces_in(part)], self.batch, 0.0)
-        self.offset, self.batch = end, self.batch + 1
-
-    def keys(self) -> list[str]:
-        return [row["key"] for row in read_findings(self.options.place)]
-
-
 def _as_audited(folder: Path, options: WatchOptions) -> None:
     audited = pipeline.audit_here(folder, examples=None).verdicts["live"]
     assert {one.guarantee: one.violated for one in audited} == EXPECTED
@@ -128,7 +112,7 @@ def test_a_driver_that_dies_in_a_batch_misses_nothing_and_repeats_nothing(
             patch.setattr(place, lost, _die)
             with pytest.raises(KeyboardInterrupt):
                 reading.look()
-        reading.judge = BatchJudge(reading.options)  # the next driver knows what is on disk
+        reading.restart()
         if lost == "_save":
             reading.look()
         else:
@@ -289,6 +273,7 @@ def test_on_spark_each_start_goes_on_where_the_last_one_ended(
     keys = [row["key"] for row in read_findings(watching.options.place)]
     assert len(keys) == len(set(keys)) == 11
     _as_audited(folder, watching.options)
+    (watching.options.place / "findings" / "batch-000000009.parquet.open").write_bytes(b"a draft")
     found = watching.findings.writeStream.format("memory").queryName("found")
     found.trigger(availableNow=True).start().awaitTermination(60)
     assert spark.table("found").count() == 11
@@ -322,8 +307,10 @@ def test_on_spark_the_command_tells_alarms_and_ends_with_the_verdict(
     verdicts = end["runs"][0]["verdicts"]
     assert {name: one["violated"] for name, one in verdicts.items()} == EXPECTED
     page = (tmp_path / "live.html").read_text()
-    assert 'http-equiv="refresh"' in page
-    assert "p2 owes p1#21..22" in page
+    assert "the watch is over" in page
+    assert 'http-equiv="refresh"' not in page, "nothing more will come"
+    assert '<span class="violated">✗ violated</span>' in page
+    assert "owes" not in page, "what was owed has become a violation"
     assert tidings("report", "history").status == 1
     assert "uniform agreement" in (tmp_path / "history" / "report.html").read_text()
 
@@ -461,3 +448,34 @@ def test_a_history_tells_the_newest_verdict(folder: Path, tmp_path: Path) -> Non
     assert [(one.command, one.rows) for one in found] == [("watch", 10), ("audit", bad.rows)]
     with pytest.raises(UsageError, match="no history"):
         append(folder, "audit", "here", bad.verdicts, 2.0, bad.rows)
+
+
+def test_many_may_begin_a_history_at_once(folder: Path, tmp_path: Path) -> None:
+    next(_life(folder))
+    verdicts = pipeline.audit_here(folder).verdicts
+    for number in range(10):
+        history = tmp_path / f"history{number}"
+        begin = Barrier(8)
+
+        def tell(_: int, history: Path = history, begin: Barrier = begin) -> None:
+            begin.wait()
+            append(history, "audit", "here", verdicts, 1.0, 0)
+
+        with ThreadPoolExecutor(8) as several:
+            list(several.map(tell, range(8)))
+        assert len(entries(history)) == 8
+
+
+def test_a_history_tells_of_groups_that_change(tmp_path: Path) -> None:
+    runs = map(judge, simulated())
+    verdicts = next(six for six in runs if six[-1].guarantee is Extra.VIEWS)
+    good = [msgspec.structs.replace(one, value=Value.HOLDS) for one in verdicts]
+    bad = [*good[:-1], msgspec.structs.replace(good[-1], value=Value.VIOLATED)]
+    history = tmp_path / "history"
+    append(history, "audit", "here", {"still": good[:-1]}, 1.0, 10)
+    append(history, "audit", "here", {"changing": bad}, 1.0, 10)
+    found = entries(history)
+    assert newest(found) is Value.VIOLATED
+    page = history_page(found, newest(found), "history")
+    assert ">views</th>" in page
+    assert page.count("violated") > 1

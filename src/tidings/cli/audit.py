@@ -49,6 +49,15 @@ SourceOption = Annotated[
     list[str] | None,
     typer.Option("--source-option", help="Of Spark's reader: key=value. May be repeated."),
 ]
+MappingFile = Annotated[
+    Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
+]
+ManifestFile = Annotated[
+    str | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
+]
+HistoryFolder = Annotated[
+    Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
+]
 
 EVERY_S = 5.0
 """How often it is told where there is no terminal."""
@@ -146,6 +155,7 @@ def _judged_here(path: Path, examples: int, violations: Path | None) -> "Audit":
         from tidings import pipeline
 
         progress = pipeline.Progress(show)
+        progress("reading the trace")
         with progress.following():
             return pipeline.audit_here(
                 path, examples=examples, progress=progress, violations=violations
@@ -162,13 +172,9 @@ def audit(
         str,
         typer.Option("--format", help="tidings, parquet, delta, iceberg, json, csv or kafka."),
     ] = "tidings",
-    mapping: Annotated[
-        Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
-    ] = None,
+    mapping: MappingFile = None,
     source_option: SourceOption = None,
-    manifest: Annotated[
-        str | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
-    ] = None,
+    manifest: ManifestFile = None,
     spool: Annotated[
         Path | None, typer.Option(help="A folder that all workers share, for rows to be laid out.")
     ] = None,
@@ -187,9 +193,7 @@ def audit(
     local: Annotated[
         bool, typer.Option("--local", help="Judge in this process, without Spark and Java.")
     ] = False,
-    history: Annotated[
-        Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
-    ] = None,
+    history: HistoryFolder = None,
     master: Master = None,
     remote: Remote = None,
     as_json: AsJson = False,

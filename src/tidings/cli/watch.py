@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,14 +12,25 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 from rich.live import Live
 
-from tidings.cli.audit import Master, Remote, SourceOption, options_of, refuse_both
+from tidings.cli.audit import (
+    EVERY_S,
+    HistoryFolder,
+    ManifestFile,
+    MappingFile,
+    Master,
+    Remote,
+    SourceOption,
+    options_of,
+    refuse_both,
+)
 from tidings.cli.common import app, err, out, print_verdicts, progress_line, result, say
-from tidings.core import UsageError
+from tidings.core import Exit, UsageError
 from tidings.disk.files import refuse_unwritable, whole_file
 from tidings.report import many
-from tidings.spec import exit_status
+from tidings.spec import Verdict, exit_status
 from tidings.trace import Manifest, foreign
 
 if TYPE_CHECKING:
@@ -41,13 +52,9 @@ def watch(
     form: Annotated[
         str, typer.Option("--format", help="tidings, kafka, or another stream of Spark's.")
     ] = "tidings",
-    mapping: Annotated[
-        Path | None, typer.Option(help="What the columns of a log mean: see tidings ingest.")
-    ] = None,
+    mapping: MappingFile = None,
     source_option: SourceOption = None,
-    manifest: Annotated[
-        Path | None, typer.Option(help="The manifest of rows that have the columns of a trace.")
-    ] = None,
+    manifest: ManifestFile = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Go on here after a restart; by default a folder that vanishes."),
@@ -68,9 +75,7 @@ def watch(
     metrics: Annotated[
         int | None, typer.Option(help="Answer Prometheus on this port, on loopback.")
     ] = None,
-    history: Annotated[
-        Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
-    ] = None,
+    history: HistoryFolder = None,
     master: Master = None,
     remote: Remote = None,
     as_json: Annotated[
@@ -104,7 +109,7 @@ def watch(
         if checkpoint is None:
             checkpoint = Path(stack.enter_context(TemporaryDirectory(prefix="tidings-watch-")))
         logging.getLogger().addHandler(logging.NullHandler())  # py4j logs interruptions
-        with progress_line("looking for Spark and Java", every_s=0.0, quiet_s=0.0) as progress:
+        with progress_line("looking for Spark and Java", EVERY_S, quiet_s=0.0) as progress:
             from tidings import pipeline
             from tidings.pipeline.watching.judge import WatchLimits
             from tidings.pipeline.watching.running import manifests_at_the_end
@@ -134,6 +139,7 @@ def watch(
         begin_s = time.time()
         _follow(watching, show, once)
         verdicts = _concluded(watching)
+        show.end(verdicts)
         manifests = manifests_at_the_end(watching.options)
     if history is not None:
         from tidings.pipeline.history import append
@@ -141,7 +147,8 @@ def watch(
         append(history, "watch", source, verdicts, time.time() - begin_s, show.rows)
     folder = Path(source) if form == "tidings" else None
     _tell(manifests, verdicts, folder, as_json, show.rows)
-    raise typer.Exit(exit_status([one for five in verdicts.values() for one in five]))
+    found = [one for five in verdicts.values() for one in five]
+    raise typer.Exit(exit_status(found) if found else Exit.UNKNOWN)
 
 
 class _Show:
@@ -167,16 +174,34 @@ class _Show:
             return False
         from tidings.pipeline.watching.running import read_findings
 
-        for row in read_findings(self._watching.options.place, self._batch):
+        # The next batch may have written its findings already.
+        for row in read_findings(self._watching.options.place, self._batch, upto=status.batch):
             self._tell(row)
         self._batch, self.status = status.batch, status
-        if self._page is not None:
-            from tidings.report.live import live_page
-
-            with whole_file(self._page) as draft:
-                page = live_page(status, self._name, tuple(self._newest))
-                draft.write_text(page, encoding="utf-8")
+        self._write(status)
         return True
+
+    def end(self, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
+        """Nothing more will come: the page says what is printed."""
+        if self.status is None:
+            return
+        from tidings.pipeline.watching.status import SoFar
+
+        runs = tuple(
+            structs.replace(run, verdicts=tuple(map(SoFar.of, verdicts[run.run])))
+            for run in self.status.runs
+            if run.run in verdicts
+        )
+        self._write(structs.replace(self.status, runs=runs), is_over=True)
+
+    def _write(self, status: "Status", *, is_over: bool = False) -> None:
+        if self._page is None:
+            return
+        from tidings.report.live import live_page
+
+        with whole_file(self._page) as draft:
+            page = live_page(status, self._name, tuple(self._newest), is_over=is_over)
+            draft.write_text(page, encoding="utf-8")
 
     def _tell(self, row: dict[str, Any]) -> None:
         line = _alarm(row)
@@ -206,10 +231,13 @@ def _follow(watching: "Watching", show: _Show, once: bool) -> None:
                 update(show.status)
                 is_calm = time.monotonic() - calm_since_s > CALM_S
                 if not once and is_calm and _has_ended(show.status):
-                    break
+                    # The status may be that of an earlier start, and more have come since.
+                    watching.judge_what_is_there()
+                    if not show.look():
+                        break
                 time.sleep(LOOKS_S)
     except KeyboardInterrupt:
-        say("interrupted: the verdicts are on what was read")
+        err.print("interrupted: the verdicts are on what was read", soft_wrap=True)
     watching.query.stop()
     show.look()
     watching.refuse_failure()
@@ -230,7 +258,7 @@ def shown_while(watching: "Watching") -> Iterator[None]:
     speaker.start()
     try:
         yield
-        watching.query.processAllAvailable()
+        watching.judge_what_is_there()
     finally:
         is_over.set()
         speaker.join()
@@ -266,13 +294,16 @@ def _live() -> Iterator[Any]:
 
 def _concluded(watching: "Watching") -> dict[str, Any]:
     """The verdicts at the end. What the watch had to give up, the audit of the folder judges."""
-    verdicts = watching.verdicts()
-    folder = watching.options.folder
+    from tidings.pipeline.watching.running import has_holes
+
+    verdicts, options = watching.verdicts(), watching.options
+    folder = options.folder
     notes = [one.note for five in verdicts.values() for one in five]
-    if folder is not None and any("not all could be judged" in note for note in notes):
+    is_left = any("not all could be judged" in note for note in notes) or has_holes(options)
+    if folder is not None and is_left:
         from tidings import pipeline
 
-        err.print("not everything fitted into the window: auditing the folder", soft_wrap=True)
+        err.print("not everything could be judged as it came: auditing the folder", soft_wrap=True)
         return dict(pipeline.audit_here(folder, examples=3).verdicts)
     return verdicts
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tidings.core import DataError, UsageError
 from tidings.disk.files import whole_file
-from tidings.spec import Guarantee, Value, Verdict
+from tidings.spec import Value, Verdict
 
 MANIFEST = "history.json"
 FORMAT = 1
@@ -62,7 +62,8 @@ class Entry(msgspec.Struct, frozen=True):
     run: str
     rows: int
     seconds: float
-    values: dict[Guarantee, Value]
+    values: dict[str, Value]
+    """By guarantee, in a word; also that of views."""
     violated: int
     measured: Measured
 
@@ -73,7 +74,9 @@ def is_history(path: Path) -> bool:
 
 def refuse_no_history(folder: Path) -> None:
     """A folder that is something else is not written into."""
-    if folder.exists() and not is_history(folder) and (folder.is_file() or any(folder.iterdir())):
+    if not folder.exists() or is_history(folder):
+        return
+    if folder.is_file() or any(not one.name.startswith(MANIFEST) for one in folder.iterdir()):
         raise UsageError(f"{folder} is no history (it has no {MANIFEST}); choose another folder")
 
 
@@ -89,9 +92,7 @@ def append(
     """One more entry: all of it or nothing."""
     refuse_no_history(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if not is_history(folder):
-        with whole_file(folder / MANIFEST) as draft:
-            draft.write_bytes(msgspec.json.encode({"tidings": "history", "format": FORMAT}))
+    _begin(folder)
     name = f"{time.time_ns()}-{secrets.token_hex(4)}"
     common = {
         "entry": name, "at": datetime.now(UTC), "command": command, "source": source,
@@ -109,6 +110,17 @@ def append(
     ]
     with whole_file(folder / f"{name}.parquet") as draft:
         pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), draft)
+
+
+def _begin(folder: Path) -> None:
+    """Several may do so at once: one of them is the first, and the others are content with it."""
+    if not is_history(folder):
+        try:
+            with whole_file(folder / MANIFEST) as draft:
+                draft.write_bytes(msgspec.json.encode({"tidings": "history", "format": FORMAT}))
+        except FileNotFoundError:
+            if not is_history(folder):
+                raise
 
 
 def measured_in(tables: Path) -> dict[str, Measured]:

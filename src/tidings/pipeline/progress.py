@@ -156,8 +156,10 @@ class Progress:
         self.expect(total)
 
     def look(self) -> None:
-        """See how far it is, and show it if it is time."""
+        """See how far it is, and show it if it is time; before the first stage there is nothing."""
         with self._lock:
+            if not self._pace.stage:
+                return
             self._measure()
             now = self._clock()
             self._pace = self._pace._replace(seconds=now - self._began, still_s=now - self._rose)

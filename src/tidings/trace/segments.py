@@ -24,6 +24,7 @@ Before there were frames, segments had such blocks one after the other; these ar
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -280,6 +281,10 @@ def last_block(folder: Path, run: str, process: str) -> Block | None:
 # --- reading
 
 
+class VanishedError(DataError):
+    """A segment was deleted by the member that wrote it."""
+
+
 class Reader:
     """One segment, open or closed."""
 
@@ -351,13 +356,17 @@ class Reader:
                 raise DataError(f"{self.path}: the frame at byte {place:,}: {fault}") from None
 
     def _opened(self) -> FrameFile:
-        try:
-            return FrameFile(self.path, _TRACE)
-        except FileNotFoundError:
-            raise DataError(
-                f"{self.path}: it is gone: a member that still runs closes and deletes its "
-                "segments; try again, or read a copy"
-            ) from None
+        """Under its other name, if its writer has closed it meanwhile, or goes on in it."""
+        closed = self.path.with_name(self.path.name.removesuffix(".open"))
+        for path in (self.path, closed, opened(closed)):
+            with suppress(FileNotFoundError):
+                file = FrameFile(path, _TRACE)
+                self.path, self.is_open = path, path.name.endswith(OPEN)
+                return file
+        raise VanishedError(
+            f"{self.path}: it is gone: a member that still runs deletes its segments; try again, "
+            "or read a copy"
+        )
 
 
 def _checked(block: Block) -> Block:

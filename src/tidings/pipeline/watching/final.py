@@ -13,7 +13,8 @@ import numpy as np
 
 from tidings.core.group import natural
 from tidings.pipeline.statement import doubt_about_broadcasts
-from tidings.pipeline.watching.judge import Found, Judge
+from tidings.pipeline.watching.findings import Found
+from tidings.pipeline.watching.judge import Judge
 from tidings.pipeline.watching.ranges import Ranges, numbers_in
 from tidings.pipeline.watching.stored import loaded, stored
 from tidings.pipeline.watching.window import TEXT, GoneError
@@ -72,7 +73,7 @@ def verdicts(judge: Judge, manifest: Manifest) -> tuple[Verdict, ...]:
 
 def final_verdicts(judge: Judge, manifest: Manifest) -> tuple[Verdict, ...]:
     """If nothing more comes. The judge itself stays as it is, for more may come after all."""
-    closed = loaded(stored(judge), judge.limits, judge.recall)
+    closed = loaded(stored(judge), judge.limits, judge.rows.recall)
     closed.know(manifest)
     closed.close()
     return _Statement(closed, manifest).five()
@@ -127,10 +128,10 @@ class _Statement:
     def _safety(
         self, guarantee: Guarantee, judged: int, doubt: str, more: Sequence[Found] = ()
     ) -> Verdict:
-        found = [one for one in self.judge.found if one.guarantee is guarantee]
+        found = [one for one in self.judge.findings.kept if one.guarantee is guarantee]
         counted = sum(
             count
-            for (what, process), count in self.judge.violated.items()
+            for (what, process), count in self.judge.findings.violated.items()
             if what is guarantee and not self._is_excused(what, process)
         )
         found = [one for one in found if not self._is_excused(guarantee, one.process)]
@@ -152,7 +153,7 @@ class _Statement:
         evidence, judge = self.ending.evidence, self.judge
         invented = []
         unreached = None
-        for one in sorted(self._unread(), key=judge.place_in_order):
+        for one in sorted(self._unread(), key=judge.findings.place_in_order):
             origin = judge.names[one.message[0]]
             if origin in evidence.processes and not evidence.is_complete(origin):
                 unreached = unreached or Unreached(*one.message)
@@ -165,7 +166,7 @@ class _Statement:
             for place in np.flatnonzero(history.open & TEXT).tolist():
                 row = history.events.at(place)
                 yield _delivery(process, int(row.index), int(row.origin), int(row.seq))
-        for stray in self.judge.strays:
+        for stray in self.judge.strays.waiting:
             yield _delivery(stray.process, stray.index, stray.origin, stray.seq)
 
     # --- what is owed
@@ -219,7 +220,7 @@ class _Statement:
     def _broadcasts(self, origin: int, seqs: Ranges) -> Iterator[tuple[int, int]]:
         """The first of these, each with the index of its broadcast."""
         some = numbers_in(seqs, self.judge.limits.violations)
-        rows = self.judge.broadcasts(origin, some) if len(some) else {}
+        rows = self.judge.rows.broadcasts(origin, some) if len(some) else {}
         for seq in some.tolist():
             yield seq, rows.get(seq, (BELOW_THE_CUT, 0))[0]
 
@@ -229,7 +230,7 @@ class _Statement:
         left = Ranges.of_numbers(numbers_in(seqs, self.judge.limits.violations))
         for process in self.judge.processes if left else ():
             here = numbers_in(left & self.judge.histories[process].got.get(origin, Ranges()))
-            rows = self.judge.deliveries(process, origin, here)
+            rows = self.judge.rows.deliveries(process, origin, here)
             for seq in here.tolist():
                 seen[seq] = process, rows.get(seq, (BELOW_THE_CUT, 0))[0]
             left = left - Ranges.of_numbers(here)
@@ -261,7 +262,7 @@ class _Statement:
         has_met = False
         before, after = Ranges(), Ranges()
         history = self.judge.histories[process]
-        for events in self.judge.all_rows(process, history.begin, history.end):
+        for events in self.judge.rows.between(process, history.begin, history.end):
             is_bad = np.zeros(events.size, bool)
             for origin, chosen in events.by_origin():
                 is_bad[chosen] = forsaken[origin].has(events.seq[chosen])
@@ -285,8 +286,8 @@ class _Statement:
         not_owed: int = 0,
     ) -> Verdict:
         if guarantee in (Guarantee.NO_DUPLICATION, Guarantee.NO_CREATION, Guarantee.CAUSAL_ORDER):
-            found = sorted(found, key=self.judge.place_in_order)
-        named = [self.judge.named(one) for one in found]
+            found = sorted(found, key=self.judge.findings.place_in_order)
+        named = [self.judge.findings.named(one) for one in found]
         one = decide(guarantee, judged=judged, violations=named, not_owed=not_owed, doubt=doubt)
         return msgspec.structs.replace(one, violated=violated)
 

@@ -1,15 +1,18 @@
 """A trace folder that grows: where each history has got to, and what has come since.
 
-An offset says, for each process, which segment is being read and how many of its bytes have been.
-Only whole frames count, so a torn end waits until its writer completes it. A segment is renamed
-when it is closed and keeps its number; retention may delete it before it is read, which the judge
-then sees as a hole. Other files of rows appear when they are complete, and are read at once.
+An offset says, for each process, which segment is being read and how many of its bytes have been;
+from which one on they were read, and which of those were not there. Such a one is read when it
+comes, whole. Only whole frames count, so a torn end waits until its writer completes it. A segment
+is renamed when it is closed and keeps its number; retention may delete it before it is read, which
+the judge then sees as a hole. Other files of rows appear when they are complete, and are read at
+once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tidings.core import DataError
@@ -18,16 +21,17 @@ from tidings.trace import Manifest, read_manifests
 from tidings.trace.files import read_lines
 from tidings.trace.histories import Histories
 from tidings.trace.layout import MANIFEST
-from tidings.trace.segments import CLOSED, OPEN, Block, Owner, Reader
+from tidings.trace.segments import CLOSED, OPEN, Block, Owner, Reader, VanishedError
 from tidings.trace.unpack import table_of_blocks
 
 PIECE_ROWS = 200_000
 FILES = "files"
 """In an offset, beside the processes: which files have been read that are no segments."""
 
+At = Mapping[str, int]
+"""Of a process: ``first``, ``segment`` and its ``bytes``; a number for each that was not there."""
 Offset = dict[str, dict[str, int]]
-
-
+NOWHERE: At = MappingProxyType({"first": 0, "segment": 0, "bytes": 0})
 TO_THE_END = -1
 
 
@@ -64,9 +68,16 @@ class Growing:
         """How far one can read now, each process no further than so many bytes."""
         end = {process: dict(at) for process, at in start.items()}
         for process, numbers in self.segments().items():
-            at = start.get(process, {"segment": numbers[0], "bytes": 0})
-            end[process] = self._furthest(process, numbers, at, most_bytes)
-        files = self.files() | start.get(FILES, {})
+            at = start.get(process, {"first": numbers[0], "segment": numbers[0], "bytes": 0})
+            furthest = self._furthest(process, numbers, at, most_bytes)
+            end[process] = furthest | self._left_behind(process, numbers, at, furthest["segment"])
+        files = self.files()
+        for name, size in start.get(FILES, {}).items():
+            if files.setdefault(name, size) != size:
+                raise DataError(
+                    f"{self.folder / name}: changed after it was read; more rows need a file of "
+                    "their own, complete when it gets its name"
+                )
         return end | ({FILES: files} if files else {})
 
     def files(self) -> dict[str, int]:
@@ -77,13 +88,11 @@ class Growing:
             if path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST)
         }
 
-    def _furthest(
-        self, process: str, numbers: Iterable[int], at: Mapping[str, int], most: int
-    ) -> dict[str, int]:
+    def _furthest(self, process: str, numbers: Iterable[int], at: At, most: int) -> dict[str, int]:
         segment, end = at["segment"], at["bytes"]
         for number in (one for one in numbers if one >= segment):
             begin = end if number == segment else 0
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, VanishedError):
                 path = found(self.folder, process, number)
                 size = path.stat().st_size
                 is_whole = path.name.endswith(CLOSED) and size - begin <= most
@@ -96,6 +105,24 @@ class Growing:
                     break
         return {"segment": segment, "bytes": end}
 
+    def _left_behind(
+        self, process: str, numbers: Sequence[int], at: At, segment: int
+    ) -> dict[str, int]:
+        """From which segment on they have been read up to this one, and which were not there.
+
+        Retention deletes from the first one on, so what is missing before all others never comes.
+        """
+        old = [number for number in numbers if number < at["segment"] and not _is_read(at, number)]
+        come = [one for one in old if (self.folder / f"{process}-{one}{CLOSED}").exists()]
+        first = min([at.get("first", 0), *come])
+        there = {one for one in numbers if one >= at["segment"]} | set(come)
+        missing = [
+            number
+            for number in range(max(first, numbers[0]), segment)
+            if number not in there and not _is_read(at, number)
+        ]
+        return {"first": first} | {str(number): 0 for number in missing}
+
     def slices(self, start: Offset, end: Offset) -> list[Slice]:
         """What to read to get from one offset to another."""
         found_now = self.segments()
@@ -105,9 +132,10 @@ class Growing:
                 fresh = [name for name in to if name not in start.get(FILES, {})]
                 slices += [Slice(str(self.folder), name, 0, to[name]) for name in fresh]
                 continue
-            at = start.get(process, {"segment": 0, "bytes": 0})
+            at = start.get(process, NOWHERE)
             for number in found_now.get(process, ()):
-                if at["segment"] <= number <= to["segment"]:
+                is_next = at["segment"] <= number <= to["segment"] and str(number) not in to
+                if is_next or (_is_read(to, number) and not _is_read(at, number)):
                     begin = at["bytes"] if number == at["segment"] else 0
                     last = to["bytes"] if number == to["segment"] else TO_THE_END
                     if begin != last:
@@ -147,7 +175,7 @@ class Growing:
         for number in reversed(self.segments().get(process, ())):
             try:
                 first = _first_index(found(self.folder, process, number))
-            except FileNotFoundError:
+            except (FileNotFoundError, VanishedError):
                 return None
             if first is not None and first < end:
                 wanted.append((number, first))
@@ -159,6 +187,11 @@ class Growing:
             Slice(str(self.folder), f"{process}-{number}{CLOSED}", 0, TO_THE_END)
             for number, _ in reversed(wanted)
         ]
+
+
+def _is_read(at: At, number: int) -> bool:
+    """Whether all of a segment has been read."""
+    return at.get("first", 0) <= number < at["segment"] and str(number) not in at
 
 
 def found(folder: Path, process: str, number: int) -> Path:
@@ -206,11 +239,14 @@ def pieces_in(one: Slice) -> Iterator[Piece]:
 
 
 def _blocks(reader: Reader, one: Slice) -> Iterator[Block]:
-    if one.end != TO_THE_END:
-        return reader.blocks_between(one.begin, one.end)
-    if one.begin == 0:
-        return reader.blocks()
-    return reader.blocks_between(one.begin, reader.whole_end(one.begin, 1 << 62))
+    """None if its file was deleted while one looked for it."""
+    with suppress(VanishedError):
+        if one.end != TO_THE_END:
+            yield from reader.blocks_between(one.begin, one.end)
+        elif one.begin == 0:
+            yield from reader.blocks()
+        else:
+            yield from reader.blocks_between(one.begin, reader.whole_end(one.begin, 1 << 62))
 
 
 def _pieces_of_file(path: Path) -> Iterator[Piece]:

@@ -14,37 +14,33 @@ been read: the history of its origin may be late, and nothing shows that it ever
 
 Pieces come in any order; only what is contiguous is judged. The window holds what somebody has yet
 to pass, but no more than ``window_rows``. Beyond that a pair is *behind*: its reader has been away
-for long, and what it passes when it comes back is read again from the source (``Recall``). If the
-source no longer has it, the verdict is unknown, and says so.
+for long, and what it passes when it comes back is read again from the source (``rows``). If the
+source no longer has it, the verdict is unknown, and says so. What stays open for too long leaves
+the window all the same (``strays``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
 
-from tidings.core import Members, MessageId, ordered
+from tidings.core import Members, ordered
 from tidings.core.group import natural
+from tidings.pipeline.watching.findings import Findings
 from tidings.pipeline.watching.pieces import Events, Piece
-from tidings.pipeline.watching.ranges import Array, Ranges
+from tidings.pipeline.watching.ranges import Array
 from tidings.pipeline.watching.reader import Blocker, Pasts, Reader
+from tidings.pipeline.watching.rows import Recall, Rows, gone
+from tidings.pipeline.watching.strays import Strays
 from tidings.pipeline.watching.views import AgreedSoFar, note_misbindings
-from tidings.pipeline.watching.window import ORDER, GoneError, History
-from tidings.spec import BELOW_THE_CUT, Guarantee, Place, Violation
+from tidings.pipeline.watching.window import ORDER, History
+from tidings.spec import BELOW_THE_CUT, Guarantee, Violation
 from tidings.trace import SCHEMA_VERSION, Manifest
-
-Recall = Callable[[str, str, int, int], Iterable[Piece] | None]
-"""The pieces of a process in a run from one index up to another, in order; None if they are gone.
-"""
-
 
 Standing = Mapping[str, tuple[int, bool]]
 """By process, where its history ends, and whether something is there behind a missing part."""
-
-
-def gone(run: str, process: str, begin: int, end: int) -> None:
-    """The Recall of a source that cannot be read again."""
-    return
+NOWHERE: Standing = MappingProxyType({})
 
 
 class WatchLimits(msgspec.Struct, frozen=True):
@@ -62,28 +58,6 @@ class WatchLimits(msgspec.Struct, frozen=True):
     """Violations that are kept. All are counted."""
 
 
-class Stray(msgspec.Struct, frozen=True, array_like=True):
-    """A delivery that has left the window, and whose broadcast has not been read."""
-
-    process: int
-    index: int
-    origin: int
-    seq: int
-    digest: int
-    is_first: bool
-
-
-class Found(msgspec.Struct, frozen=True, array_like=True):
-    """A violation in numbers. ``text`` is the digest that a forged delivery has."""
-
-    guarantee: Guarantee
-    process: int
-    message: tuple[int, int]
-    witness: tuple[tuple[int, int], ...]
-    cause: tuple[int, int] | None = None
-    text: int | None = None
-
-
 class Judge:
     """One run, as far as it has been read."""
 
@@ -92,20 +66,18 @@ class Judge:
     ) -> None:
         self.run = manifest.run
         self.limits = limits or WatchLimits()
-        self.recall = recall
         self.names: list[str] = []
         self.numbers: dict[str, int] = {}
         self.histories: list[History] = []
         self.views: tuple[Members, ...] = ()
         self.passed = np.zeros((0, 0), np.int64)
         self.blockers: dict[tuple[int, int], Blocker] = {}
-        self.strays: list[Stray] = []
-        self.presumed: dict[tuple[int, int], int] = {}
-        """Messages that were taken as never broadcast, and a reader for whom that mattered."""
-        self.again: dict[tuple[int, int], list[int]] = {}
-        """The texts of further broadcasts under one name."""
-        self.found: list[Found] = []
-        self.violated: dict[tuple[Guarantee, int], int] = {}
+        self.in_doubt: dict[tuple[int, int], Blocker] = {}
+        """The same, where it is not known whether the row is about what anybody broadcast."""
+        self.rows = Rows(self, recall)
+        self.strays = Strays(self)
+        self.findings = Findings(self)
+        self.agreed = AgreedSoFar(self)
         self.ordered: dict[int, int] = {}
         """By reader, how many deliveries were judged for their order."""
         self.given = 0
@@ -113,8 +85,6 @@ class Judge:
         self.given_up = ""
         """Why something can never be decided here, if so."""
         self.is_over = False
-        self.agreed = AgreedSoFar(self)
-        self._news: list[Found] = []
         self._fresh: set[int] = set()
         self.know(manifest)
 
@@ -132,6 +102,7 @@ class Judge:
                 delivered = {self.number(one): last for one, last in cut.delivered.items()}
                 history.begin_at(cut, delivered)
                 self.passed[:, self.number(name)] = cut.index
+                self._take_late(history)
 
     def number(self, name: str) -> int:
         if name not in self.numbers:
@@ -183,16 +154,18 @@ class Judge:
 
     # --- pieces come
 
-    def take(self, pieces: Iterable[Piece]) -> list[Violation]:
-        """What these show that was not known before."""
+    def take(self, pieces: Iterable[Piece], since: Standing = NOWHERE) -> list[Violation]:
+        """What these show that was not known before.
+
+        ``since`` is how far it had got so long ago that nobody waits for what was missing then.
+        """
         for piece in pieces:
             self._take(piece)
+        self._wait_no_longer(since)
         self._pass_all()
-        self._look_for_strays()
+        self.strays.look()
         self._trim()
-        news, self._news = self._news, []
-        of_five = [self.named(one) for one in sorted(news, key=self.place_in_order)]
-        return [*of_five, *self.agreed.news()]
+        return [*self.findings.news(), *self.agreed.news()]
 
     def _take(self, piece: Piece) -> None:
         history = self.histories[self.number(piece.process)]
@@ -226,16 +199,17 @@ class Judge:
             while history.late:
                 self._skip_hole(history)
         self._pass_all()
-        self._look_for_strays()
+        self.strays.look()
 
     @property
     def standing(self) -> Standing:
-        """How far it has got, to be handed to ``wait_no_longer`` later."""
-        return {one.name: (one.end, bool(one.late)) for one in self.histories if one.rows}
+        """How far it has got, to be handed to ``take`` later."""
+        some = (one for one in self.histories if one.rows or one.late)
+        return {one.name: (one.end, bool(one.late)) for one in some}
 
-    def wait_no_longer(self, since: Standing) -> None:
-        """Too long ago it had got that far: what was missing then is a hole now, and causes whose
-        broadcasts were not read then are taken as never broadcast."""
+    def _wait_no_longer(self, since: Standing) -> None:
+        """What was missing then, and has not come, is a hole now. Causes whose broadcasts were not
+        read then are taken as never broadcast."""
         for name, (end, was_late) in since.items():
             history = self.histories[self.number(name)]
             if was_late and history.late and history.end == end:
@@ -245,9 +219,7 @@ class Judge:
 
     def _go_on(self, history: History, piece: Piece) -> None:
         piece = piece.since(history.end)
-        events = piece.events
-        numbers = np.array([self.number(name) for name in piece.origins], np.int32)
-        events = events._replace(origin=numbers[events.origin])
+        events = self.numbered(piece)
         me = self.numbers[history.name]
         note_misbindings(history, self.first_view(me), piece, events, self.limits.violations)
         news = history.take(piece, events, len(self.views))
@@ -258,18 +230,28 @@ class Judge:
         for moved in news.moved:
             self.agreed.readdress(me, moved)
 
+    def numbered(self, piece: Piece) -> Events:
+        """Its rows, with origins as everywhere here."""
+        numbers = np.array([self.number(name) for name in piece.origins], np.int32)
+        events = piece.events
+        return events._replace(origin=numbers[events.origin])
+
     def first_view(self, process: int) -> int | None:
         """That of a founder; a newcomer has none before it joins."""
         return 0 if self._inside and process in self._inside[0] else None
 
     def _repeated(self, me: int, again: Events) -> None:
         for origin, places in again.by_origin():
-            rows = self.deliveries(me, origin, again.seq[places])
+            seqs = again.seq[places]
+            firsts = self.findings.first_deliveries(me, origin)
+            other = seqs[~np.isin(seqs, list(firsts))]
+            rows = self.rows.deliveries(me, origin, other, self.findings.are_all_kept)
+            firsts |= {seq: index for seq, (index, _) in rows.items()}
             for place in places.tolist():
                 seq = int(again.seq[place])
-                first = rows.get(seq, (BELOW_THE_CUT, 0))[0]
+                first = firsts.get(seq, BELOW_THE_CUT)
                 witness = ((me, first), (me, int(again.index[place])))
-                self.report(Guarantee.NO_DUPLICATION, me, (origin, seq), witness)
+                self.findings.report(Guarantee.NO_DUPLICATION, me, (origin, seq), witness)
 
     def _renamed(self, me: int, events: Events, place: int) -> None:
         """One name for two broadcasts: whoever delivers it cannot say which it is."""
@@ -278,12 +260,10 @@ class Judge:
         if self.histories[me].is_given(events.seq[place : place + 1])[0]:
             first = (me, BELOW_THE_CUT)
         else:
-            rows = self.broadcasts(me, events.seq[place : place + 1])
+            rows = self.rows.broadcasts(me, events.seq[place : place + 1])
             first = (me, rows.get(message[1], (BELOW_THE_CUT, 0))[0])
-            self.again.setdefault(message, []).append(text)
-            # The text of any of its broadcasts will do.
-            self._withdraw(message, text)
-        self.report(Guarantee.NO_CREATION, me, message, (first, again))
+            self.findings.explain(message, text)
+        self.findings.report(Guarantee.NO_CREATION, me, message, (first, again))
 
     @property
     def is_changing(self) -> bool:
@@ -320,125 +300,8 @@ class Judge:
             for origin, history in enumerate(self.histories)
         )
 
-    def recalled(self, process: int, begin: int, end: int) -> Events | None:
-        """These rows once more, from the source."""
-        name = self.names[process]
-        pieces = self.recall(self.run, name, begin, end)
-        if pieces is None:
-            return None
-        found, at = [], begin
-        for piece in pieces:
-            if piece.begin > at and not self.histories[process].holed:
-                return None
-            numbers = np.array([self.number(one) for one in piece.origins], np.int32)
-            events = piece.events
-            events = events._replace(origin=numbers[events.origin])
-            found.append(events.since(at).until(end))
-            at = max(at, piece.end)
-        return Events.joined(found) if at >= end else None
-
     def give_up(self, reason: str) -> None:
         self.given_up = self.given_up or reason
-
-    # --- looking things up
-
-    def deliveries(self, process: int, origin: int, seq: Array) -> dict[int, tuple[int, int]]:
-        """By sequence number, index and digest of the first delivery of each of these.
-
-        The process has delivered all of them; what it delivered below its cut is left out.
-        """
-        return self.rows_of(process, origin, seq[seq > self.histories[process].had.get(origin, 0)])
-
-    def broadcasts(self, origin: int, seq: Array) -> dict[int, tuple[int, int]]:
-        """The same of the first broadcast under each of these names."""
-        return self.rows_of(origin, origin, seq, are_broadcasts=True)
-
-    def rows_of(
-        self, process: int, origin: int, seq: Array, are_broadcasts: bool = False
-    ) -> dict[int, tuple[int, int]]:
-        """All of them have been taken, but may have left the window, and the source too."""
-        found: dict[int, tuple[int, int]] = {}
-        wanted = np.unique(seq)
-        if not len(wanted):
-            return found
-        for events in self._in_and_below_the_window(process):
-            is_it = (events.is_broadcast == are_broadcasts) & (events.origin == origin)
-            for place in np.flatnonzero(is_it & np.isin(events.seq, wanted)).tolist():
-                row = int(events.index[place]), int(events.digest[place])
-                found.setdefault(int(events.seq[place]), row)
-            if len(found) == len(wanted):
-                return found
-        history = self.histories[process]
-        self.give_up(f"{history.name}'s rows below {history.base:,} are gone")
-        return found
-
-    def _in_and_below_the_window(self, process: int) -> Iterator[Events]:
-        """The window, then all rows below it; first ones below it come before those inside."""
-        history = self.histories[process]
-        kept = np.flatnonzero(history.is_first)
-        yield history.events.at(kept)
-        for begin in range(history.begin, history.base, self.limits.chunk_rows):
-            end = min(begin + self.limits.chunk_rows, history.base)
-            events = self.recalled(process, begin, end)
-            if events is not None:
-                yield events
-
-    # --- what is found
-
-    def report(
-        self,
-        guarantee: Guarantee,
-        process: int,
-        message: tuple[int, int],
-        witness: tuple[tuple[int, int], ...],
-        cause: tuple[int, int] | None = None,
-        text: int | None = None,
-    ) -> None:
-        found = Found(guarantee, process, message, witness, cause, text)
-        key = guarantee, process
-        self.violated[key] = self.violated.get(key, 0) + 1
-        self._news.append(found)
-        if len(self.found) < self.limits.violations:
-            self.found.append(found)
-
-    def _withdraw(self, message: tuple[int, int], text: int) -> None:
-        """Deliveries of this text were called forged, and now it was broadcast after all.
-
-        That this happened under a name that was taken is a violation in their stead.
-        """
-        mistaken = [one for one in self.found if (one.message, one.text) == (message, text)]
-        for one in mistaken:
-            self.found.remove(one)
-            self.violated[one.guarantee, one.process] -= 1
-        self._news = [one for one in self._news if one not in mistaken]
-        if sum(self.violated.values()) > self.limits.violations:
-            self.give_up("there are too many violations to keep them all")
-
-    def named(self, found: Found) -> Violation:
-        origin, seq = found.message
-        return Violation(
-            guarantee=found.guarantee,
-            process=self.names[found.process],
-            message=MessageId(self.names[origin], seq),
-            witness=tuple(Place(self.names[who], index) for who, index in found.witness),
-            cause=found.cause and MessageId(self.names[found.cause[0]], found.cause[1]),
-        )
-
-    def name_of(self, message: tuple[int, int]) -> MessageId:
-        return MessageId(self.names[message[0]], message[1])
-
-    def place_in_order(self, found: Found) -> tuple[object, ...]:
-        """The order in which the specification names violations."""
-        is_renamed = found.witness[0][0] == found.process == found.message[0] and (
-            found.guarantee is Guarantee.NO_CREATION and found.text is None
-        )
-        at = found.witness[0 if found.guarantee is Guarantee.NO_CREATION and not is_renamed else -1]
-        return (
-            [*Guarantee].index(found.guarantee),
-            is_renamed,
-            natural(self.names[found.process]),
-            at[1],
-        )
 
     # --- the window
 
@@ -485,11 +348,19 @@ class Judge:
             is_old = np.arange(history.events.size) < places[number]
             is_older = history.events.index < indices[number]
             without = (history.open == ORDER) & (is_old | is_older)
-            for origin in np.unique(history.events.origin[without]).tolist():
-                self.presume(number, origin, self.histories[origin].events)
             if without.any():
-                Reader(self, number, Pasts(self)).read_all()
-            self._stray(number, np.flatnonzero((history.open > 0) & is_old))
+                pasts = Pasts(self)
+                for causes in self._causes_of(history.events.at(without), pasts):
+                    self.strays.presume(number, causes)
+                Reader(self, number, pasts).read_all()
+            self.strays.add(number, np.flatnonzero((history.open > 0) & is_old))
+
+    def _causes_of(self, deliveries: Events, pasts: Pasts) -> Iterator[Events]:
+        """What each origin had before the last of these, as far as the window has it."""
+        for origin, places in deliveries.by_origin():
+            is_there, index, _ = pasts.find(origin, deliveries.seq[places])
+            if is_there.any():
+                yield self.histories[origin].events.until(int(index[is_there].max()))
 
     def _note_blockers(self, origin: int, index: int) -> None:
         """Of readers that have not passed this index, which row they wait at."""
@@ -513,39 +384,26 @@ class Judge:
         is_missing = not self.histories[reader].has_got(origin, np.array([seq]))[0]
         return is_missing and bool(self.is_addressed(reader, origin, np.array([seq]))[0])
 
+    def is_in_doubt(self, reader: int, blocker: Blocker) -> bool:
+        """Whether that may be so, and nobody can say before more is read."""
+        _, origin, seq = blocker
+        one = np.array([seq])
+        is_missing = not self.histories[reader].has_got(origin, one)[0]
+        return is_missing and not self.is_over and bool(self.are_unread(origin, one)[0])
+
     def is_known(self, origin: int, seq: int) -> bool:
+        return bool(self.are_known(origin, np.array([seq]))[0])
+
+    def are_known(self, origin: int, seq: Array) -> Array:
+        """Of which messages a broadcast was read, or lies below the cut."""
         history = self.histories[origin]
-        return bool(history.has_sent(np.array([seq]))[0]) or 1 <= seq <= history.given
-
-    def _stray(self, process: int, places: Array) -> None:
-        history = self.histories[process]
-        for place in places.tolist():
-            row, is_first = history.events.at(place), bool(history.is_first[place])
-            history.open[place] = 0
-            if len(self.strays) < self.limits.strays:
-                index, origin, seq, digest = map(int, (row.index, row.origin, row.seq, row.digest))
-                self.strays.append(Stray(process, index, origin, seq, digest, is_first))
-            else:
-                self.give_up(
-                    f"{history.name}'s deliveries wait for {self.names[row.origin]}'s history "
-                    "longer than the window lasts"
-                )
-
-    def presume(self, reader: int, origin: int, events: Events) -> None:
-        """Take those of the messages that nobody broadcast so far as never broadcast."""
-        for place in range(events.size):
-            cause = int(events.origin[place]), int(events.seq[place])
-            if not self.is_known(*cause):
-                self.presumed[cause] = reader
-        if len(self.presumed) > self.limits.strays:
-            self.give_up("too many messages were delivered whose broadcasts are not read")
+        return history.has_sent(seq) | history.is_given(seq)
 
     def are_unread(self, origin: int, seq: Array) -> Array:
         """Which of the messages may still turn out to have been broadcast."""
-        history = self.histories[origin]
-        are = ~(history.has_sent(seq) | history.is_given(seq))
+        are = ~self.are_known(origin, seq)
         if are.any():
-            are &= ~np.isin(seq, [one for of, one in self.presumed if of == origin])
+            are &= ~self.strays.are_presumed(origin, seq)
         return are
 
     def are_elsewhere(self, origin: int, seq: Array, views: Array) -> Array:
@@ -555,82 +413,6 @@ class Judge:
         for view, sent in history.sent.items():
             are &= ~((views == view) & sent.has(seq))
         return are
-
-    # --- what was open for too long, and is decided after all
-
-    def _look_for_strays(self) -> None:
-        for cause, reader in list(self.presumed.items()):
-            if self.is_known(*cause):
-                del self.presumed[cause]
-                if reader in self._inside[0] or len(self._inside) > 1:
-                    name = self.name_of(cause)
-                    self.give_up(f"{name} was read too late to say whether all came after it")
-        waiting, self.strays = self.strays, []
-        for stray in waiting:
-            if not self.is_known(stray.origin, stray.seq) or not self._decide(stray):
-                self.strays.append(stray)
-
-    def _decide(self, stray: Stray) -> bool:
-        """Whether it could be decided: what came too late, if anything, has been broadcast."""
-        seq = np.array([stray.seq])
-        if self.histories[stray.origin].is_given(seq)[0]:
-            self.given += 1
-            return True
-        rows = self.broadcasts(stray.origin, seq)
-        if not rows:
-            return True
-        index, text = rows[stray.seq]
-        cause = None
-        if stray.is_first and not self.histories[stray.process].holed:
-            try:
-                cause = self._first_late(stray, index)
-            except GoneError as fault:
-                self.give_up(str(fault))
-                return True
-            if cause is not None and not self.is_known(cause.origin, cause.seq):
-                return False
-            self.ordered[stray.process] = self.ordered.get(stray.process, 0) + 1
-        message, at = (stray.origin, stray.seq), (stray.process, stray.index)
-        if stray.digest != text and stray.digest not in self.again.get(message, ()):
-            witness = (at, (stray.origin, index))
-            self.report(Guarantee.NO_CREATION, stray.process, message, witness, text=stray.digest)
-        if cause is not None:
-            early = ((stray.origin, cause.row), (stray.origin, index), at)
-            missing = (cause.origin, cause.seq)
-            self.report(Guarantee.CAUSAL_ORDER, stray.process, message, early, missing)
-        return True
-
-    def _first_late(self, stray: Stray, before: int) -> Blocker | None:
-        """The first cause, or what may be one, that a delivery came before: from the source."""
-        reader = self.histories[stray.process]
-        earlier = {origin: Ranges.of([(1, last)]) for origin, last in reader.had.items() if last}
-        for events in self.all_rows(stray.process, reader.begin, stray.index):
-            for origin, places in events.at(~events.is_broadcast).by_origin():
-                seq = events.seq[~events.is_broadcast][places]
-                earlier.setdefault(origin, Ranges()).add(seq)
-        begin = self.histories[stray.origin].begin
-        for events in self.all_rows(stray.origin, begin, before):
-            is_missing = np.zeros(events.size, bool)
-            for origin, chosen in events.by_origin():
-                seq = events.seq[chosen]
-                is_late = ~earlier.get(origin, Ranges()).has(seq)
-                is_asked = self.is_addressed(stray.process, origin, seq)
-                if not self.is_over:
-                    is_asked |= self.are_unread(origin, seq)
-                is_missing[chosen] = is_late & is_asked
-            if is_missing.any():
-                return Blocker.of(events, int(np.argmax(is_missing)))
-        return None
-
-    def all_rows(self, process: int, begin: int, end: int) -> Iterator[Events]:
-        """In pieces, from the source and from the window."""
-        history = self.histories[process]
-        for at in range(begin, min(end, history.base), self.limits.chunk_rows):
-            events = self.recalled(process, at, min(at + self.limits.chunk_rows, history.base, end))
-            if events is None:
-                raise GoneError(f"{history.name}'s rows from {at:,} on are gone")
-            yield events
-        yield history.events.since(begin).until(end)
 
 
 def _level(lengths: Sequence[int], most: int) -> int:

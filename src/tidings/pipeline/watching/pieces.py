@@ -129,6 +129,12 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
             *(np.frombuffer(one, kind) for one, kind in zip(self.columns, TYPES, strict=True))
         )
 
+    @property
+    def last_view(self) -> int:
+        """The last of the lists of members that its rows name."""
+        named = [*(one.view for one in self.rebinds), *(one.view or 0 for one in self.steps)]
+        return max(int(self.events.view.max(initial=NO_VIEW)), *named, NO_VIEW)
+
     def since(self, index: int) -> "Piece":
         """What is left of it from this index on. A gap is not divided."""
         if index <= self.begin:

@@ -187,11 +187,10 @@ class Reader:
         judge, key = self.judge, (self.number, origin)
         size = judge.limits.chunk_rows
         while (begin := int(judge.passed[key])) < history.base:
-            blocker = judge.blockers.get(key)
-            if blocker is not None and judge.is_stuck(self.number, blocker):
+            if self._has_to_wait(origin, begin):
                 return
             end = min(begin + size, history.base)
-            events = judge.recalled(origin, begin, end)
+            events = judge.rows.recalled(origin, begin, end)
             if events is None:
                 judge.give_up(
                     f"{history.name}'s rows from {begin:,} to {history.base:,} are gone, and "
@@ -210,6 +209,17 @@ class Reader:
                     self._pass(origin, both, 0, history.end)
                     return
                 size *= 2
+
+    def _has_to_wait(self, origin: int, passed: int) -> bool:
+        """Whether it gets no further: to read that again would show nothing."""
+        judge, key = self.judge, (self.number, origin)
+        blocker = judge.blockers.get(key)
+        if blocker is not None and judge.is_stuck(self.number, blocker):
+            return True
+        blocker = judge.in_doubt.get(key)
+        if blocker is None or blocker.row != passed:
+            return False
+        return judge.is_in_doubt(self.number, blocker)
 
     # --- which broadcast each open delivery is about
 
@@ -240,7 +250,7 @@ class Reader:
 
     def _compare_below(self, origin: int, mine: Array, seq: Array) -> None:
         """The same, with broadcasts that have left the window."""
-        rows = self.judge.broadcasts(origin, seq)
+        rows = self.judge.rows.broadcasts(origin, seq)
         is_gone = np.array([one not in rows for one in seq.tolist()])
         self.history.open[self.since + mine[is_gone]] = 0
         both = np.array([rows[one] for one in seq[~is_gone].tolist()], np.int64).reshape(-1, 2)
@@ -265,14 +275,14 @@ class Reader:
 
     def _compare(self, mine: Array, index: Array, digest: Array) -> None:
         self.broadcast_at[mine] = index
-        history, at = self.history, self.since + mine
+        history, at, findings = self.history, self.since + mine, self.judge.findings
         is_wrong = (history.open[at] & TEXT > 0) & (history.events.digest[at] != digest)
         for place in np.flatnonzero(is_wrong).tolist():
             row = history.events.at(int(at[place]))
             message, text = (int(row.origin), int(row.seq)), int(row.digest)
-            if text not in self.judge.again.get(message, ()):
+            if findings.is_forged(message, text):
                 witness = ((self.number, int(row.index)), (message[0], int(index[place])))
-                self.judge.report(Guarantee.NO_CREATION, self.number, message, witness, text=text)
+                findings.report(Guarantee.NO_CREATION, self.number, message, witness, text=text)
         history.open[at] &= ~TEXT
 
     # --- whether its causes came first
@@ -306,12 +316,14 @@ class Reader:
             least = int(self.history.events.index[self.since + waiting[0]]) + 1
         place = int(np.searchsorted(so_far, least))
         judge.blockers.pop(key, None)
+        judge.in_doubt.pop(key, None)
         if place == events.size:
             judge.passed[key] = end
             return
         judge.passed[key] = events.index[place]
-        if asked[place] == NEVER and is_sure[place]:
-            judge.blockers[key] = Blocker.of(events, place)
+        if asked[place] == NEVER:
+            waits_at = judge.blockers if is_sure[place] else judge.in_doubt
+            waits_at[key] = Blocker.of(events, place)
 
     def _judge(self, origin: int, events: Events, end: int, so_far: Array, is_sure: Array) -> None:
         mine = self._open_of(origin, ORDER)
@@ -359,7 +371,7 @@ class Reader:
             (self.number, int(row.index)),
         )
         message, missing = (origin, int(row.seq)), (cause.origin, cause.seq)
-        self.judge.report(Guarantee.CAUSAL_ORDER, self.number, message, witness, missing)
+        self.judge.findings.report(Guarantee.CAUSAL_ORDER, self.number, message, witness, missing)
 
     def _close(self, at: Array) -> None:
         self.judge.ordered[self.number] = self.judge.ordered.get(self.number, 0) + len(at)

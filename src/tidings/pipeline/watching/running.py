@@ -4,6 +4,7 @@ Beside Spark's own checkpoint lies ours, in ``judge``:
 
     state                       the judges, the batch that they have got to, and when
     findings/batch-N.parquet    what batch N showed; written before the state
+    source                      the folder that it is about
     status.json                 for people
 
 Spark repeats a batch that it has not noted as done, with the same rows. If the state has that batch
@@ -23,13 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidings.core import DataError
+from tidings.core import DataError, UsageError
 from tidings.disk.files import whole_file
 from tidings.pipeline.watching.final import debts, ending, final_verdicts, verdicts
 from tidings.pipeline.watching.growing import Growing
-from tidings.pipeline.watching.judge import Judge, Recall, Standing, WatchLimits, gone
+from tidings.pipeline.watching.judge import Judge, Standing, WatchLimits
 from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
 from tidings.pipeline.watching.pieces import Events, Piece, Rebinds, Step, decode, packed
+from tidings.pipeline.watching.rows import Recall, gone
 from tidings.pipeline.watching.status import (
     MemberStatus,
     Owed,
@@ -46,7 +48,11 @@ from tidings.trace.schema import AGREED, KINDS
 
 FOLDER = "judge"
 STATE = "state"
+SOURCE = "source"
 FINDINGS = "findings"
+LOOKS_S = 0.2
+STEPS = 32
+"""How exactly it is known since when something is owed."""
 _PLACE = pa.struct({"process": pa.string(), "index": pa.int64()})
 SCHEMA = pa.schema(
     {
@@ -99,13 +105,22 @@ class _Mark(msgspec.Struct, frozen=True):
     standings: Mapping[str, Standing]
 
 
+class _Debt(msgspec.Struct, frozen=True, array_like=True):
+    """What a member owes an origin."""
+
+    process: str
+    origin: str
+    steps: list[tuple[int, float]]
+    """Up to which number it owed something, from when on; below the first, nothing any more."""
+
+
 class _State(msgspec.Struct):
     batch: int
     rows: int
     alarms: int
     judges: dict[str, bytes]
-    owed: dict[str, list[tuple[str, str, int, float]]]
-    """By run: who owes what origin, from which number on, since when."""
+    owed: dict[str, list[_Debt]]
+    """By run."""
     marks: list[_Mark]
 
 
@@ -124,10 +139,9 @@ class BatchJudge:
         return {"options": self.options, "_state": None, "_judges": {}}
 
     def __call__(self, frame: Any, batch: int) -> None:
-        state = self._loaded()
-        if batch <= state.batch:
-            return
         begin = time.time()
+        if batch <= self._loaded(begin).batch:
+            return
         table = frame.toArrow()
         if self.options.form == "packed":
             pieces = [decode(one) for one in table["piece"].to_pylist()]
@@ -143,15 +157,15 @@ class BatchJudge:
             pieces = list(pieces_of_table(table))
         self.judge(pieces, batch, begin)
 
-    def _loaded(self) -> _State:
+    def _loaded(self, now_s: float) -> _State:
         if self._state is None:
             self._state, self._judges = load(self.options)
+            self._state.marks = _resumed(self._state.marks, now_s)
         return self._state
 
     def judge(self, pieces: Sequence[Piece], batch: int, begin_s: float) -> None:
-        state, options = self._loaded(), self.options
-        manifests = self._manifests(pieces)
-        _refuse_strangers(pieces, manifests)
+        state, options = self._loaded(begin_s), self.options
+        manifests = self._that_tell_of(pieces)
         since = self._too_long_ago(state, begin_s)
         found: list[tuple[str, Violation]] = []
         for run, manifest in manifests.items():
@@ -159,9 +173,8 @@ class BatchJudge:
             if judge is None:
                 judge = self._judges[run] = Judge(manifest, options.limits, options.recall)
             judge.know(manifest)
-            judge.wait_no_longer(since.get(run, {}))
             mine = [piece for piece in pieces if piece.run == run]
-            found += [(run, one) for one in judge.take(mine)]
+            found += [(run, one) for one in judge.take(mine, since.get(run, {}))]
         if found:
             write_findings(options.place, batch, found)
         state.batch = batch
@@ -189,6 +202,20 @@ class BatchJudge:
                 runs=runs,
             ),
         )
+
+    def _that_tell_of(self, pieces: Sequence[Piece]) -> dict[str, Manifest]:
+        """The manifests. Where files are copied, rows may come a moment before them."""
+        end = time.monotonic() + self.options.patience_s
+        while True:
+            manifests = self._manifests(pieces)
+            try:
+                _refuse_strangers(pieces, manifests)
+            except DataError:
+                if self.options.folder is None or time.monotonic() >= end:
+                    raise
+                time.sleep(LOOKS_S)
+            else:
+                return manifests
 
     def _manifests(self, pieces: Sequence[Piece]) -> dict[str, Manifest]:
         known = self.options.manifests_now()
@@ -223,12 +250,34 @@ class BatchJudge:
         return len(data)
 
 
+def refuse_another_source(options: WatchOptions) -> None:
+    """A checkpoint counts bytes and rows of the files in one folder; in another they mislead."""
+    if options.folder is None:
+        return
+    path = options.place / SOURCE
+    if not path.exists():
+        with whole_file(path) as draft:
+            draft.write_text(options.folder, encoding="utf-8")
+    elif (known := path.read_text(encoding="utf-8")) != options.folder:
+        raise UsageError(f"{options.checkpoint} is of a watch of {known}; choose another one")
+
+
+def _resumed(marks: Sequence[_Mark], now_s: float) -> list[_Mark]:
+    """Since the last of them nobody watched, so nobody waited either."""
+    pause_s = now_s - marks[-1].at_s if marks else 0.0
+    return [_Mark(one.at_s + pause_s, one.standings) for one in marks]
+
+
 def load(options: WatchOptions) -> tuple[_State, dict[str, Judge]]:
     """Where the last batch left everything."""
     try:
         state = _decode_state((options.place / STATE).read_bytes())
     except FileNotFoundError:
         return _State(-1, 0, 0, {}, {}, []), {}
+    except msgspec.MsgspecError:
+        raise DataError(
+            f"{options.checkpoint}: of another version of tidings, or damaged: begin a new one"
+        ) from None
     judges = {
         run: loaded(data, options.limits, options.recall) for run, data in state.judges.items()
     }
@@ -237,10 +286,19 @@ def load(options: WatchOptions) -> tuple[_State, dict[str, Judge]]:
 
 
 def conclusion(options: WatchOptions) -> dict[str, tuple[Verdict, ...]]:
-    """The verdicts if nothing more comes."""
+    """The verdicts if nothing more comes, also on runs of which nothing has come yet."""
     _, judges = load(options)
-    manifests = manifests_at_the_end(options)
-    return {run: final_verdicts(judge, manifests[run]) for run, judge in judges.items()}
+    return {
+        run: final_verdicts(judges.get(run) or Judge(manifest), manifest)
+        for run, manifest in manifests_at_the_end(options).items()
+    }
+
+
+def has_holes(options: WatchOptions) -> bool:
+    """Whether parts were missing: they may have come since, or have been cut off before."""
+    _, judges = load(options)
+    histories = [history for judge in judges.values() for history in judge.histories]
+    return any(history.holed or history.late for history in histories)
 
 
 def manifests_at_the_end(options: WatchOptions) -> dict[str, Manifest]:
@@ -260,17 +318,37 @@ def _refuse_strangers(pieces: Iterable[Piece], manifests: Mapping[str, Manifest]
         for name in (piece.process, *piece.origins):
             if name not in manifests[piece.run].names:
                 raise DataError(f"{name} is not among the manifest's names")
+        if piece.last_view >= len(manifests[piece.run].views):
+            raise DataError(f"{piece.process}: view {piece.last_view} is not in the manifest")
+
+
+def _stepped(
+    steps: Sequence[tuple[int, float]], first: int, last: int, now_s: float
+) -> list[tuple[int, float]]:
+    """How a debt has grown, after it has shrunk to what begins with ``first``.
+
+    Of too many steps the one that tells least is forgotten: what it added is owed since the next.
+    """
+    left = [(upto, since_s) for upto, since_s in steps if upto >= first]
+    if not left or left[-1][0] < last:
+        left.append((last, now_s))
+    if len(left) > STEPS:
+        around = zip(left, left[2:], strict=False)
+        gaps = [after_s - before_s for (_, before_s), (_, after_s) in around]
+        del left[1 + gaps.index(min(gaps))]
+    return left
 
 
 def _status(judge: Judge, manifest: Manifest, state: _State, now_s: float) -> RunStatus:
-    before = {(one[0], one[1], one[2]): one[3] for one in state.owed.get(judge.run, ())}
+    before = {(one.process, one.origin): one.steps for one in state.owed.get(judge.run, ())}
+    state.owed[judge.run] = []
     owed = []
     for debt in debts(judge):
         process, origin = judge.names[debt.process], judge.names[debt.origin]
         first, last = int(debt.seqs.firsts[0]), int(debt.seqs.lasts[-1])
-        since = before.get((process, origin, first), now_s)
-        owed.append(Owed(process, origin, len(debt.seqs), first, last, since))
-    state.owed[judge.run] = [(one.process, one.origin, one.first, one.since_s) for one in owed]
+        steps = _stepped(before.get((process, origin), []), first, last, now_s)
+        state.owed[judge.run].append(_Debt(process, origin, steps))
+        owed.append(Owed(process, origin, len(debt.seqs), first, last, steps[0][1]))
     end = ending(judge, manifest)
     return RunStatus(
         run=judge.run,
@@ -287,7 +365,8 @@ def _status(judge: Judge, manifest: Manifest, state: _State, now_s: float) -> Ru
         ),
         owed=tuple(owed),
         verdicts=tuple(map(SoFar.of, verdicts(judge, manifest))),
-        waiting=len(judge.strays) + sum(int((one.open > 0).sum()) for one in judge.histories),
+        waiting=len(judge.strays.waiting)
+        + sum(int((one.open > 0).sum()) for one in judge.histories),
         window_rows=sum(one.events.size for one in judge.histories),
         has_ended=end.is_settled,
     )
@@ -330,10 +409,13 @@ def write_findings(place: Path, batch: int, found: Sequence[tuple[str, Violation
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), draft)
 
 
-def read_findings(place: Path, after: int = -1) -> Iterator[dict[str, Any]]:
-    """What batches after this one showed, in their order."""
+def read_findings(
+    place: Path, after: int = -1, upto: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """What batches after the one and up to the other showed, in their order."""
     for path in sorted((place / FINDINGS).glob("batch-*.parquet")):
-        if int(path.stem.removeprefix("batch-")) > after:
+        batch = int(path.stem.removeprefix("batch-"))
+        if after < batch and (upto is None or batch <= upto):
             yield from pq.read_table(path).to_pylist()
 
 

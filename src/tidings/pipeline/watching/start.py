@@ -1,11 +1,12 @@
 """``pipeline.watch``: a streaming query that judges, and its findings as a streaming DataFrame."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,7 +18,13 @@ from tidings.pipeline.spark.source import register
 from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import WatchLimits
 from tidings.pipeline.watching.mapped import refuse_ids
-from tidings.pipeline.watching.running import FINDINGS, BatchJudge, WatchOptions, conclusion
+from tidings.pipeline.watching.running import (
+    FINDINGS,
+    BatchJudge,
+    WatchOptions,
+    conclusion,
+    refuse_another_source,
+)
 from tidings.pipeline.watching.status import Status, read_status
 from tidings.spec import Verdict
 from tidings.trace import read_manifests
@@ -42,7 +49,8 @@ class Watching:
         self.options = options
         folder = options.place / FINDINGS
         folder.mkdir(parents=True, exist_ok=True)
-        self.findings: DataFrame = spark.readStream.schema(FOUND).parquet(str(folder))
+        reader = spark.readStream.schema(FOUND).option("pathGlobFilter", "*.parquet")
+        self.findings: DataFrame = reader.parquet(str(folder))  # without drafts
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +67,11 @@ class Watching:
     def status(self) -> Status | None:
         """How it stands after the last batch."""
         return read_status(self.options.place)
+
+    def judge_what_is_there(self) -> None:
+        """Wait until all has been judged that can be read now, or the query has failed."""
+        with suppress(StreamingQueryException):
+            self.query.processAllAvailable()
 
     def verdicts(self) -> dict[str, tuple[Verdict, ...]]:
         """The five on every run, if nothing more comes."""
@@ -106,6 +119,10 @@ def watch(
         if mapping is not None:
             raise UsageError("--mapping does nothing here: a trace needs none")
     elif mapping is not None:
+        if manifest is not None:
+            raise UsageError(
+                "--manifest does nothing here: the mapping says what is known of a log"
+            )
         if isinstance(mapping, Path | str):
             mapping = read_mapping(Path(mapping))
         refuse_ids(mapping)
@@ -122,6 +139,7 @@ def watch(
         patience_s=patience_s,
         limits=limits or WatchLimits(),
     )
+    refuse_another_source(watched)
     writer = (
         stream.writeStream.queryName("tidings watch")
         .foreachBatch(BatchJudge(watched))

@@ -6,16 +6,19 @@ import msgspec
 import numpy as np
 
 from tidings.core import DataError, Members
-from tidings.pipeline.watching.judge import Found, Judge, Recall, Stray, WatchLimits, gone
+from tidings.pipeline.watching.findings import Found
+from tidings.pipeline.watching.judge import Judge, WatchLimits
 from tidings.pipeline.watching.pieces import TYPES, Events, Piece, Step, packed
 from tidings.pipeline.watching.ranges import Ranges
 from tidings.pipeline.watching.reader import Blocker
+from tidings.pipeline.watching.rows import Recall, gone
+from tidings.pipeline.watching.strays import Stray
 from tidings.pipeline.watching.views import Raised
 from tidings.pipeline.watching.window import History
 from tidings.spec import Guarantee
 from tidings.trace import HistoryCut, Manifest
 
-FORMAT = 2
+FORMAT = 3
 Pairs = list[tuple[int, int]]
 _SIMPLE = (
     "begin", "end", "rows", "deliveries", "last_kind", "holed", "time_ns", "late",
@@ -87,11 +90,11 @@ def stored(judge: Judge) -> bytes:
             histories=[_of_history(one) for one in judge.histories],
             passed=judge.passed.tobytes(),
             blockers=[(*pair, one) for pair, one in judge.blockers.items()],
-            strays=judge.strays,
-            presumed=[(*message, reader) for message, reader in judge.presumed.items()],
-            again=[(*message, texts) for message, texts in judge.again.items()],
-            found=judge.found,
-            violated=[(*key, count) for key, count in judge.violated.items()],
+            strays=judge.strays.waiting,
+            presumed=[(*message, reader) for message, reader in judge.strays.presumed.items()],
+            again=[(*message, texts) for message, texts in judge.findings.again.items()],
+            found=judge.findings.kept,
+            violated=[(*key, count) for key, count in judge.findings.violated.items()],
             ordered=judge.ordered,
             given=judge.given,
             given_up=judge.given_up,
@@ -135,11 +138,11 @@ def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone
     size = len(names)
     judge.passed = np.frombuffer(state.passed, np.int64).reshape(size, size).copy()
     judge.blockers = {(reader, origin): one for reader, origin, one in state.blockers}
-    judge.strays = state.strays
-    judge.presumed = {(origin, seq): reader for origin, seq, reader in state.presumed}
-    judge.again = {(origin, seq): texts for origin, seq, texts in state.again}
-    judge.found = state.found
-    judge.violated = {(what, process): count for what, process, count in state.violated}
+    judge.strays.waiting = state.strays
+    judge.strays.presumed = {(origin, seq): reader for origin, seq, reader in state.presumed}
+    judge.findings.again = {(origin, seq): texts for origin, seq, texts in state.again}
+    judge.findings.kept = state.found
+    judge.findings.violated = {(what, process): count for what, process, count in state.violated}
     judge.ordered, judge.given = state.ordered, state.given
     judge.given_up = state.given_up
     judge.agreed.raised = set(state.raised)

@@ -72,12 +72,12 @@ class AgreedSoFar:
         for reader in sorted(new - old):
             for process in range(len(judge.names)):
                 self._go_back(reader, process, origin, moved)
-        for one in judge.found:
+        for one in judge.findings.kept:
             if one.process in old - new and one.cause is not None:
                 of, seq = one.cause
                 if of == origin and seq in moved.seqs:
-                    name = judge.names[one.process]
-                    judge.give_up(f"{judge.name_of(one.cause)} was moved to a view without {name}")
+                    cause, name = judge.findings.name_of(one.cause), judge.names[one.process]
+                    judge.give_up(f"{cause} was moved to a view without {name}")
 
     def _go_back(self, reader: int, process: int, origin: int, moved: Moved) -> None:
         """To the first row of a process about these messages, if the reader has passed it.
@@ -87,11 +87,15 @@ class AgreedSoFar:
         judge, history = self.judge, self.judge.histories[process]
         got = history.got.get(origin, Ranges())
         mine = moved.seqs if process == origin else moved.seqs & got
-        rows = judge.rows_of(process, origin, numbers_in(mine), process == origin)
+        rows = judge.rows.named(process, origin, numbers_in(mine), process == origin)
         places = np.array([index for index, _ in rows.values()], np.int64)
         views = history.views_at(places, judge.first_view(process))
         places = places[views != moved.new]
-        if not len(places) or (first := int(places.min())) >= judge.passed[reader, process]:
+        if not len(places):
+            return
+        first = int(places.min())
+        judge.strays.go_back(reader, process, first)
+        if first >= judge.passed[reader, process]:
             return
         judge.passed[reader, process] = first
         judge.blockers.pop((reader, process), None)
@@ -101,13 +105,13 @@ class AgreedSoFar:
 
     def _has_judged_after(self, reader: int, process: int, index: int) -> bool:
         """Whether the order was decided of anything that the process broadcast after this row."""
-        history = self.judge.histories[reader]
+        history, end = self.judge.histories[reader], self.judge.histories[process].end
         is_open = (history.open & ORDER > 0) & (history.events.origin == process)
         judged = history.got.get(process, Ranges()) - Ranges.of_numbers(history.events.seq[is_open])
         try:
             return bool(judged) and any(
                 judged.has(events.seq[events.is_broadcast]).any()
-                for events in self.judge.all_rows(process, index, self.judge.histories[process].end)
+                for events in self.judge.rows.between(process, index, end)
             )
         except GoneError:
             return True
@@ -217,7 +221,7 @@ class AgreedSoFar:
             # Whether it was broadcast at all is another question.
             seqs = seqs & judge.histories[origin].all_sent
             some = numbers_in(seqs, judge.limits.violations)
-            rows = judge.deliveries(judge.numbers[history.name], origin, some)
+            rows = judge.rows.deliveries(judge.numbers[history.name], origin, some)
             low, _ = evidence.agreed.bounds(stay, name)
             for seq in some.tolist():
                 is_own = seq <= low or following is None

@@ -134,13 +134,12 @@ class History:
             raise DataError(f"{self.name} acts ({piece.first_kind}) after its {self.last_kind}")
         is_first = np.zeros(events.size, bool)
         broadcasts = np.flatnonzero(events.is_broadcast)
-        named = [*(one.view for one in piece.rebinds), *(one.view or 0 for one in piece.steps)]
-        if max(named, default=0) >= views:
-            raise DataError(f"{self.name}: view {max(named)} is not in the manifest")
+        if piece.last_view >= views:
+            raise DataError(f"{self.name}: view {piece.last_view} is not in the manifest")
         if len(broadcasts):
             view = events.view[broadcasts]
-            if view.max() >= views or view.min() == NO_VIEW:
-                raise DataError(f"{self.name}: view {int(view.max())} is not in the manifest")
+            if view.min() == NO_VIEW:
+                raise DataError(f"{self.name}: a broadcast row needs 'view'")
             seq = events.seq[broadcasts]
             fresh = ~self.has_sent(seq) & ~self.is_given(seq) & _are_new(seq)
             is_first[broadcasts] = fresh
