@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from tidings.node.config import Retention as Retention
     from tidings.node.config import Tls as Tls
     from tidings.node.config import Tracing as Tracing
-    from tidings.node.engine import Halted as Halted
-    from tidings.node.engine import ProcessFailed as ProcessFailed
-    from tidings.node.engine import TooLong as TooLong
     from tidings.node.errors import ChangeDenied as ChangeDenied
     from tidings.node.errors import Closed as Closed
+    from tidings.node.errors import Halted as Halted
     from tidings.node.errors import LogFull as LogFull
     from tidings.node.errors import NotReady as NotReady
+    from tidings.node.errors import ProcessFailed as ProcessFailed
     from tidings.node.errors import Removed as Removed
+    from tidings.node.errors import TooLong as TooLong
     from tidings.node.group import Group as Group
     from tidings.node.group import join as join
     from tidings.node.ledger import Receipt as Receipt
@@ -63,8 +63,10 @@ else:
             *("Config", "Control", "Limits", "Links", "Retention"),
             *("Tls", "Tracing"),
         ),
-        "tidings.node.engine": ("Halted", "ProcessFailed", "TooLong"),
-        "tidings.node.errors": ("ChangeDenied", "Closed", "LogFull", "NotReady", "Removed"),
+        "tidings.node.errors": (
+            *("ChangeDenied", "Closed", "Halted", "LogFull", "NotReady", "ProcessFailed"),
+            *("Removed", "TooLong"),
+        ),
         "tidings.node.group": ("Group", "join"),
         "tidings.node.ledger": ("Receipt",),
         "tidings.node.membership": ("GroupView",),

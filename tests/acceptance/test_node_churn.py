@@ -1,7 +1,9 @@
-"""The beginning of what ``make soak ROOM=node_churn`` does for half an hour."""
+"""The beginning of what ``make soak ROOM=node_churn`` does for half an hour.
+
+There it is judged on Spark, here without: the worker that has Spark has enough to do.
+"""
 
 from pathlib import Path
-from typing import Any
 
 from node_churn import (
     assert_it_was_hard_and_nothing_is_lost,
@@ -10,14 +12,14 @@ from node_churn import (
 )
 from tidings.conform import conform
 from tidings.conform.words import story
-from tidings.pipeline import audit
+from tidings.pipeline import audit_here
 from tidings.trace import layout, read_manifests
 
 
-def test_a_group_grows_and_shrinks_under_load_and_kills(tmp_path: Path, spark: Any) -> None:
+def test_a_group_grows_and_shrinks_under_load_and_kills(tmp_path: Path) -> None:
     about = {"per_s": 300, "pause_s": 0.2, "most": 5, "settings": ("trace.conform = true",)}
     outcome = churn(tmp_path, 1, 3, print, **about)
-    (verdicts,) = audit(spark, tmp_path / "trace").verdicts.values()
+    (verdicts,) = audit_here(tmp_path / "trace").verdicts.values()
     assert_it_was_hard_and_nothing_is_lost(outcome, verdicts)
     assert_nothing_is_left_behind(outcome)
     (manifest,) = read_manifests(layout(tmp_path / "trace").manifests).values()

@@ -558,7 +558,7 @@ def test_the_page_leads_from_a_violated_cell_to_its_counterexample(conducted: Co
     assert Fact("tidings", __version__) in page.facts
     folder = conducted.folder.shown
     repeated = f"tidings campaign {folder}/plan.toml --seeds 4 --out again"
-    assert Fact("the numbers, anew", repeated) in page.reproduce
+    assert Fact("the numbers again", repeated) in page.reproduce
     assert page.pictures[-1].key == "good"
     assert not page.pictures[-1].is_violation
     assert "good" in render(page)

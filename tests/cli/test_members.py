@@ -20,7 +20,7 @@ from tidings import cli
 from tidings.core import Exit
 from tidings.node.authority import Authority
 from tidings.node.config import read_config
-from tidings.node.engine import Halted
+from tidings.node.errors import Halted
 from tidings.node.group import Group
 
 VIEWS = ('protocol = "views"', "trace.on = false", "links.hello_ms = 500")

@@ -27,9 +27,9 @@ from tidings.core import (
 )
 from tidings.node import tracing
 from tidings.node.config import Config
-from tidings.node.disk import Tick
 from tidings.node.engine import Engine
 from tidings.node.log import DurableLog
+from tidings.node.tick import Tick
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
 from tidings.node.wire import Came

@@ -11,7 +11,7 @@ from fuzzing import after_a_hello, before_the_handshake, instead_of_a_hello, sha
 from real_groups import MEMORY, go, group_file, joined, linked
 from strangers import Papers, fingerprints, rss_bytes
 from tidings.node.config import Config
-from tidings.node.engine import Halted
+from tidings.node.errors import Halted
 
 ROUND = 1_000
 FOR_REAL = 10

@@ -22,12 +22,13 @@ from tidings.core import Recall, Recalled, Span
 from tidings.disk import files, frames
 from tidings.node import member, wire
 from tidings.node.connection import Connection, Peer
-from tidings.node.disk import Disk, Tick
+from tidings.node.disk import Disk
 from tidings.node.engine import Engine
 from tidings.node.ledger import Receipt
 from tidings.node.log import DurableLog, Identity, reader, segments, writer
 from tidings.node.member import Member
 from tidings.node.reading import Reading
+from tidings.node.tick import Tick
 from tidings.node.transport import Transport
 from tidings.node.unread import Unread
 

@@ -114,7 +114,7 @@ def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3, *MEMORY, VIEWS, "links.hello_ms = 300")
 
     async def scenario() -> None:
-        async with joined(config, "p1") as groups:
+        async with joined(config, "p1", founding=True) as groups:
             with pytest.raises(tidings.ChangeDenied, match="1 of 3 members are ready, and 2 must"):
                 await groups["p1"].remove("p2")
             assert groups["p1"].view.number == 0
@@ -151,6 +151,28 @@ def test_somebody_who_does_not_run_cannot_be_added(tmp_path: Path) -> None:
             with pytest.raises(tidings.ChangeDenied, match="Connection refused; a newcomer has to"):
                 await groups["p1"].add("p3", address)
             assert groups["p1"]._member.transport.peers.keys() == {"p2"}
+
+    go(scenario())
+
+
+def test_a_change_whose_turn_comes_after_its_member_has_failed_fails_too(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS, "links.hello_ms = 300")
+
+    async def scenario() -> None:
+        group = tidings.join("p1", config)
+        await group.__aenter__()
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        first = asyncio.create_task(group.add("p3", address))
+        second = asyncio.create_task(group.remove("p2"))
+        engine = group._member.joined()
+        await until(lambda: "p3" in engine.transport.peers)
+        engine.fail(tidings.TidingsError("the disk is gone"))
+        with pytest.raises(tidings.ChangeDenied, match="p3 at"):
+            await first
+        with pytest.raises(tidings.TidingsError, match="the disk is gone"):
+            await second
+        with pytest.raises(tidings.TidingsError, match="the disk is gone"):
+            await group.__aexit__(None, None, None)
 
     go(scenario())
 

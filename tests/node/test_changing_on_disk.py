@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tidings
@@ -21,12 +22,14 @@ from real_groups import (
     traced,
     until,
 )
-from tidings.core import Halt
+from tidings.core import Halt, MessageId
 from tidings.node.config import Config
-from tidings.node.disk import Tick
 from tidings.node.group import Group
-from tidings.protocols.views.packets import NO_BALLOT
+from tidings.node.keeping import Keeper
+from tidings.node.tick import Tick
+from tidings.protocols.views.packets import NO_BALLOT, View
 from tidings.protocols.views.records import Promised
+from tidings.trace import Manifest
 from tidings.trace.segments import Packets
 
 UNTRACED = "trace.on = false"
@@ -124,6 +127,31 @@ def test_who_was_removed_while_away_hears_it_and_stops_in_one_line(tmp_path: Pat
     go(scenario())
 
 
+def test_who_was_removed_and_is_still_needed_knows_it_when_it_starts_again(tmp_path: Path) -> None:
+    """It serves p4, which is away; its program cannot wait for that."""
+    config = group_file(tmp_path, 5, VIEWS, UNTRACED)
+
+    async def scenario() -> None:
+        async with joined(config, "p1", "p2", "p3", listen=False) as groups:
+            async with joined(config, "p5", listen=False) as fifth:
+                async with joined(config, "p4", listen=False) as fourth:
+                    await linked(groups | fourth | fifth)
+                    await (await fifth["p5"].broadcast(b"hello")).stable()
+                await groups["p1"].remove("p5")
+                await until(lambda: fifth["p5"]._member.joined().membership.has_left)
+            async with joined(config, "p5", listen=False) as fifth:
+                engine = fifth["p5"]._member.joined()
+                await until(lambda: engine.membership.has_left)
+                assert await fifth["p5"].receipt(1).delivered()
+                with pytest.raises(tidings.Removed, match="p5 was removed in view 1"):
+                    await fifth["p5"].broadcast(b"too late")
+                with pytest.raises(tidings.Removed, match="p5 was removed in view 1"):
+                    await fifth["p5"].remove("p4")
+                assert engine.error is None
+
+    go(scenario())
+
+
 def test_a_lost_disk_is_refused_under_the_name_of_a_member_or_of_a_removed_one(
     tmp_path: Path,
 ) -> None:
@@ -179,9 +207,10 @@ def test_the_trace_of_a_removed_member_has_all_that_is_on_its_disk_and_no_more(
 
     async def scenario() -> None:
         async with joined(config, "p1", "p2", listen=False) as groups:
-            for life in (removed(groups), read_to_the_end(config, "p3")):
-                with pytest.raises(tidings.Halted, match="p3 was removed in view 1"):
-                    await life
+            with pytest.raises(tidings.Halted, match="p3 was removed in view 1"):
+                await removed(groups)
+            with pytest.raises(tidings.Removed, match="p3 was removed in view 1"):
+                await read_to_the_end(config, "p3")
             await (await groups["p1"].broadcast(b"without p3")).stable()
 
     go(scenario())
@@ -192,3 +221,19 @@ def test_the_trace_of_a_removed_member_has_all_that_is_on_its_disk_and_no_more(
     assert ("receive", "written") in kinds
     assert ("receive", "waiting") not in kinds
     assert run.histories["p3"][-1].kind == "leave"
+
+
+def test_a_view_that_never_got_to_the_disk_is_not_in_the_trace(tmp_path: Path) -> None:
+    """A member that is alone decides at once; killed then, it may decide otherwise."""
+    config = group_file(tmp_path, 1, VIEWS)
+    first, lost = View(0, ("p1",)), View(1, ("p1", "p2"), (MessageId("p1", 0),), "p2")
+    Keeper(config, "p1").know((first, lost))
+    keeper = Keeper(config, "p1")
+    keeper.know((first,))
+    assert _views_in(keeper) == (("p1",), ("p1", "p2")), "it may still be there"
+    keeper.know((first, View(1, ("p1", "p3"), (MessageId("p1", 0),), "p3")))
+    assert _views_in(keeper) == (("p1",), ("p1", "p3"))
+
+
+def _views_in(keeper: Keeper) -> tuple[tuple[str, ...], ...]:
+    return msgspec.json.decode(keeper.path.read_bytes(), type=Manifest).views

@@ -27,7 +27,7 @@ from tidings.node.control.asking import Broken, RunningMember, found, running
 from tidings.node.control.door import Asked
 from tidings.node.control.http import HttpFault, read_request
 from tidings.node.control.place import SOCKET, bound, is_live, places
-from tidings.node.engine import Halted
+from tidings.node.errors import Halted
 from tidings.node.group import Group
 from tidings.node.metrics import Metrics
 

@@ -14,9 +14,10 @@ import pytest
 from real_groups import go, group_file, joined, linked, take, until
 from tidings.core import EnvironmentMissing, Exit, Start, take_first
 from tidings.node.config import Config
-from tidings.node.disk import Disk, Tick
+from tidings.node.disk import Disk
 from tidings.node.group import Group, join
 from tidings.node.log import About, Records, open_log
+from tidings.node.tick import Tick
 from tidings.protocols.frontier.packets import Counts, Holding
 from tidings.protocols.frontier.records import Forgotten
 

@@ -25,8 +25,7 @@ from real_groups import (
 )
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError, each_message
 from tidings.node.config import Address, Config
-from tidings.node.engine import Halted
-from tidings.node.errors import Closed, LogFull
+from tidings.node.errors import Closed, Halted, LogFull
 from tidings.node.group import Group, Replayed
 
 SETTINGS = {
@@ -349,7 +348,7 @@ def test_a_tick_takes_texts_no_longer_than_its_time(
             p1 = one["p1"]
             await (await p1.broadcast(b"")).delivered()
             for one in ("monotonic", "thread_time"):
-                monkeypatch.setattr(f"tidings.node.engine.{one}", lambda: next(clock))
+                monkeypatch.setattr(f"tidings.node.tick.{one}", lambda: next(clock))
             before = p1._member.joined().ticks
             receipts = [await p1.broadcast(b"") for _ in range(100)]
             await receipts[-1].delivered()

@@ -164,7 +164,7 @@ def test_who_asks_for_the_same_again_and_again_loses_its_link_before_it_costs_me
             await until(lambda: p1.status().broadcast == 300)
             p1._member.transport.send = counted
             await say(config, asking(config, times=100))
-            await until(lambda: not p1._member.joined()._under_way.total())
+            await until(lambda: not p1._member.joined().outgoing.under_way.total())
 
     go(scenario())
     assert 1_000_000 < sum(made) < 2 * config.limits.queue_bytes  # and not 100 times 256 KiB

@@ -11,7 +11,7 @@ import pytest
 
 import tidings
 from changing import VIEWS, newcomer
-from real_groups import MEMORY, go, group_file, linked, until
+from real_groups import MEMORY, free_ports, go, group_file, linked, until
 from tidings.node.config import Config
 from tidings.node.group import Group
 from tidings.node.transport import Transport
@@ -190,6 +190,123 @@ def test_a_snapshot_that_is_not_as_it_was_made_does_not_count(
 
     go(scenario())
     assert any("it is not as it was made" in line for line in caplog.messages)
+
+
+def test_a_member_that_is_asked_no_longer_keeps_nothing_of_its_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS, "limits.snapshot_wait_ms = 200")
+    monkeypatch.setattr("tidings.node.snapshot.random.shuffle", list.sort)
+
+    async def unending() -> AsyncIterator[bytes]:
+        yield b"the first of many"
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            programs = Programs(config, stack)
+            await programs.start()
+            giving = programs.groups["p1"]._member._giving
+            giving._snapshot = tidings.Snapshot(lambda: unending(), programs.tallies["p1"].take)
+            await programs.groups["p1"].broadcast(b"word")
+            address = await programs.come("p3")
+            await programs.groups["p1"].add("p3", address)
+            await until(lambda: "p3" in giving._given)
+            await programs.agree_on({"word": 1})
+            await until(lambda: "p3" not in giving._given)
+            assert "p3" in programs.groups["p1"].status().linked
+
+    go(scenario())
+
+
+def test_nobody_but_members_is_asked_for_a_snapshot(tmp_path: Path) -> None:
+    """p3 was removed and is still needed, since p2 does not take part: a guest of whoever comes."""
+    config = group_file(tmp_path, 4, *MEMORY, VIEWS)
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            programs = Programs(config, stack)
+            await programs.start()
+            address = await programs.come("p5")
+            transport = programs.groups["p5"]._member.transport
+            await until(lambda: transport.hearing() == ["p1", "p2", "p3", "p4"])
+            asleep = programs.groups["p2"]._member
+            asleep.joined().stop()
+            asleep.transport.fall_silent()
+            await until(lambda: programs.groups["p1"].status().missing == ("p2",))
+            await programs.groups["p1"].remove("p3")
+            view = await programs.groups["p1"].add("p5", address)
+            await until(lambda: programs.groups["p5"].view == view)
+            assert transport.peers["p3"].link is not None
+            assert {*transport.hearing()} <= {"p1", "p4"}
+            await until(lambda: programs.tallies["p5"].took == 1)
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("lines", [(), ("limits.unread_messages = 1",)])
+def test_a_newcomer_that_is_removed_before_it_has_its_state_stops(
+    lines: tuple[str, ...], tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 2, VIEWS, *lines)
+
+    async def never(pieces: AsyncIterator[bytes]) -> None:
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            programs = Programs(config, stack)
+            await programs.start()
+            (port,) = free_ports(1)
+            address = f"127.0.0.1:{port}"
+            snapshot = tidings.Snapshot(Tally().make, never)
+            p3 = tidings.join("p3", config, address=address, snapshot=snapshot)
+            await p3.__aenter__()
+            await programs.groups["p1"].add("p3", address)
+            for _ in range(3):
+                await (await programs.groups["p1"].broadcast(b"word")).stable()
+            await programs.groups["p1"].remove("p3")
+            with pytest.raises(tidings.Removed, match="p3 was removed in view 2"):
+                await anext(p3)
+            with pytest.raises(tidings.Halted, match="p3 was removed in view 2"):
+                await p3.__aexit__(None, None, None)
+
+    go(scenario())
+
+
+def test_what_waits_in_memory_for_a_newcomer_without_state_is_bounded(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS, "limits.unread_messages = 5")
+
+    async def never(pieces: AsyncIterator[bytes]) -> None:
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            programs = Programs(config, stack)
+            await programs.start()
+            (port,) = free_ports(1)
+            address = f"127.0.0.1:{port}"
+            snapshot = tidings.Snapshot(Tally().make, never)
+            p3 = tidings.join("p3", config, address=address, snapshot=snapshot)
+            await p3.__aenter__()
+            await programs.groups["p1"].add("p3", address)
+            for _ in range(4):
+                await (await programs.groups["p1"].broadcast(b"word")).stable()
+            assert p3._member.error is None
+            await programs.groups["p1"].broadcast(b"one too many")
+            with pytest.raises(tidings.EnvironmentMissing, match="5 messages wait"):
+                await anext(p3)
+            with pytest.raises(tidings.EnvironmentMissing):
+                await p3.__aexit__(None, None, None)
+            await programs.agree_on({"word": 4, "one too many": 1})
+
+    go(scenario())
+
+
+def test_a_program_that_does_not_listen_has_no_state(tmp_path: Path) -> None:
+    config = group_file(tmp_path, 2, *MEMORY, VIEWS)
+    with pytest.raises(tidings.UsageError, match="listen=False has no state"):
+        tidings.join("p1", config, listen=False, snapshot=Tally().snapshot)
 
 
 def test_pieces_that_would_be_made_too_late_are_refused() -> None:

@@ -33,7 +33,7 @@ from tidings.node import identity
 from tidings.node.authority import Authority, certify
 from tidings.node.config import Config
 from tidings.node.credentials import ask_to_reload
-from tidings.node.engine import Halted
+from tidings.node.errors import Halted
 from tidings.node.group import Group
 from tidings.node.wire import GREETING, Kind, body_of, framed, hello_frame
 from tidings.protocols.frontier.packets import Batch, Push

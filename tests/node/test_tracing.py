@@ -26,7 +26,7 @@ from real_groups import (
 )
 from tidings.core import DataError, EnvironmentMissing
 from tidings.node.config import Config, read_config
-from tidings.node.engine import Halted
+from tidings.node.errors import Halted
 from tidings.node.keeping import Keeper
 from tidings.node.tracing import Standing, TracedFacts, Tracer, _refuse_an_older_log
 from tidings.spec import Value, judge

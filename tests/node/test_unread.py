@@ -11,7 +11,8 @@ from backlog import restart, write_unread
 from real_groups import go, group_file, joined, until
 from tidings.core import Causes, Found, Message, MessageId, each_message, text_spans_of
 from tidings.node.config import MIB, Limits
-from tidings.node.disk import Disk, Tick
+from tidings.node.disk import Disk
+from tidings.node.tick import Tick
 from tidings.node.unread import Replayed, Unread
 
 MEMBERS = ("p1", "p2", "p3")

@@ -10,8 +10,8 @@ import pytest
 
 from real_groups import MEMORY, go, group_file, hello_of, joined, take, until
 from tidings.core import MessageId
-from tidings.node.disk import Tick
-from tidings.node.engine import TooLong
+from tidings.node.errors import TooLong
+from tidings.node.tick import Tick
 from tidings.node.wire import (
     FRAME_OVERHEAD,
     GREETING,
@@ -176,7 +176,7 @@ def test_packets_are_put_into_frames_that_are_accepted(tmp_path: Path) -> None:
             def packed(*sizes: int) -> list[int]:
                 """How many packets there are in each frame."""
                 tick.frames.clear()
-                engine._pack(("p2",), [(packet, bytes(size), 0) for size in sizes], tick)
+                engine.outgoing._pack(("p2",), [(packet, bytes(size), 0) for size in sizes], tick)
                 for firsts, body, count in tick.frames:
                     reader = FrameReader()
                     reader.limit = config.limits.frame_bytes

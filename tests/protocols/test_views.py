@@ -351,6 +351,16 @@ def test_one_change_at_a_time(member: Views) -> None:
     assert denied == Deny(Change(remove="p2"), "p1 is about to remove p3")
 
 
+def test_a_member_that_may_have_lost_its_disk_proposes_nothing() -> None:
+    """As an acceptor it says nothing either: it may have promised something before."""
+    member = Views("p1", ("p1", "p2", "p3"))
+    member.step(Start(5))
+    change = Change(remove="p3")
+    reason = "p1 starts with nothing and has yet to meet p2, p3"
+    assert member.step(change) == [Deny(change, reason)]
+    assert not member.step(Receive("p2", Prepare(1, Ballot(1, "p2"))))
+
+
 def test_the_last_member_cannot_be_removed() -> None:
     alone = Views("p1", ("p1",))
     alone.step(Start())
@@ -442,11 +452,34 @@ def test_what_a_snapshot_is_ahead_of_is_processed_when_it_is_delivered() -> None
     assert replayed == [Replay({"p1": 1} | nothing, {"p1": 2} | nothing)]
 
 
+def test_a_newcomer_that_is_removed_before_it_has_its_state_stops() -> None:
+    kind = partial(Views, until_processed=True)
+    world = World("states", ("p1", "p2"), kind, slow_newcomers=True)
+    changed(world, "p1", Change("p3"))
+    world.apply(choices.UserBroadcast("p1", b"hello"))
+    assert changed(world, "p1", Change(remove="p3")) == [Approve(Change(remove="p3"))]
+    newcomer = world.processes["p3"]
+    assert isinstance(newcomer, Views)
+    assert newcomer.standing.has_stopped
+
+
 def test_a_change_that_adds_nobody_waits_for_no_state() -> None:
     world = World("states", ("p1", "p2"), Views, slow_newcomers=True)
     assert changed(world, "p1", Change("p3")) == [Approve(Change("p3"))]
     assert changed(world, "p1", Change(remove="p3")) == [Approve(Change(remove="p3"))]
     assert changed(world, "p1", Change("p4")) == [Approve(Change("p4"))]
+
+
+def test_the_last_member_that_has_the_state_stays() -> None:
+    world = World("states", ("p1",), Views, slow_newcomers=True)
+    world.apply(choices.UserBroadcast("p1", b"before"))
+    gone, instead = Change(remove="p1"), Change("p1+1", "p1")
+    reason = "nobody but p1 is known to have the state of the group"
+    assert changed(world, "p1", instead) == [Deny(instead, reason)]
+    assert changed(world, "p1", Change("p2")) == [Approve(Change("p2"))]
+    assert changed(world, "p2", gone) == [Deny(gone, reason)]
+    world.apply(choices.UserProcessed("p2", (MessageId("p1", 1),)))
+    assert changed(world, "p2", gone) == [Approve(gone)]
 
 
 def test_a_newcomer_that_comes_back_without_its_disk_is_refused() -> None:
@@ -562,6 +595,18 @@ def test_views_that_are_over_count_for_the_limit_of_the_log() -> None:
     assert refused == Refuse("the log of p1 is full: it keeps 2 messages for p2")
 
 
+def test_a_removed_member_stops_when_the_one_it_waits_for_is_removed_too() -> None:
+    world = World("removed", ("p1", "p2", "p3", "p4", "p5"), Views)
+    world.apply(choices.Crash("p4"))
+    changed(world, "p1", Change(remove="p5"))
+    member = world.processes["p5"]
+    assert isinstance(member, Views)
+    assert member.has_left
+    assert not member.standing.has_stopped, "p4 may need what it keeps"
+    changed(world, "p1", Change(remove="p4"))
+    assert member.standing.has_stopped
+
+
 def test_a_newcomer_waits_for_its_view() -> None:
     newcomer = Views("p4", ("p1", "p4"))
     newcomer.step(Start(joining=True))
@@ -575,3 +620,31 @@ def test_a_member_that_missed_a_view_asks_for_it(member: Views) -> None:
     (asking,) = member.step(Receive("p2", Decided((late,), 2, 2)))
     assert asking.packet == Behind(0)
     assert member.number == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "late"), [("remove p2", "p3"), ("remove p2", "p2"), ("add p4", "p4")]
+)
+def test_where_packets_get_lost_a_member_hears_of_a_view_with_the_next_packet(
+    change: str, late: str
+) -> None:
+    """Nobody says twice that a view was decided: what comes later shows who has not heard it."""
+    script = Script("lossy")
+    for line in ("group p1 p2 p3", "protocol views", "links lossy", f"change p1 {change}"):
+        script.command(line)
+    world = script.world
+    for choice in islice(until_quiet(world), 1_000):
+        if isinstance(choice, choices.PacketArrival) and choice.packet.link.receiver == late:
+            kind = world.in_flight[choice.packet].content.kind
+            is_lost = kind in ("prepare", "propose", "decided")
+            choice = choices.Drop(choice.packet) if is_lost else choice
+        world.apply(choice)
+    process = world.processes[late]
+    assert isinstance(process, Views)
+    assert process.number < 1
+    world.apply(choices.UserBroadcast("p2" if late == "p2" else "p1", b"hello"))
+    for choice in islice(until_quiet(world), 1_000):
+        world.apply(choice)
+    assert process.number == 1
+    assert process.has_left == (late == "p2")
+    assert late == "p2" or process.present.log.delivered["p1"] == 1

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from real_groups import MEMORY, everywhere_delivered, go, group_file, joined, linked, until
-from tidings.node.engine import Halted
+from tidings.node.errors import Halted
 from tidings.node.wire import Kind, body_of, framed
 from tidings.protocols.frontier.packets import Counts, Holding
 

@@ -45,6 +45,8 @@ class Changes:
         self._outcome: asyncio.Future[GroupView] | None = None
         """What whoever asked for the change waits for."""
         self._progress: Progress = lambda reached: None
+        self._error: BaseException | None = None
+        """Why there will be no more views here, if so."""
 
     async def make(self, change: Change, progress: Progress) -> GroupView:
         if not self._membership.changes:
@@ -108,6 +110,8 @@ class Changes:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + self._patience_s
         while True:
+            if self._error is not None:
+                raise self._error
             self._outcome = loop.create_future()
             self._post(change)
             try:
@@ -129,7 +133,7 @@ class Changes:
         if effect.change.remove == self._membership.me and self._membership.has_left:
             return  # that is what it asked for
         if self._is_awaited and effect.change == self._change:
-            self.fail(ChangeDenied(effect.reason))
+            self._end_with(ChangeDenied(effect.reason))
 
     def installed(self, view: GroupView) -> None:
         """Whoever had wished for it first: it is as it should be."""
@@ -140,6 +144,11 @@ class Changes:
             self._outcome.set_result(view)
 
     def fail(self, error: BaseException) -> None:
+        """Nothing more is decided here, whoever is next in turn."""
+        self._error = self._error or error
+        self._end_with(error)
+
+    def _end_with(self, error: BaseException) -> None:
         if self._is_awaited and self._outcome is not None:
             self._outcome.set_exception(error)
 

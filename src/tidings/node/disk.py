@@ -13,46 +13,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from tidings.core import Checkpoint, MessageId, Packet, Process
+from tidings.core import Checkpoint, MessageId, Process
 from tidings.node.config import Config
 from tidings.node.log import DurableLog, Ranges, merge
+from tidings.node.tick import Tick
 
 SLOW_S = 0.5
 """A commit that takes longer is what everything waits for."""
 WARN_PERCENT = (50, 80, 95)
 """Of ``limits.log_bytes``: each is reported when the log reaches it."""
-
-
-class Tick(msgspec.Struct):
-    """What one tick comes to; everything in it waits until its records are on disk."""
-
-    records: list[Any] = []
-    held: Ranges = {}
-    """Which messages stand in the records, and how many they are."""
-    messages: int = 0
-    delivered: dict[str, int] = {}
-    items: list[Any] = []
-    """Of the trace; a packet that is sent keeps its place with None until it has a number."""
-    block: bytes = b""
-    """The items, as they will stand in the trace."""
-    packets: dict[tuple[str, ...], list[tuple[Packet, bytes, int]]] = {}
-    """By addressees: packets, encoded, and their places in ``items``."""
-    frames: list[tuple[list[tuple[str, int]], bytes, int]] = []
-    """To whom under which number, what, and how many packets that is."""
-    leaving: dict[str, int] = {}
-    """How many bytes of packets are for each peer."""
-    after: list[Callable[[], None]] = []
-    """What comes last: the answers, and what the application is handed."""
-    checkpoint: Checkpoint | None = None
-    """With which a new segment of the log begins after this tick, if so."""
-    index: int = 0
-    """Which place in the history of the member comes next after it."""
-    bytes: int = 0
-    """About how long the records are: as long as what came in."""
-    is_due: bool = False
-    """Whether something waits for its records, or for those before them."""
 
 
 class Disk:

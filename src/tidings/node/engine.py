@@ -2,20 +2,19 @@
 
 A tick takes what has come in since the last one, hands it to the process, and gathers the
 effects. It ends after ``limits.tick_ms`` if there is more, so that the loop sees to everything
-else in between; what a member has said is taken in its order, and all members take turns. What
-must survive is committed first, in a thread, while the next ticks go on;
+else in between. What must survive is committed first, in a thread, while the next ticks go on;
 only then does anything of the tick leave: its trace to the kernel, its packets to the network,
 its messages to the application, in this order. All ticks that wait while the disk is busy share
 the next commit.
+
+What came from the others waits in ``incoming``, what goes to them is packed in ``outgoing``.
 """
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -29,7 +28,6 @@ from tidings.core import (
     Deny,
     EnvironmentMissing,
     Event,
-    Exit,
     Found,
     Halt,
     Held,
@@ -53,38 +51,27 @@ from tidings.core import (
     SetTimer,
     Stable,
     Start,
-    TidingsError,
     Timeout,
     spans_of,
     text_spans_of,
 )
 from tidings.node.config import FRAME_ROOM, Config
-from tidings.node.disk import Disk, Tick
+from tidings.node.disk import Disk
+from tidings.node.errors import Halted, ProcessFailed
+from tidings.node.incoming import Incoming
 from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
 from tidings.node.membership import Membership
+from tidings.node.outgoing import Outgoing
 from tidings.node.recording import Recorder
+from tidings.node.tick import Tick, TickTime
 from tidings.node.tracing import Tracer
 from tidings.node.transport import Transport
-from tidings.node.wire import FRAME_OVERHEAD, PACKET_OVERHEAD, Came, SnapshotWords, body_of
+from tidings.node.wire import PACKET_OVERHEAD, Came, SnapshotWords
 from tidings.trace.segments import Mark, Messages, Packets
 
 if TYPE_CHECKING:
     from tidings.node.member import Member
-
-
-class Halted(TidingsError):  # noqa: N818 - reads as what happened
-    """The member cannot go on under its name, nor after a restart; the text says why."""
-
-    status = Exit.DATA
-
-
-class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
-    """The process raised something, and is in no state to go on."""
-
-
-class TooLong(ProcessFailed):
-    """The process said something that no member would accept."""
 
 
 SOON_S = 0.005
@@ -113,7 +100,9 @@ class Engine:
         self.disk = Disk(log, config, self._finish, self.fail) if log is not None else None
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
-        self.transport: Transport  # set by who makes both, before the first event
+        self.transport: Transport  # these two are set by ``link``, before the first event
+        self.outgoing: Outgoing
+        self.incoming = Incoming()
         self.logger = get_logger(member=self.me)
         self.texts: list[bytes] = []
         """What the application has broadcast and the process has not been handed yet."""
@@ -126,8 +115,6 @@ class Engine:
         self._encode = msgspec.msgpack.Encoder().encode
         self._inbox: list[Any] = []
         """What has happened here: timers, answers of the disk."""
-        self._lanes: dict[str, deque[Any]] = {}
-        """What has come from each member and was not taken yet, the next in turn first."""
         self._tick_s = config.limits.tick_ms / 1e3
         self._is_scheduled = False
         self._alarm: asyncio.TimerHandle | None = None
@@ -138,8 +125,6 @@ class Engine:
         """What is left of the Broadcast in hand: a process may take its texts one by one."""
         self._event: Event | None = None
         """What the process was handed last."""
-        self._incarnations: dict[str, int] = {}
-        """As which each peer was last linked."""
         self._view = 0
         """Which view is installed."""
         self._removed_in: int | None = None
@@ -151,8 +136,6 @@ class Engine:
         self._wanted: dict[str, dict[str, Recall]] = {}
         """Who is being read to from the log: of each origin, what it asked for last."""
         self._readings: set[asyncio.Task[None]] = set()
-        self._under_way: Counter[str] = Counter()
-        """Bytes for each peer that wait for their tick to be done."""
         self._perform: dict[type, Callable[[Any, Tick], None]] = {
             Persist: self._persist,
             Recall: partial(self._afterwards, self._want),
@@ -173,6 +156,20 @@ class Engine:
             Deny: partial(self._afterwards, application.denied),
             Leave: self._leave,
         }
+
+    def link(self, transport: Transport) -> None:
+        """So it talks to the others."""
+        self.transport = transport
+        self.outgoing = Outgoing(transport, self.config.limits, self._changes)
+
+    def trace(self, tracer: Tracer) -> None:
+        """So it tells what happens from here on."""
+        self.tracer = tracer
+        self.incoming.is_traced = self.outgoing.is_traced = True
+
+    def record(self, recorder: Recorder) -> None:
+        """And so, what it was handed and what came of it."""
+        self.recorder = self.outgoing.recorder = recorder
 
     # --- what comes in
 
@@ -205,8 +202,8 @@ class Engine:
     def received(self, peer: str, packets: Iterator[Came]) -> None:
         self._post_of(peer, packets)
 
-    def _post_of(self, peer: str, event: Any) -> None:
-        self._lanes.setdefault(peer, deque()).append(event)
+    def _post_of(self, peer: str, event: LinkUp | LinkDown | Iterator[Came]) -> None:
+        self.incoming.add(peer, event)
         self.wake()
 
     def cast_out(self, reason: str) -> None:
@@ -214,8 +211,8 @@ class Engine:
 
     def forget(self, peer: str) -> None:
         """It is no peer any more; what it said and nobody took yet is still taken."""
-        self._under_way.pop(peer, None)
-        self._incarnations.pop(peer, None)
+        self.outgoing.forget(peer)
+        self.incoming.incarnations.pop(peer, None)
 
     def heard(self, peer: str, words: SnapshotWords) -> None:
         self.application.heard(peer, words)
@@ -231,9 +228,9 @@ class Engine:
             return
         self.ticks += 1
         inbox, self._inbox = self._inbox, []
-        if inbox or self._lanes:
+        if inbox or self.incoming:
             self.refusal = ""  # it stands until something happens
-        time = _TickTime(self._tick_s)
+        time = TickTime(self._tick_s)
         tick = Tick()
         try:
             for event in inbox:
@@ -243,68 +240,33 @@ class Engine:
                     del self._timers[event.name]
                     self._step((Timeout(event.name),), tick)
             processed = self.application.newly_processed()
-            if self._lanes or processed or self._has_texts:
+            if self.incoming or processed or self._has_texts:
                 self._step(self._together(processed, time, tick), tick)
             if self.texts:
                 self._take_texts(time, tick)
             self._seal(tick)
         except Exception as error:
             self.fail(error)
-        if self._lanes:
+        if self.incoming:
             self.wake()
         self._moved.set()
 
     def _together(
-        self, processed: Mapping[str, int] | None, time: "_TickTime", tick: Tick
+        self, processed: Mapping[str, int] | None, time: TickTime, tick: Tick
     ) -> Iterator[Event]:
         """What the process may draw its conclusions from at once; a Broadcast comes last."""
-        yield from self._take_turns(time, tick)
+        yield from self.incoming.take(time, tick)
         if processed:
             yield Processed(processed)
         if self._has_texts:
             yield self._next_broadcast(tick)
-
-    def _take_turns(self, time: "_TickTime", tick: Tick) -> Iterator[Event]:
-        """A frame of one member, a frame of the next; time that is up ends a turn, too."""
-        lanes = self._lanes
-        while lanes:
-            peer = next(iter(lanes))
-            lane = lanes.pop(peer)
-            event = lane[0]
-            if isinstance(event, LinkUp | LinkDown):
-                if isinstance(event, LinkUp):
-                    self._incarnations[peer] = event.incarnation
-                yield event
-                lane.popleft()
-            elif (yield from self._take_packets(peer, event, time, tick)):
-                lane.popleft()
-            # Its next turn is after all others'; what came from it meanwhile is after the rest.
-            lane += lanes.pop(peer, ())
-            if lane:
-                lanes[peer] = lane
-            if time.is_up():
-                return
-
-    def _take_packets(
-        self, peer: str, packets: Iterator[Came], time: "_TickTime", tick: Tick
-    ) -> Generator[Event, None, bool]:
-        """Whether all of them were taken before the time was up; at least one is."""
-        for number, packet, size in packets:
-            if self.tracer is not None:
-                about = packet.about or ()
-                tick.items.append(Packets("receive", ((peer, number),), packet.kind, size, *about))
-            tick.bytes += size
-            yield Receive(peer, packet)
-            if time.is_up():
-                return False
-        return True
 
     @property
     def _has_texts(self) -> bool:
         """Whether the application has broadcast something that the process may take."""
         return bool(self.texts) and not self.refusal
 
-    def _take_texts(self, time: "_TickTime", tick: Tick) -> None:
+    def _take_texts(self, time: TickTime, tick: Tick) -> None:
         """Hand over what else the application broadcasts, as much as fits into a tick."""
         room = self.config.limits.tick_bytes
         # Short texts take longer than their bytes tell.
@@ -395,41 +357,12 @@ class Engine:
         return self.process.messages_in(await self.disk.recall(*first, last, most_bytes), after)
 
     def _send(self, effect: Send, tick: Tick) -> None:
-        to = effect.to
-        encoded = self._encode(effect.packet)
+        to, packet = effect.to, effect.packet
+        encoded = self._encode(packet)
         if self.me in to:
-            self._send_to_self(effect.packet, len(encoded), tick)
+            self._send_to_self(packet, len(encoded), tick)
             to = tuple(peer for peer in to if peer != self.me)
-        if self._changes and not self.transport.peers.keys() >= set(to):
-            # Of a newcomer only those know where it is that were asked to add it.
-            asked, to = to, tuple(peer for peer in to if peer in self.transport.peers)
-            self._note_unsent(asked, to, encoded)
-        if not self.transport.resends:
-            asked, to = to, self._with_room_for(len(encoded), to, tick)
-            self._note_unsent(asked, to, encoded)
-        if to:
-            tick.packets.setdefault(to, []).append((effect.packet, encoded, len(tick.items)))
-            if self.tracer is not None:
-                tick.items.append(None)
-
-    def _note_unsent(self, asked: tuple[str, ...], to: tuple[str, ...], encoded: bytes) -> None:
-        if self.recorder is not None and asked != to:
-            self.recorder.unsent([peer for peer in asked if peer not in to], encoded)
-
-    def _with_room_for(self, size: int, to: tuple[str, ...], tick: Tick) -> tuple[str, ...]:
-        """Who asks for more than may wait for it loses its link, before it costs us memory.
-
-        What is not sent is lost as on any link that breaks, and made good in the same way.
-        """
-        under_way, most = self._under_way, self.config.limits.queue_bytes - size
-        for peer in to:
-            if under_way[peer] > most:
-                self.transport.overflow(peer, under_way[peer] + size)
-                to = tuple([one for one in to if one != peer])
-            else:
-                under_way[peer] += size
-                tick.leaving[peer] = tick.leaving.get(peer, 0) + size
-        return to
+        self.outgoing.add(packet, encoded, to, tick)
 
     def _send_to_self(self, packet: Packet, size: int, tick: Tick) -> None:
         self._to_self += 1
@@ -487,8 +420,8 @@ class Engine:
 
     def _reject(self, effect: Reject, tick: Tick) -> None:
         self.logger.warning("rejected", peer=effect.peer, reason=effect.reason)
-        if effect.peer in self._incarnations:
-            self.transport.reject(effect.peer, self._incarnations[effect.peer])
+        if effect.peer in self.incoming.incarnations:
+            self.transport.reject(effect.peer, self.incoming.incarnations[effect.peer])
 
     def _halt(self, effect: Halt) -> None:
         membership, way_out = self.membership, ""
@@ -508,7 +441,9 @@ class Engine:
             if membership.changes:
                 self.tracer.know(membership.chain)
         self.transport.follow()
-        if not membership.has_state:
+        if membership.has_left:
+            self.application.removed(membership.farewell)
+        elif not membership.has_state:
             self.application.needs_state()
 
     def _install(self, effect: Install, tick: Tick) -> None:
@@ -544,8 +479,7 @@ class Engine:
     # --- the end of a tick
 
     def _seal(self, tick: Tick) -> None:
-        for to, packets in tick.packets.items():
-            self._pack(to, packets, tick)
+        self.outgoing.pack(tick)
         if self.tracer is not None and tick.items:
             tick.block = self.tracer.block(tick.items)
         tick.index = self.tracer.index if self.tracer is not None else 0
@@ -563,40 +497,6 @@ class Engine:
             self._perform_after(tick)
         disk.write()
 
-    def _pack(
-        self, to: tuple[str, ...], packets: list[tuple[Packet, bytes, int]], tick: Tick
-    ) -> None:
-        """Into as few frames as the limits allow, most often one; and number what is in them."""
-        limits = self.config.limits
-        room, frame = limits.frame_bytes - FRAME_OVERHEAD, list[tuple[Packet, bytes, int]]()
-        left = room
-        for one in packets:
-            size = len(one[1]) + PACKET_OVERHEAD
-            if size > room:
-                raise TooLong(
-                    f"a {one[0].kind} of {len(one[1]):,} bytes does not fit into a frame; "
-                    f"{limits.frame_bytes:,} is the limit (limits.frame_bytes, the same for all "
-                    "members)"
-                )
-            if size > left or len(frame) == limits.frame_packets:
-                self._close_frame(to, frame, tick)
-                left, frame = room, []
-            left -= size
-            frame.append(one)
-        self._close_frame(to, frame, tick)
-
-    def _close_frame(
-        self, to: tuple[str, ...], frame: list[tuple[Packet, bytes, int]], tick: Tick
-    ) -> None:
-        number, count = self.transport.number, len(frame)
-        firsts = [(peer, number(peer, count)) for peer in to]
-        tick.frames.append((firsts, body_of([encoded for _, encoded, _ in frame]), count))
-        if self.tracer is not None:
-            for offset, (packet, encoded, place) in enumerate(frame):
-                peers = tuple([(peer, first + offset) for peer, first in firsts])
-                about = packet.about or ()
-                tick.items[place] = Packets("send", peers, packet.kind, len(encoded), *about)
-
     def _finish(self, ticks: Sequence[Tick]) -> bool:
         """What the ticks rely on is on disk: trace, send, hand over. Whether that was done."""
         if self._is_stopped and self._removed_in is None:
@@ -609,10 +509,7 @@ class Engine:
         if self.recorder is not None:
             self.recorder.finished(ticks)
         for tick in ticks:
-            for to, body, count in tick.frames:
-                self.transport.send(to, body, count)
-            for peer, size in tick.leaving.items():
-                self._under_way[peer] -= size
+            self.outgoing.send(tick)
         for tick in ticks:
             self._perform_after(tick)
         if self.disk is not None and self.disk.is_idle:
@@ -649,7 +546,7 @@ class Engine:
     def is_busy(self) -> bool:
         """Whether something that was taken in has not yet gone out."""
         disk_is_busy = self.disk is not None and self.disk.is_busy
-        return disk_is_busy or any((self.texts, self._inbox, self._lanes, self._is_scheduled))
+        return disk_is_busy or any((self.texts, self._inbox, self.incoming, self._is_scheduled))
 
     async def drain(self) -> None:
         """Return when everything that was taken in has gone out, or nothing can any more."""
@@ -716,23 +613,6 @@ class Engine:
 
 
 _parts_of = attrgetter("origin", "first", "texts")
-
-
-class _TickTime:
-    """How long a tick may take, in processor time.
-
-    To ask for that is a system call. The wall clock is none, and never behind: as long as it says
-    that there is time, there is.
-    """
-
-    __slots__ = ("_until_cpu_s", "_until_s")
-
-    def __init__(self, seconds: float) -> None:
-        self._until_s = monotonic() + seconds
-        self._until_cpu_s = thread_time() + seconds
-
-    def is_up(self) -> bool:
-        return monotonic() >= self._until_s and thread_time() >= self._until_cpu_s
 
 
 class _Alarm(NamedTuple):

@@ -36,3 +36,17 @@ class ChangeDenied(TidingsError):  # noqa: N818 - reads as what happened
     """The group did not change; the text says why."""
 
     status = Exit.ENVIRONMENT
+
+
+class Halted(TidingsError):  # noqa: N818 - reads as what happened
+    """The member cannot go on under its name, nor after a restart; the text says why."""
+
+    status = Exit.DATA
+
+
+class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
+    """The process raised something, and is in no state to go on."""
+
+
+class TooLong(ProcessFailed):
+    """The process said something that no member would accept."""

@@ -287,6 +287,8 @@ def join(
         config = config.with_metrics(name, str(metrics))
     if snapshot is not None:
         snapshot.check()
+        if not listen:
+            raise UsageError("a program with listen=False has no state: it needs no snapshot")
     return Group(
         Member(
             name,

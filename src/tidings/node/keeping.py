@@ -83,9 +83,13 @@ class Keeper:
             draft.write_bytes(msgspec.json.encode(part) + b"\n")
 
     def know(self, chain: Sequence[View]) -> None:
-        """All views so far. Names are in the order in which they came, so that it stays."""
+        """All views so far. Names are in the order in which they came, so that it stays.
+
+        A member that is alone decides on a view within a tick. If it was killed before that was on
+        disk, its next life may decide on another one.
+        """
         views = tuple(view.members for view in chain)
-        if len(views) > len(self._views):
+        if views != self._views[: len(views)]:
             added = [view.added for view in chain if view.added]
             self._names, self._views = (*views[0], *added), views
             self.write_manifest()

@@ -143,7 +143,8 @@ class Member:
                 last = last_of(self.name, process, log, recovered)
                 self.own.come_back(last, recovered.delivered.get(self.name, 0))
             engine = Engine(process, self.config, self, self._tasks.group, log=log)
-            engine.transport = self.transport = links_of(engine, incarnation, life, self._injector)
+            self.transport = links_of(engine, incarnation, life, self._injector)
+            engine.link(self.transport)
             self.condition = Condition(
                 self.config, engine, self.own, self.reading, lambda: self.error
             )
@@ -182,13 +183,14 @@ class Member:
         log = engine.disk.log if engine.disk is not None else None
         if self.config.trace.on:
             about = (self.config, engine.process, log, recovered, self.own.last)
-            engine.tracer = begun_trace(*about)
-            index = engine.tracer.index
+            tracer = begun_trace(*about)
+            engine.trace(tracer)
+            index = tracer.index
         if log is not None:
             log.begin_life(index)
         if self.config.trace.conform:
             life = log.identity.life if log is not None else 0
-            engine.recorder = Recorder(self.config, engine.process, life, index)
+            engine.record(Recorder(self.config, engine.process, life, index))
         self._jobs.append(self._tasks.group.create_task(self.condition.watch()))
         records = recovered.records if recovered is not None else None
         is_lossy = self._injector is not None

@@ -85,6 +85,12 @@ class Membership:
         return self._views.standing.removed_in
 
     @property
+    def farewell(self) -> str:
+        """The same in words."""
+        assert self._views is not None, "nobody can be removed here"
+        return self._views.standing.farewell()
+
+    @property
     def has_state(self) -> bool:
         """Whether the program has what all messages before this member came have led to."""
         return self._views is None or self._views.processing.has_state

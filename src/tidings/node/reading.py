@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from tidings.core import Message, Replay, TextSpan, UsageError
+from tidings.core import EnvironmentMissing, Message, Replay, TextSpan, UsageError
 from tidings.node.config import Config
 from tidings.node.errors import Closed, Removed
 from tidings.node.unread import Recall, Unread
@@ -139,8 +139,9 @@ class Reading:
 
     @property
     def _may_read_on(self) -> bool:
-        """A member that was removed never comes back to read the rest."""
-        return isinstance(self.end, Removed) and self.unread.has_later
+        """A member that was removed never comes back to read the rest, if it has its state."""
+        is_there = self.unread.has_later and not self._is_held_back
+        return isinstance(self.end, Removed) and is_there
 
     def processed(self, message: object) -> None:
         """This message, and every one of its origin before it, need not be handed over again."""
@@ -249,6 +250,13 @@ class Reading:
         self._delivery.set()
         if self._listens:
             self.unread.add(spans)
+            if self._is_held_back and not self._is_durable and self.unread.is_too_much:
+                # To read no more from the network would be no way out: its state comes that way.
+                raise EnvironmentMissing(
+                    f"{self.words()}, which takes too long to take its state "
+                    "(limits.unread_messages, limits.unread_bytes); where durable = true, they "
+                    "wait on disk"
+                )
             self.tell()
         else:
             for one in spans:

@@ -33,8 +33,8 @@ from tidings.core import (
 )
 from tidings.disk.files import lock, write_all
 from tidings.node.config import Config
-from tidings.node.disk import Tick
 from tidings.node.logs import get_logger
+from tidings.node.tick import Tick
 from tidings.trace.segments import opened
 from tidings.trace.steps import (
     FIRST_LINE,

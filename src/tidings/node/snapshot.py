@@ -93,10 +93,16 @@ class Giving:
         """To whom, and how far; the last one of each newcomer, until its link is down."""
 
     def wished(self, peer: str, wish: SnapshotWish, cut: Mapping[str, int] | None) -> None:
-        """A newcomer asks for pieces up to a number; ``cut`` is where it began, if it is one."""
+        """A newcomer asks for pieces up to a number, or for none any more; ``cut`` is where it
+        began, if it is one."""
         gift = self._given.get(peer)
         if gift is not None and gift.serial == wish.serial:
-            gift.allow(wish.upto)
+            if wish.upto:
+                gift.allow(wish.upto)
+            else:
+                self.forget(peer)
+            return
+        if not wish.upto:
             return
         self.forget(peer)
         if self._snapshot is None or cut is None:
@@ -191,9 +197,9 @@ class Taking:
     async def run(self) -> Mapping[str, int]:
         """Take a snapshot, from whoever has one; the vector of what is in it."""
         while True:
-            linked = [name for name, peer in self._transport.peers.items() if peer.link is not None]
-            random.shuffle(linked)
-            for peer in linked:
+            sources = self._transport.hearing()
+            random.shuffle(sources)
+            for peer in sources:
                 self._source, self._serial = peer, secrets.randbits(62)
                 self._came = asyncio.Queue()
                 vector = await self._from(peer)
@@ -219,6 +225,8 @@ class Taking:
         finally:
             await pieces.aclose()
         if self._reason:
+            # Otherwise it would keep what it has made for us as long as there is a link.
+            self._transport.say(peer, SnapshotWish(self._serial, 0))
             return None
         if not end:
             raise UsageError("take has returned before it had all pieces of the snapshot")

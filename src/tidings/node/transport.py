@@ -555,6 +555,10 @@ class Transport:
 
     # --- snapshots
 
+    def hearing(self) -> list[str]:
+        """With whom to speak of snapshots: guests do not listen, nor are they listened to."""
+        return [peer.name for peer, _ in self._links() if peer.name not in self._guests]
+
     def say(self, name: str, words: SnapshotWords) -> None:
         """If there is no link, nobody hears it; whoever waits for it will know that, too."""
         peer = self.peers.get(name)

@@ -172,7 +172,8 @@ class Bye(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 class SnapshotWish(msgspec.Struct, frozen=True, array_like=True, tag="wish"):
-    """Send pieces up to this number; the serial tells one try from another."""
+    """Send pieces up to this number, or, if it is 0, no more; the serial tells one try from
+    another."""
 
     serial: Count
     upto: Count

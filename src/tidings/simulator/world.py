@@ -416,7 +416,7 @@ class World:
         if is_again:
             self._incarnations[newcomer] = self._incarnations.get(newcomer, 0) + 1
             self._note(newcomer, "recover")
-        self._step(newcomer, Start(joining=True))
+        self._step(newcomer, Start(joining=True, lossy=self.links == "lossy"))
 
     # --- links
 

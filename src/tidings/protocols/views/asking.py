@@ -3,7 +3,8 @@
 A canvass comes before anybody promises anything, and binds nobody: otherwise a group that was
 delivering could be stopped for good. It needs a majority that lacks little of what the others hold,
 the newcomer, and the member that was added last with its state: one newcomer at a time has none.
-If that member is the one that is replaced, there is still only one.
+If that member is the one that is replaced, there is still only one. And somebody has to stay that
+has its state, or nobody could give it to the newcomer any more.
 """
 
 from collections.abc import Sequence
@@ -45,6 +46,9 @@ class Asking(Part):
             return f"the group is about to install view {self.standing.number + 1}"
         if self.wish is not None:
             return f"{self.me} is about to {self.wish}"
+        if not self.present.is_admitted:
+            # It may have lost its disk, and with that what it has promised.
+            return self.present.frontier.gate.why_closed()
         return self.standing.why_never(change)
 
     def ask_again(self, out: Effects) -> None:
@@ -117,14 +121,16 @@ class Asking(Part):
 
     def who_else(self) -> str:
         """Who is missing beside a majority, in words."""
-        if self.wish is None or not self.wish.add:
+        if self.wish is None:
             return ""
-        add, remove = self.wish.add, self.wish.remove
-        if add not in self.proposer.ready:
+        add, remove, furnished = self.wish.add, self.wish.remove, self.proposer.furnished
+        if add and add not in self.proposer.ready:
             return f"{add} does not answer"
         last = self.standing.added_last()
-        if last not in ("", remove, *self.proposer.furnished):
+        if add and last not in ("", remove, *furnished):
             return f"{last}, which was added last, is not known to have its state yet"
+        if not any(one in furnished for one in self.members if one != remove):
+            return f"nobody but {remove} is known to have the state of the group"
         return ""
 
     def give_up(self, out: Effects) -> None:

@@ -1,7 +1,9 @@
 """What members say to each other to agree on the next view, and in which view they say the rest.
 
 Every packet names a view. One that belongs to a view that is not installed here yet waits until it
-is; one of a view that is over is answered with what came after it.
+is. Of a view that is over, only PULLs are answered, as long as anything of it is kept. On links
+that lose packets, one of an earlier view is answered with what came after it, and one of a later
+view with the question for it.
 """
 
 from itertools import accumulate

@@ -8,6 +8,7 @@ may be ahead of what was delivered here. Such messages count as processed when t
 from collections.abc import Mapping
 
 from tidings.core import Choose, MessageId, Part, Persist, UsageError
+from tidings.protocols.views import serving
 from tidings.protocols.views.formers import Formers
 from tidings.protocols.views.present import Present
 from tidings.protocols.views.records import HasState
@@ -42,3 +43,12 @@ class Processing(Part):
             self.present.process(self.snapshot, choose, out)
             ahead = {one: last for one, last in self.snapshot.items() if one in delivered}
             self.snapshot = {one: last for one, last in ahead.items() if last > delivered[one]}
+
+    def end(self, out: Effects) -> None:
+        """This process was removed: without its state, its application never processes anything."""
+        if not self.has_state:
+            for number, log in (
+                *self.formers.logs.items(),
+                (self.present.number, self.present.log),
+            ):
+                serving.process(log, number, log.delivered, out)

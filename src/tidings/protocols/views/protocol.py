@@ -89,7 +89,7 @@ class Views(Process):
         members: Members,
         choose: Choose = take_first,
         *,
-        near: int = 1_000,
+        near: int = 10_000,
         ahead: int = 10_000,
         ahead_bytes: int = 64 * MIB,
         tell: int = 10_000,
@@ -273,6 +273,8 @@ class Views(Process):
     def _receive_in_view(
         self, sender: str, packet: InView, number: int, inner: Packet, out: Effects
     ) -> None:
+        if self.lossy:
+            self._mend(sender, number, out)
         if number in self.formers.logs:
             if isinstance(inner, Pull):
                 self.formers.answer(number, sender, inner, out)
@@ -285,6 +287,13 @@ class Views(Process):
                 self.present.step(Receive(sender, inner), self.choose, out)
             else:
                 self._receive_wedged(sender, inner, out)
+
+    def _mend(self, sender: str, number: int, out: Effects) -> None:
+        """One of the two has not heard of a view: what was said of it may be lost."""
+        if number > self.standing.latest and not self.has_left:
+            out.append(Send((sender,), Behind(self.standing.latest)))
+        elif number < self.number:
+            succession.tell(self, sender, number, out)
 
     def _receive_wedged(self, sender: str, packet: Packet, out: Effects) -> None:
         """What comes is stored, and counts for nothing."""

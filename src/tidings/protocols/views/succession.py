@@ -89,7 +89,9 @@ def _install(member: "Views", view: View, out: Effects) -> None:
     old = member.present.log
     member.formers.keep(member.number, old)
     _begin(member, view, out)
-    _announce(member, view, ordered((*old.members, *view.members)), out)
+    # Members that were removed keep what one may need that is removed now.
+    before = (one for log in member.formers.logs.values() for one in log.members)
+    _announce(member, view, ordered((*before, *view.members)), out)
     member.present.carry_over(old, dict(view.cut)[member.me], out)
     _catch_up(member, out)
     member.asking.ask_again(out)
@@ -141,3 +143,4 @@ def _leave(member: "Views", out: Effects, *, complete: bool) -> None:
         rest = [one for one in later[-1].members if one in member.members]
         behind = tuple(one for one in rest if standing.through_of(one) < member.number)
         _announce(member, later[0], behind, out)
+    member.processing.end(out)
