@@ -30,24 +30,30 @@ from tidings.core import (
     Replay,
     Send,
     Start,
+    Timeout,
     UsageError,
 )
 from tidings.explore import ALL, Reduction, Scope, explore
 from tidings.explore.expand import Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.guests.diagnosis import ProcessFault
-from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding, Refusal
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding, Push, Refusal
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import (
+    Accepted,
     Ballot,
     Behind,
+    Canvass,
     Decided,
     InView,
     Prepare,
     Promise,
+    Propose,
     Ready,
     View,
+    Vote,
 )
+from tidings.protocols.views.patience import CHANGE
 from tidings.simulator import World, choices
 from tidings.simulator.play import until_quiet
 from tidings.simulator.script import Script
@@ -552,6 +558,36 @@ def test_what_comes_together_with_a_promise_counts_before_it_or_not_at_all(
     assert promised == Promise(1, Ballot(1, "p3"), (0, 1, 0))
     assert member.current.log.held["p2"] == 2
     assert bool(more) is (kind is views_flaws.LookingOnce)
+
+
+def test_those_that_are_wedged_try_again_while_half_of_the_group_goes_on() -> None:
+    """Nobody has heard p1 ask for promises but p2; p3 and p4 can deliver without the two."""
+    members = ("p1", "p2", "p3", "p4")
+    wedged = Views("p2", members)
+    wedged.step(Start())
+    wedged.step(Receive("p1", Prepare(1, Ballot(1, "p1"))))
+    sent: list[Packet] = []
+    for seq in range(1, 6):
+        more = Data(Batch(MessageId("p3", seq), (b"on and on",)))
+        for event in (Receive("p3", InView(0, more)), Timeout(CHANGE)):
+            sent += [one.packet for one in wedged.step(event) if isinstance(one, Send)]
+    assert Canvass(1, 1) in sent
+
+
+def test_what_is_missing_in_a_cut_is_waited_for() -> None:
+    """Whoever begins a new ballot before it has come makes everybody begin anew."""
+    wedged = Views("p1", ("p1", "p2", "p3"))
+    wedged.step(Start())
+    cut = (MessageId("p1", 0), MessageId("p2", 5), MessageId("p3", 0))
+    offer = Propose(Vote(Ballot(1, "p2"), View(1, ("p1", "p2"), cut)))
+    wedged.step(Receive("p2", offer))
+    sent: list[Packet] = []
+    for seq in range(1, 6):
+        push = Push((Batch(MessageId("p2", seq), (b"in the cut",)),))
+        for event in (of_p2(0, push), Timeout(CHANGE), Timeout(CHANGE)):
+            sent += [one.packet for one in wedged.step(event) if isinstance(one, Send)]
+    assert Accepted(1, Ballot(1, "p2")) in sent
+    assert not any(isinstance(one, Canvass) for one in sent)
 
 
 def test_a_message_waits_for_the_view_and_for_those_that_are_missing(member: Views) -> None:

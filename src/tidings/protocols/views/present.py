@@ -139,14 +139,14 @@ class Present(Part):
         """What was here is kept elsewhere, for others."""
         self.frontier, self.is_closed = fresh, True
 
-    def hold(self, batches: Sequence[Batch], out: Effects) -> bool:
-        """Store them; whether that is more than was held before."""
+    def hold(self, batches: Sequence[Batch], out: Effects) -> Iterable[str]:
+        """Store them; the origins of which more is held than before."""
         turn = Turn()
         for batch in batches:
             if batch.id.origin != self.me:
                 self.log.hold(batch, turn)
         out += in_view(self.number, turn.effects())
-        return bool(turn.grown)
+        return turn.grown
 
     def take_refusal(self, sender: str, refusal: Refusal, out: Effects) -> None:
         turn = Turn()

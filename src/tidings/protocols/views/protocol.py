@@ -34,7 +34,7 @@ from tidings.core import (
     take_first,
 )
 from tidings.protocols.frontier import Frontier
-from tidings.protocols.frontier.packets import Data, Pull, Push, Refusal
+from tidings.protocols.frontier.packets import Batch, Data, Pull, Push, Refusal
 from tidings.protocols.frontier.protocol import MIB
 from tidings.protocols.views import explaining, invariants, recovering, serving, succession
 from tidings.protocols.views.ahead import Ahead
@@ -301,12 +301,22 @@ class Views(Process):
             case Pull():
                 serving.answer(self.present.log, self.number, sender, packet, out)
             case Data(batch) if packet.may_come_from(sender):
-                if self.present.hold([batch], out):
-                    self.patience.renew()
+                self._store([batch], out)
             case Push(batches):
-                if self.present.hold(batches, out):
-                    self.patience.renew()
+                if self._store(batches, out):
                     self.gathering.go_on(sender, out)
+
+    def _store(self, batches: Sequence[Batch], out: Effects) -> bool:
+        """Whether more is held than before.
+
+        Only what was missing in a cut brings the next view nearer: half of the members may go on
+        in the old one, and whoever waited until they are silent would wait for ever.
+        """
+        missing = self.gathering.missing()
+        grown = self.present.hold(batches, out)
+        if any(origin in missing for origin in grown):
+            self.patience.renew()
+        return bool(grown)
 
     def _receive_as_acceptor(
         self, sender: str, packet: Canvass | Prepare | Propose, out: Effects
