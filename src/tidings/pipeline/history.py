@@ -73,10 +73,16 @@ def is_history(path: Path) -> bool:
 
 
 def refuse_no_history(folder: Path) -> None:
-    """A folder that is something else is not written into."""
-    if not folder.exists() or is_history(folder):
+    """A folder that is something else is not written into.
+
+    Somebody else may begin it meanwhile: whoever has written an entry has written the manifest.
+    """
+    if not folder.exists():
         return
-    if folder.is_file() or any(not one.name.startswith(MANIFEST) for one in folder.iterdir()):
+    is_other = folder.is_file() or any(
+        not one.name.startswith(MANIFEST) for one in folder.iterdir()
+    )
+    if is_other and not is_history(folder):
         raise UsageError(f"{folder} is no history (it has no {MANIFEST}); choose another folder")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.core import Message, TidingsError
+from tidings.core import Message, TidingsError, UsageError
 from tidings.node import running
 from tidings.node.errors import ChangeDenied, LogFull, Removed
 from tidings.node.group import Group, Replayed, join
@@ -276,7 +276,8 @@ class MemberProgram:
             else:
                 await group.remove(remove)
             self.state.altered += 1
-        except (ChangeDenied, Removed) as error:
+        except (ChangeDenied, Removed, UsageError) as error:
+            # Whoever asks twice may be too late with the second: it is so already.
             self.state.denied = [*self.state.denied, str(error)]
 
     async def _offer(self, text: bytes, due_s: float) -> None:
