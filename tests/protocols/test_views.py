@@ -27,6 +27,7 @@ from tidings.core import (
     Persist,
     Receive,
     Refuse,
+    Reject,
     Replay,
     Send,
     Start,
@@ -488,16 +489,23 @@ def test_the_last_member_that_has_the_state_stays() -> None:
     assert changed(world, "p2", gone) == [Approve(gone)]
 
 
-def test_a_newcomer_that_comes_back_without_its_disk_is_refused() -> None:
+@pytest.mark.parametrize("is_wedged", [False, True])
+def test_a_newcomer_that_comes_back_without_its_disk_is_refused(is_wedged: bool) -> None:
+    """A member that is wedged refuses it, too: it may have forgotten what it promised."""
     alone = Views("p1", ("p1",))
     alone.step(Start(5))
     alone.step(LinkUp("p2", 7))
     alone.step(Change("p2"))
     alone.step(Receive("p2", Ready(1, 0)))
     assert alone.number == 1
+    if is_wedged:
+        alone.step(Receive("p2", Prepare(2, Ballot(1, "p2"))))
+    assert alone.is_wedged is is_wedged
     (refused,) = [one for one in alone.step(LinkUp("p2", 8)) if isinstance(one, Send)]
     assert refused == Send(("p2",), InView(1, Refusal("p2", 8, "lost disk")))
     assert alone.step(Receive("p2", Behind(-1))) == []
+    assert not any(isinstance(one, Reject) for one in alone.step(LinkUp("p2", 7)))
+    assert alone.step(Receive("p2", Behind(-1))), "that is the true p2"
     again = Views("p2", ("p1", "p2"))
     again.step(Start(8, joining=True))
     (halted,) = again.step(Receive("p1", refused.packet))

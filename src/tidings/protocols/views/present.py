@@ -101,8 +101,22 @@ class Present(Part):
         self.met[event.peer] = event.incarnation
         if self.is_open and event.peer in self.members:
             self.step(event, choose, out)
+        elif self.standing.is_member and event.peer in self.members:
+            self._recognise(event, out)
         else:
             self.frontier.peers.down.discard(event.peer)
+
+    def _recognise(self, event: LinkUp, out: Effects) -> None:
+        """A peer that lost its disk has forgotten what it promised: nobody tells it of a view."""
+        turn, peers = Turn(), self.frontier.peers
+        peers.down.discard(event.peer)
+        is_same = peers.recognise(event.peer, event.incarnation, turn)
+        refused = peers.refused.get(event.peer)
+        if refused is not None and is_same and refused[1] == "lost disk":
+            del peers.refused[event.peer]  # that was somebody else under its name
+        elif refused is not None:
+            peers.refuse(event.peer, turn)
+        out += in_view(self.number, turn.effects())
 
     def link_down(self, event: LinkDown) -> None:
         self.frontier.peers.down.add(event.peer)
