@@ -20,6 +20,7 @@ from tidings.core import (
     Change,
     Deny,
     Effect,
+    Event,
     Halt,
     LinkUp,
     MessageId,
@@ -54,7 +55,7 @@ from tidings.protocols.views.packets import (
     View,
     Vote,
 )
-from tidings.protocols.views.patience import CHANGE
+from tidings.protocols.views.patience import CHANGE, PATIENCE
 from tidings.simulator import World, choices
 from tidings.simulator.play import until_quiet
 from tidings.simulator.script import Script
@@ -580,6 +581,35 @@ def test_those_that_are_wedged_try_again_while_half_of_the_group_goes_on() -> No
         for event in (Receive("p3", InView(0, more)), Timeout(CHANGE)):
             sent += [one.packet for one in wedged.step(event) if isinstance(one, Send)]
     assert Canvass(1, 1) in sent
+
+
+def times_until_it_asks(wedged: Views, *first: Event) -> int:
+    """How often the timer runs out, each time after this, before the member asks the others."""
+    for times in range(1, 100):
+        sent = [one for event in (*first, Timeout(CHANGE)) for one in wedged.step(event)]
+        if any(isinstance(one, Send) and isinstance(one.packet, Canvass) for one in sent):
+            return times
+    raise AssertionError("it asks nobody")
+
+
+def wedged_member(rounds: int) -> Views:
+    member = Views("p2", ("p1", "p2", "p3", "p4"))
+    member.step(Start())
+    member.step(Receive("p3", Prepare(1, Ballot(rounds, "p3"))))
+    return member
+
+
+def test_a_member_does_not_wait_for_ever_for_one_that_asks_and_gets_no_further() -> None:
+    """p1 comes first, and is linked with nobody but p2: the others are a majority without it."""
+    ask = Receive("p1", Canvass(1, 1))
+    assert times_until_it_asks(wedged_member(1)) == PATIENCE + 1
+    assert times_until_it_asks(wedged_member(1), ask) == PATIENCE + 2
+
+
+@pytest.mark.parametrize(("rounds", "times"), [(1, 3), (2, 4), (10, 12), (100, 21)])
+def test_after_ballots_that_came_to_nothing_a_member_waits_longer(rounds: int, times: int) -> None:
+    """Where links and disks are slow, each ballot would end the one before, for ever."""
+    assert times_until_it_asks(wedged_member(rounds)) == times
 
 
 def test_what_is_missing_in_a_cut_is_waited_for() -> None:

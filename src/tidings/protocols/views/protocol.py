@@ -133,7 +133,7 @@ class Views(Process):
         standing = self.standing = self.standing_kind(me, members)
         acceptor = self.acceptor = Acceptor(me, members)
         proposer = self.proposer = self.proposer_kind(me, members)
-        patience = self.patience = Patience(me, members)
+        patience = self.patience = Patience(me, members, acceptor)
         frontier = self.frontier_of(members)
         present = self.present = self.present_kind(me, members, standing, acceptor, frontier)
         formers = self.formers = self.formers_kind(me, members, standing)
@@ -376,7 +376,7 @@ class Views(Process):
         self.acceptor.begin(members)
         self.proposer.begin(members)
         self.gathering.begin(members)
-        self.patience.patience = 0
+        self.patience.begin()
 
     # --- starting and coming back
 

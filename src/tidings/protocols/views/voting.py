@@ -49,10 +49,9 @@ class Voting(Part):
     def _yield_to(self, sender: str) -> None:
         """All that are wedged try again; of those that ask at the same time, one should go on."""
         is_first = self.members.index(sender) < self.members.index(self.me)
-        if self.present.is_wedged and is_first:
-            if self.proposer.canvassing:
-                self.proposer.give_up()
-            self.patience.renew()
+        is_yielding = self.present.is_wedged and is_first and self.patience.lets_go_first(sender)
+        if is_yielding and self.proposer.canvassing:
+            self.proposer.give_up()
 
     # --- promising
 
