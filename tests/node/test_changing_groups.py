@@ -155,6 +155,21 @@ def test_somebody_who_does_not_run_cannot_be_added(tmp_path: Path) -> None:
     go(scenario())
 
 
+def test_a_change_that_is_denied_at_once_is_asked_for_now_and_then(tmp_path: Path) -> None:
+    """p1 starts with nothing, and p2 and p3 are not there yet."""
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "links.hello_ms = 500")
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as groups:
+            engine = groups["p1"]._member.joined()
+            before = engine.ticks
+            with pytest.raises(tidings.ChangeDenied, match="has yet to meet p2, p3"):
+                await groups["p1"].remove("p3")
+            assert 1 < engine.ticks - before < 100
+
+    go(scenario())
+
+
 def test_a_change_whose_turn_comes_after_its_member_has_failed_fails_too(tmp_path: Path) -> None:
     config = group_file(tmp_path, 2, *MEMORY, VIEWS, "links.hello_ms = 300")
 

@@ -24,6 +24,9 @@ Progress = Callable[[Literal["calling", "asked", "approved"]], None]
 """What has been reached of a change: the newcomer is called; the others are asked whether they are
 there; enough of them are, so that it will happen."""
 
+AGAIN_S = 0.05
+"""How long until a change that was denied at once is asked for again."""
+
 
 class Changes:
     def __init__(
@@ -121,7 +124,10 @@ class Changes:
                     raise
             finally:
                 self._outcome = None
+            await asyncio.sleep(AGAIN_S)
             await self._settle()
+            if self._is_made(view := self._membership.view()):
+                return view
 
     # --- what the engine tells
 
@@ -138,10 +144,12 @@ class Changes:
     def installed(self, view: GroupView) -> None:
         """Whoever had wished for it first: it is as it should be."""
         self._news.set()
-        add, remove = self._change.add, self._change.remove
-        is_so = (not add or add in view.members) and remove not in view.members
-        if self._is_awaited and is_so and self._outcome is not None:
+        if self._is_awaited and self._is_made(view) and self._outcome is not None:
             self._outcome.set_result(view)
+
+    def _is_made(self, view: GroupView) -> bool:
+        add, remove = self._change.add, self._change.remove
+        return (not add or add in view.members) and remove not in view.members
 
     def fail(self, error: BaseException) -> None:
         """Nothing more is decided here, whoever is next in turn."""
