@@ -31,6 +31,7 @@ from tidings.core import (
     Reject,
     Replay,
     Send,
+    Span,
     Start,
     Timeout,
     UsageError,
@@ -39,7 +40,7 @@ from tidings.explore import ALL, Reduction, Scope, explore
 from tidings.explore.expand import Explorer
 from tidings.explore.reactions import NotInertError
 from tidings.guests.diagnosis import ProcessFault
-from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding, Push, Refusal
+from tidings.protocols.frontier.packets import Batch, Counts, Data, Holding, Pull, Push, Refusal
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import (
     Accepted,
@@ -626,6 +627,17 @@ def test_what_is_missing_in_a_cut_is_waited_for() -> None:
             sent += [one.packet for one in wedged.step(event) if isinstance(one, Send)]
     assert Accepted(1, Ballot(1, "p2")) in sent
     assert not any(isinstance(one, Canvass) for one in sent)
+
+
+def test_what_is_missing_is_asked_for_in_every_ballot() -> None:
+    """The first answer was lost with a link, and the next ballot comes before the timer is over."""
+    member = wedged_member(1)
+    cut = (MessageId("p1", 0), MessageId("p2", 0), MessageId("p3", 1), MessageId("p4", 0))
+    for rounds in (2, 3):
+        member.step(Receive("p1", Prepare(1, Ballot(rounds, "p1"))))
+        offer = Propose(Vote(Ballot(rounds, "p1"), View(1, ("p1", "p2", "p4"), cut)))
+        (asked,) = [one for one in member.step(Receive("p1", offer)) if isinstance(one, Send)]
+        assert asked == Send(("p1",), InView(0, Pull((Span("p3", 1, 1),))))
 
 
 def test_a_message_waits_for_the_view_and_for_those_that_are_missing(member: Views) -> None:

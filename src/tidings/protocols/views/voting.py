@@ -85,7 +85,8 @@ class Voting(Part):
             self.proposer.give_up()  # a ballot of the same round finds no majority
             self.gathering.want(dict(view.cut), {sender: dict(view.cut)})
         self.accept(out)
-        self.gathering.ask(out)
+        # An answer to an earlier ballot may be lost, and each ballot puts off the timer.
+        self.gathering.ask(out, again=True)
 
     def accept(self, out: Effects) -> None:
         """Once everything up to the cut is held."""
