@@ -112,6 +112,19 @@ def test_objects_that_many_hold_are_visited_once() -> None:
     assert deep_fingerprint(held(60, "a")) != deep_fingerprint(held(60, "b"))
 
 
+def test_so_are_structs_that_many_hold() -> None:
+    def held(depth: int, name: str) -> Sealed:
+        sealed = Sealed(name)
+        for _ in range(depth):
+            sealed = Sealed((sealed, sealed))
+        return sealed
+
+    assert deep_fingerprint(held(60, "a")) == deep_fingerprint(held(60, "a"))
+    assert deep_fingerprint(held(60, "a")) != deep_fingerprint(held(60, "b"))
+    shared = Sealed("a")
+    assert deep_fingerprint([shared, shared]) == deep_fingerprint([Sealed("a"), Sealed("a")])
+
+
 def test_a_deep_fingerprint_tells_apart_what_behaves_differently() -> None:
     different = [
         [],

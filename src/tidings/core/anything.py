@@ -68,9 +68,6 @@ class _Apart:
                 parts = self._each(value, within)
             case IntervalSet():
                 parts = [list(ends) for ends in value.ranges]
-            case msgspec.Struct():
-                fields = (getattr(value, name) for name in value.__struct_fields__)
-                parts = self._each(fields, within)
             case _:
                 return self._of_object(value, within)
         return [full_name(kind), parts]
@@ -82,7 +79,7 @@ class _Apart:
         if id(value) in self._known:
             return self._known[id(value)][1]
         cycles = self._cycles
-        apart = [full_name(type(value)), self._each(_parts(value), within)]
+        apart = [full_name(type(value)), self._each(_held_by(value), within)]
         if self._cycles > cycles:
             return apart  # it says how deep it stands
         digest = blake2b(_encode(apart), digest_size=16).digest()
@@ -94,8 +91,10 @@ def full_name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _parts(value: Any) -> list[Any]:
-    """What an object is made of, as it would tell ``pickle``."""
+def _held_by(value: Any) -> list[Any]:
+    """The fields of a struct; what another object is made of, as it would tell ``pickle``."""
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
     try:
         reduced = value.__reduce_ex__(2)
     except TypeError:
