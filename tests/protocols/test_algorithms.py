@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from amounts import amount
 from random_runs import hold_all_guarantees
 from tidings.compare import CONTENDERS, Contender, measure
 from tidings.simulator import Plan, walk
@@ -42,8 +43,9 @@ contenders = pytest.mark.parametrize("contender", [*CONTENDERS, *PAIRS], ids=str
 
 @contenders
 def test_the_five_guarantees_hold_in_random_runs_with_every_fault(contender: Contender) -> None:
-    print("seeds 0 to 599")
-    happened = hold_all_guarantees(contender, range(600))
+    runs = amount(200, full=600)
+    print(f"seeds 0 to {runs - 1}")
+    happened = hold_all_guarantees(contender, range(runs))
     assert happened["delivered without the origin's own copy"] > 20, happened
     assert happened["held back for a cause"] > 20, happened
     assert happened["crashed in mid-broadcast"] > 20, happened
@@ -93,7 +95,7 @@ BOUNDED = [one for one in CONTENDERS if one.protocol != "history-sets"]
 @pytest.mark.parametrize("contender", BOUNDED, ids=str)
 def test_what_is_finished_is_forgotten(contender: Contender) -> None:
     few, few_bytes = kept_after(contender, 50)
-    many, many_bytes = kept_after(contender, 500)
+    many, many_bytes = kept_after(contender, amount(200, full=500))
     assert many == few
     assert many_bytes < 1.02 * few_bytes
 
@@ -106,9 +108,10 @@ def test_history_sets_keep_hundreds_of_ids_where_intervals_keep_a_few_ranges() -
 
 
 def test_newcomers_join_in_the_middle_of_everything() -> None:
-    """Two thousand runs with one to three joiners, some at once, some of whom speak at once."""
+    """One to three joiners in each, some at once, some of whom speak at once."""
+    runs = amount(500, full=2000)
     joined = spoken = 0
-    for seed in range(2000):
+    for seed in range(runs):
         plan = Plan(
             protocol="interval-history",
             processes=1 + seed % 5,
@@ -123,5 +126,5 @@ def test_newcomers_join_in_the_middle_of_everything() -> None:
         newcomers = [name for name in run.histories if name not in run.manifest.views[0]]
         joined += len(newcomers)
         spoken += sum(row.kind == "broadcast" for name in newcomers for row in run.histories[name])
-    assert joined >= 3500
-    assert spoken >= 1500
+    assert joined >= 1.75 * runs
+    assert spoken >= 0.75 * runs
