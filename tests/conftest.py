@@ -40,9 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def needs_spark(item: pytest.Item) -> bool:
-    # What fails to connect to a cluster has started Java nevertheless.
-    needs_java = item.path.parent.name == "pipeline"
-    return needs_java or "spark" in getattr(item, "fixturenames", ())
+    # What fails to connect to a cluster has started Java nevertheless, in one of these files.
+    is_about_spark = hasattr(getattr(item, "module", None), "SparkSession")
+    may_start_java = item.path.parent.name == "pipeline" and is_about_spark
+    return may_start_java or "spark" in getattr(item, "fixturenames", ())
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
