@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline_ways import specified_by
 from tidings import pipeline
@@ -44,7 +43,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_judged_here_as_on_spark(spark: SparkSession, many: Path, tmp_path: Path) -> None:
+def test_judged_here_as_on_spark(spark: Any, many: Path, tmp_path: Path) -> None:
     here = pipeline.audit_here(many, examples=None, violations=tmp_path / "here")
     there = pipeline.audit(spark, many, examples=None, violations=tmp_path / "there")
     assert here == there
@@ -201,6 +200,7 @@ def test_ingest_refuses_what_it_would_ignore_or_cannot_write(without_spark) -> N
     assert (answer.status, answer.err) == (69, "tidings: log.jsonl/new: Not a directory\n")
 
 
+@pytest.mark.usefixtures("spark")
 def test_here_the_rows_go_where_temporary_files_go(tidings) -> None:
     Path("log.jsonl").touch()
     Path("mapping.toml").write_text(MAPPING)
@@ -247,6 +247,7 @@ def _places(folder: Path) -> dict[tuple[str, int], str]:
     }
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("here", [["--local"], []])
 def test_columns_of_others_that_have_our_names_are_left_alone(
     tidings, tmp_path: Path, here: list[str]
@@ -263,6 +264,7 @@ def test_columns_of_others_that_have_our_names_are_left_alone(
     assert not {"message", "place"} & set(pq.read_table("found").column_names)
 
 
+@pytest.mark.usefixtures("spark")
 def test_both_ways_say_the_same_but_for_where(tidings, tmp_path: Path) -> None:
     with_log(tmp_path / "known")
     here = tidings("audit", "known", "--local", "--violations", "here")

@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 from prometheus_client import generate_latest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from changing_traces import changing_runs, simulated
@@ -263,7 +262,7 @@ def test_what_is_owed_says_since_when(folder: Path, tmp_path: Path) -> None:
 
 
 def test_on_spark_each_start_goes_on_where_the_last_one_ended(
-    spark: SparkSession, folder: Path, tmp_path: Path
+    spark: Any, folder: Path, tmp_path: Path
 ) -> None:
     for step, _ in enumerate(_life(folder)):
         if step in (2, 4):
@@ -280,7 +279,7 @@ def test_on_spark_each_start_goes_on_where_the_last_one_ended(
 
 
 def test_on_spark_a_stream_of_rows_is_judged_like_the_folder(
-    spark: SparkSession, folder: Path, tmp_path: Path
+    spark: Any, folder: Path, tmp_path: Path
 ) -> None:
     for _ in _life(folder):
         pass
@@ -295,6 +294,7 @@ def test_on_spark_a_stream_of_rows_is_judged_like_the_folder(
     _as_audited(folder, watching.options)
 
 
+@pytest.mark.usefixtures("spark")
 def test_on_spark_the_command_tells_alarms_and_ends_with_the_verdict(
     tidings: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -398,7 +398,7 @@ def test_a_stream_of_a_log_is_judged_by_its_mapping(tmp_path: Path) -> None:
     assert set(found.values()) == {Value.HOLDS}
 
 
-def test_ids_are_no_names_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_ids_are_no_names_in_a_stream(spark: Any, tmp_path: Path) -> None:
     by_id = MAPPING.replace('seq = "which"\n', "").replace('origin = "by"', 'id = "which"')
     (tmp_path / "mapping.toml").write_text(by_id)
     stream = spark.readStream.format("rate").load()
@@ -406,9 +406,7 @@ def test_ids_are_no_names_in_a_stream(spark: SparkSession, tmp_path: Path) -> No
         pipeline.watch(spark, stream, tmp_path / "mapping.toml", checkpoint=tmp_path / "c")
 
 
-def test_on_spark_a_log_that_grows_is_watched_by_its_mapping(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_on_spark_a_log_that_grows_is_watched_by_its_mapping(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "mapping.toml").write_text(MAPPING)
     (tmp_path / "logs").mkdir()
     names = "who string, did string, number string, text string, by string, which string"
@@ -422,7 +420,7 @@ def test_on_spark_a_log_that_grows_is_watched_by_its_mapping(
     assert [row["process"] for row in read_findings(watching.options.place)] == ["p3"]
 
 
-def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_no_stream_is_refused(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a stream"):
         pipeline.watch(spark, spark.range(1), checkpoint=tmp_path)
     with pytest.raises(UsageError, match="no such folder"):
