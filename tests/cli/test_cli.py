@@ -175,7 +175,8 @@ def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
         answer = tidings("audit", "t")
         assert answer.status == 69
         missing = (
-            "judge without it: tidings audit --local, or install tidings with the extra [spark]"
+            "Spark is not installed; tidings audit and tidings report judge without it (--local), "
+            "or install tidings with the extra [spark]"
         )
         assert missing in answer.err
         assert tidings("audit", "t", "--local").status == 0
@@ -232,6 +233,25 @@ def test_only_who_judges_says_unknown(tidings, words, monkeypatch: pytest.Monkey
     monkeypatch.setattr(node, "read_config", interrupted)
     monkeypatch.setattr(group, "new_group_file", interrupted)
     assert tidings(*words) == (130, "", "tidings: interrupted\n")
+
+
+def test_130_when_the_answer_to_ctrl_c_is_an_error(
+    tidings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's, whose workers hear it, too."""
+
+    def interrupted(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("the answer from the other side is empty")
+
+    monkeypatch.setattr(cli.simulate, "walk", interrupted)
+    assert tidings("simulate").err == "tidings: interrupted\n"
+    monkeypatch.setattr(cli.demo, "_simulate", interrupted)
+    answer = tidings("demo", "--simulated")
+    assert answer.status == 130
+    assert answer.out == "audit  UNKNOWN: interrupted before the verdicts\n"
 
 
 def test_every_command_judges_or_does_not() -> None:

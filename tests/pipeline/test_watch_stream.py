@@ -333,6 +333,18 @@ def test_what_cannot_be_watched_is_refused_before_spark_starts(
     assert line in answer.err
 
 
+def test_a_watch_that_has_read_nothing_yet_has_no_verdict(monkeypatch) -> None:
+    from tidings.cli import watch
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch.time, "sleep", interrupted)
+    begun = SimpleNamespace(query=SimpleNamespace(isActive=True), status=None)
+    with pytest.raises(KeyboardInterrupt):
+        watch._follow(begun, watch._Show(begun, "", None, as_json=True), once=False)
+
+
 def test_metrics_and_the_live_table_say_what_the_status_says(folder: Path, tmp_path: Path) -> None:
     reading = Reading(folder, tmp_path / "checkpoint")
     for _ in _life(folder):

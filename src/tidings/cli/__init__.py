@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 
 from tidings import __version__
 from tidings.__main__ import judges
-from tidings.cli.common import app, err, out
+from tidings.cli.common import app, err, interrupts_heard, out
 from tidings.core import Exit, TidingsError, without_secrets
 
 # Each of these registers its commands on the app; the help lists them in this order.
@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; whatever happens, end with one line and the right status."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
+        with interrupts_heard():
+            status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
         if status == Exit.INTERRUPTED:  # what Typer makes of Ctrl-C
             raise KeyboardInterrupt
         return int(status or 0)

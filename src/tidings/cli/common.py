@@ -16,7 +16,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from tidings.core import MessageId, UsageError, ordered
+from tidings.core import MessageId, TidingsError, UsageError, ordered
 from tidings.guests import is_file
 from tidings.guests.diagnosis import ProcessFault
 from tidings.node.config import Config, read_config
@@ -86,6 +86,20 @@ def group_that_is(path: Path) -> Config:
 def say(text: str) -> None:
     """Plain words, never wrapped: the terminal does that better."""
     out.print(text, soft_wrap=True)
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[None]:
+    """What Ctrl-C breaks off in Spark may end with an error of its own, which hides it."""
+    try:
+        yield
+    except Exception as fault:
+        hidden: BaseException | None = fault
+        while hidden is not None and not isinstance(hidden, KeyboardInterrupt):
+            hidden = hidden.__context__
+        if hidden is None or isinstance(fault, TidingsError):
+            raise
+        raise KeyboardInterrupt from fault
 
 
 @contextmanager
@@ -270,5 +284,7 @@ def faults_are_stored(
             # A file of rows must not be empty; Parquet says how many there are, even none.
             write_runs(folder, [run], form if run.histories else "parquet")
             steps = many(len(fault.schedule), "step")
-            fault.add_note(f"after {steps}; once more: tidings replay {folder}")
+            note = f"after {steps}; once more: tidings replay {folder}"
+            if note not in getattr(fault, "__notes__", ()):
+                fault.add_note(note)
         raise

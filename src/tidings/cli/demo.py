@@ -16,7 +16,16 @@ import msgspec
 import typer
 
 from tidings.cli.audit import PAGE, audited_page, open_page, write_page
-from tidings.cli.common import AsJson, app, print_json, print_run, print_verdicts, result, say
+from tidings.cli.common import (
+    AsJson,
+    app,
+    interrupts_heard,
+    print_json,
+    print_run,
+    print_verdicts,
+    result,
+    say,
+)
 from tidings.core import EnvironmentMissing, Exit, Interrupted, UsageError, with_extra
 from tidings.demo.simulated import Break, demo_run
 from tidings.report.causality import Causality
@@ -61,10 +70,11 @@ def demo(
     if watch and simulated:
         raise UsageError("--watch needs nodes that run: leave out --simulated")
     try:
-        if simulated:
-            page, status = _simulate(folder, seed, broken, as_json)
-        else:
-            page, status = _run_nodes(folder, seed, broken, as_json, watch)
+        with interrupts_heard():
+            if simulated:
+                page, status = _simulate(folder, seed, broken, as_json)
+            else:
+                page, status = _run_nodes(folder, seed, broken, as_json, watch)
     except KeyboardInterrupt:
         if "tidings.pipeline" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()

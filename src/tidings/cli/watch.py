@@ -237,6 +237,8 @@ def _follow(watching: "Watching", show: _Show, once: bool) -> None:
                         break
                 time.sleep(LOOKS_S)
     except KeyboardInterrupt:
+        if show.status is None:
+            raise  # nothing was read: nothing can be said
         err.print("interrupted: the verdicts are on what was read", soft_wrap=True)
     watching.query.stop()
     show.look()
