@@ -24,7 +24,7 @@ from real_groups import (
     until,
 )
 from tidings.core import EnvironmentMissing, Message, MessageId, UsageError, each_message
-from tidings.node.config import Address, Config
+from tidings.node.config import Address, Config, network_words
 from tidings.node.errors import Closed, Halted, LogFull
 from tidings.node.group import Group, Replayed
 
@@ -857,6 +857,15 @@ def test_an_address_in_use_is_reported(tmp_path: Path) -> None:
                     pass
 
     go(scenario())
+
+
+def test_a_host_that_is_not_there_is_called_so() -> None:
+    """Who looks up names has numbers of its own for what went wrong."""
+    assert network_words(socket.gaierror(-2, "Name or service not known")) == (
+        "Name or service not known"
+    )
+    long = OSError(98, "error while attempting to bind on address ('127.0.0.1', 7001)")
+    assert network_words(long) == "Address already in use"
 
 
 def test_one_member_runs_once(tmp_path: Path) -> None:

@@ -59,6 +59,23 @@ def test_a_broadcast_that_gets_nowhere_is_reported_once_with_the_reason(
     go(scenario())
 
 
+def test_who_leaves_with_something_stuck_does_not_say_that_it_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidings.node.condition.PATIENCE_S", 0.02)
+    caplog.set_level("INFO", logger="tidings.node")
+    config = group_file(tmp_path, 3, "links.close_ms = 300")
+
+    async def scenario() -> None:
+        async with joined(config, "p1") as one:
+            await one["p1"].broadcast(b"is anybody there?")
+            await until(lambda: one["p1"].status().stuck != "")
+
+    go(scenario())
+    assert any(line.startswith("p1: broadcasts are stuck") for line in caplog.messages)
+    assert "p1: broadcasts go on" not in caplog.messages
+
+
 def test_leaving_can_be_cancelled_and_then_waits_for_nobody(tmp_path: Path) -> None:
     config = group_file(tmp_path, 3, "links.close_ms = 1_000_000")
 

@@ -7,13 +7,13 @@ while.
 """
 
 import asyncio
-import os
 import random
 from asyncio import timeout
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidings.core import ordered
+from tidings.node.config import network_words
 from tidings.node.connection import Connection, Knock, Peer
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ class Calls:
         except TimeoutError:
             self._miss(peer, "cannot be reached: no answer")
         except OSError as fault:
-            words = os.strerror(fault.errno) if fault.errno else str(fault)
-            self._miss(peer, f"cannot be reached: {words}")
+            self._miss(peer, f"cannot be reached: {network_words(fault)}")
         finally:
             if connection is not None and not connection.is_up:
                 connection.transport.abort()

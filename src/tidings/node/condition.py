@@ -162,7 +162,7 @@ class Condition:
             before, self._stuck = self._stuck, self.why_we_wait() if is_stuck else ""
             if self._stuck and self._stuck != before:
                 self._logger.warning("broadcasts are stuck", reason=self._stuck)
-            elif before and not self._stuck:
+            elif before and not self._stuck and self._end() is None:
                 self._logger.info("broadcasts go on")
             self.watch_the_log()
             self._engine.flush()

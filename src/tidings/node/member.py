@@ -27,6 +27,7 @@ from tidings.core import (
     TextSpan,
     UsageError,
 )
+from tidings.core.likeness import did_you_mean
 from tidings.node.changing import Changes, Progress
 from tidings.node.condition import Condition, Status
 from tidings.node.config import Config
@@ -169,9 +170,10 @@ class Member:
     def _check_that_we_are_reached(self) -> None:
         if self.name not in self.config.addresses:
             members = ", ".join(self.config.members)
+            meant = did_you_mean(self.name, self.config.members)
             raise UsageError(
-                f"{self.name} is not in the group file, which has {members}; a newcomer has to say "
-                "where it is reached: --address HOST:PORT"
+                f"{self.name} is not in the group file, which has {members}{meant}; a newcomer has "
+                "to say where it is reached: --address HOST:PORT"
             )
 
     def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:

@@ -18,7 +18,6 @@ comes from it while we listen. While we do not read, or do not run at all, nobod
 """
 
 import asyncio
-import os
 import time
 from asyncio import TaskGroup
 from collections import Counter
@@ -32,7 +31,7 @@ import msgspec
 from tidings.core import EnvironmentMissing
 from tidings.node.calling import Calls
 from tidings.node.complaints import Complaints
-from tidings.node.config import Address, Config
+from tidings.node.config import Address, Config, network_words
 from tidings.node.connection import Connection, Knock, Peer
 from tidings.node.credentials import Credentials
 from tidings.node.logs import get_logger
@@ -188,7 +187,7 @@ class Transport:
         except OSError as fault:
             elsewhere = "; if it is reached elsewhere, start it with --address HOST:PORT"
             raise EnvironmentMissing(
-                f"{self.me} cannot listen on {address}: {os.strerror(fault.errno or 0)}"
+                f"{self.me} cannot listen on {address}: {network_words(fault)}"
                 f"{elsewhere if self.me not in self.config.members else ''}"
             ) from None
 

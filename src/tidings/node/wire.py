@@ -432,6 +432,9 @@ def bye_frame(reason: str, why: Why = Why.WORDS, incarnation: int = 0) -> bytes:
 
 
 def read_hello(frame: Frame) -> Hello:
+    if frame.kind == Kind.BYE:
+        # Why, it has said, too; but anybody may say anything, and this goes into our log.
+        raise WireFault("it hangs up before it says who it is; it may look for somebody else here")
     if frame.kind != Kind.HELLO:
         raise WireFault(f"it begins with a frame of kind {frame.kind} instead of a hello")
     return _read(frame, Hello, "hello")

@@ -14,7 +14,13 @@ Everything else has a default (``settings``). Paths in the file are relative to 
 refuses what cannot be right, ``group`` is what the parts of a node see, ``first_file`` writes one.
 """
 
-from tidings.node.config.address import PLAIN_IS_HERE, Address, is_loopback, parse_address
+from tidings.node.config.address import (
+    PLAIN_IS_HERE,
+    Address,
+    is_loopback,
+    network_words,
+    parse_address,
+)
 from tidings.node.config.first_file import new_group_file
 from tidings.node.config.group import NO_LIMIT, Config, parse_config, read_config
 from tidings.node.config.settings import (
@@ -48,6 +54,7 @@ __all__ = [
     "Tls",
     "Tracing",
     "is_loopback",
+    "network_words",
     "new_group_file",
     "parse_address",
     "parse_config",

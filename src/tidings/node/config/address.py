@@ -1,8 +1,10 @@
 """Where a member is reached, and what may be reached only from this machine."""
 
+import os
 import re
 from contextlib import suppress
 from ipaddress import ip_address
+from socket import gaierror
 from typing import NamedTuple
 
 LOOPBACK = "127.0.0.1"
@@ -29,3 +31,10 @@ def is_loopback(host: str) -> bool:
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost"
+
+
+def network_words(fault: OSError) -> str:
+    """What the system says of it. Those who look up names have numbers of their own."""
+    if isinstance(fault, gaierror) or not fault.errno:
+        return fault.strerror or str(fault)
+    return os.strerror(fault.errno)
