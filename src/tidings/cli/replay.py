@@ -90,6 +90,7 @@ def replay(
         raise UsageError("--step tells every step, and --last only the last ones")
     stored = _stored(path, run, process)
     player = Player(stored, _until(until, stored))
+    _check_names(state or (), stored.manifest.names)
     last_steps: deque[StepText] = deque(maxlen=last)
     try:
         for one in player.play():
@@ -124,6 +125,13 @@ def replay(
         print_verdicts(played.manifest, verdicts, run=played)
         print_proofs(played.manifest, extras, run=played)
     raise typer.Exit(Exit.VIOLATED if extras else exit_status(verdicts))
+
+
+def _check_names(asked: Sequence[str], names: Sequence[str]) -> None:
+    """Before anything is played."""
+    for name in asked:
+        if name not in (*names, "all"):
+            raise UsageError(f"there is no {name} here; there are: {', '.join(names)}")
 
 
 def _until(words: str | None, run: Run) -> Place | int | None:
@@ -187,11 +195,8 @@ class Player:
 
     def names(self, asked: Sequence[str]) -> list[str]:
         """The processes that were asked for, each once."""
-        known = list(self.world.processes)
-        for name in asked:
-            if name not in (*known, "all"):
-                raise UsageError(f"there is no {name} here; there are: {', '.join(known)}")
-        return [name for name in known if name in asked or "all" in asked]
+        _check_names(asked, tuple(self.world.processes))
+        return [name for name in self.world.processes if name in asked or "all" in asked]
 
     def state(self, name: str) -> dict[str, Any]:
         process = self.world.processes[name]

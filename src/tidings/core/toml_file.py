@@ -32,7 +32,9 @@ class TomlFile:
             given = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as fault:
             words, line = _place(str(fault), self.text)
-            raise DataError(f"{self.path}:{line}: {words}") from None
+            written = "".join(self.text.splitlines()[line - 1 : line]).strip()
+            of = f", in {written!r}" if written else ""
+            raise DataError(f"{self.path}:{line}: {words}{of}") from None
         return self.converted(given, kind)
 
     def converted(self, given: Mapping[str, Any], kind: type[T], within: Sequence[str] = ()) -> T:

@@ -53,8 +53,8 @@ else:
         "statement": ("Audit",),
         "watching.start": ("Watching", "stream_of", "watch"),
     }
-    _LOCAL = "judge without it: tidings audit --local"
-    _SPARK = f"the audit runs on Spark; {_LOCAL}, or {with_extra('spark')}"
+    _LOCAL = "tidings audit and tidings report judge without it (--local)"
+    _SPARK = f"Spark is not installed; {_LOCAL}, or {with_extra('spark')}"
     _ARRAYS = f"the audit needs numpy and pyarrow; {with_extra('audit')}"
     _NEITHER = f"{_ARRAYS}; that is enough for tidings audit --local, and [spark] brings Spark too"
     _WITHOUT = {"pyspark": _SPARK, "py4j": _SPARK, "numpy": _ARRAYS, "pyarrow": _ARRAYS}
