@@ -22,6 +22,7 @@ from tidings.core import (
     Effect,
     Event,
     Halt,
+    LinkDown,
     LinkUp,
     MessageId,
     Packet,
@@ -611,6 +612,25 @@ def test_a_member_does_not_wait_for_ever_for_one_that_asks_and_gets_no_further()
 def test_after_ballots_that_came_to_nothing_a_member_waits_longer(rounds: int, times: int) -> None:
     """Where links and disks are slow, each ballot would end the one before, for ever."""
     assert times_until_it_asks(wedged_member(rounds)) == times
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_who_was_removed_hears_of_later_views_while_it_is_linked(is_linked: bool) -> None:
+    """It may wait for p1, which is removed now, and hear it from nobody else."""
+    p3 = Views("p3", ("p1", "p2", "p3"))
+    p3.step(Start())
+    p3.step(LinkUp("p2", 1))
+    if not is_linked:
+        p3.step(LinkDown("p2"))
+    nothing = {name: MessageId(name, 0) for name in p3.members}
+    first = View(1, ("p1", "p3"), tuple(nothing.values()))
+    p3.step(Receive("p1", Decided((first,), 1, 1)))
+    assert (p3.number, dict(p3.formers.logs)) == (1, {})
+    second = View(2, ("p3", "p4"), (nothing["p1"], nothing["p3"]), "p4")
+    effects = p3.step(Receive("p1", Decided((second,), 1, 2)))
+    assert p3.number == 2
+    to_whom = [one.to for one in effects if isinstance(one, Send) and type(one.packet) is Decided]
+    assert any("p2" in to for to in to_whom) is is_linked
 
 
 def test_what_is_missing_in_a_cut_is_waited_for() -> None:

@@ -48,6 +48,8 @@ class Present(Part):
     """Whether nothing is left of that but what it holds."""
     met: dict[str, int] = {}
     """Under which incarnation each process was last linked, also one that is in no view yet."""
+    linked: set[str] = set()
+    """Whose links have come up and not gone down since."""
 
     @property
     def number(self) -> int:
@@ -99,6 +101,7 @@ class Present(Part):
 
     def link_up(self, event: LinkUp, choose: Choose, out: Effects) -> None:
         self.met[event.peer] = event.incarnation
+        self.linked.add(event.peer)
         if self.is_open and event.peer in self.members:
             self.step(event, choose, out)
         elif self.standing.is_member and event.peer in self.members:
@@ -119,6 +122,7 @@ class Present(Part):
         out += in_view(self.number, turn.effects())
 
     def link_down(self, event: LinkDown) -> None:
+        self.linked.discard(event.peer)
         self.frontier.peers.down.add(event.peer)
 
     def exchange_with(self, peer: str, choose: Choose, out: Effects) -> None:

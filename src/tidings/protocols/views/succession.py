@@ -91,7 +91,9 @@ def _install(member: "Views", view: View, out: Effects) -> None:
     _begin(member, view, out)
     # Members that were removed keep what one may need that is removed now.
     before = (one for log in member.formers.logs.values() for one in log.members)
-    _announce(member, view, ordered((*before, *view.members)), out)
+    # One that waits for somebody who is removed now may have nobody else to hear it from.
+    waiting = member.present.linked.intersection(member.standing.names())
+    _announce(member, view, ordered((*before, *waiting, *view.members)), out)
     member.present.carry_over(old, dict(view.cut)[member.me], out)
     _catch_up(member, out)
     member.asking.ask_again(out)
