@@ -168,7 +168,8 @@ def _live(folder: Path, per_s: float, minutes: float) -> None:
     places = zip(names, free_ports(len(names)), strict=True)
     members = "\n".join(f'{name} = "127.0.0.1:{port}"' for name, port in places)
     group = folder / "group.toml"
-    group.write_text(f'name = "live"\ntrace.folder = "."\n\n[members]\n{members}\n')
+    about = 'name = "live"\nprotocol = "views"\ntrace.folder = "."\ntls.plain = true\n'
+    group.write_text(f"{about}\n[members]\n{members}\n")
     lags, sizes = [], []
     with (
         pipeline.session() as spark,
