@@ -272,14 +272,16 @@ def test_whoever_interrupts_gets_lines_of_json_and_no_others(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading = Reading(folder, tmp_path / "checkpoint")
+    reading.look()
     watching: Any = _Restarted(reading.options, iter(()))
 
     class Interrupted(watch._Show):
         def look(self) -> bool:
+            is_new = super().look()
             if not self.is_interrupted:
                 self.is_interrupted = True
                 raise KeyboardInterrupt
-            return False
+            return is_new
 
         is_interrupted = False
 
