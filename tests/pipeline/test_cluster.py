@@ -90,6 +90,7 @@ def test_an_executor_dies_between_two_exchanges_and_the_verdicts_are_those_of_th
         os.kill(executor, signal.SIGKILL)
         assert audit.verdicts() == [_specified(trace)]
         assert executor not in cluster.executors()
+        assert _watched(trace, "--master", cluster.master) == _specified_without_causes(trace)
     assert not [found for found in trace.iterdir() if found.is_dir()], "the spool is gone"
 
 
