@@ -4,6 +4,7 @@
     .venv/bin/python bench/node.py --durable    on disk before anything is acknowledged
     .venv/bin/python bench/node.py --tls        encrypted, with certificates
     .venv/bin/python bench/node.py --all        every window, size and number of members, latencies
+    .venv/bin/python bench/node.py --latency --per-s 200 30000    and how long a text takes then
 
 A broadcast is outstanding until its own sender's application has it back; a window of 10 allows
 each member 10 of them. A broadcast counts once, when the slowest member's application has it.
@@ -26,7 +27,6 @@ from tidings.core.ranks import percentile
 from tidings.trace.schema import DIGEST, DIGESTS
 
 WINDOWS, SIZES, MEMBERS = (1, 10, 2_000), (100, 1_000, 10_000), (3, 5, 7, 9, 15)
-SLOW_PER_S = 200.0
 Row = dict[str, Any]
 
 
@@ -50,12 +50,13 @@ def fastest(crew: Crew, size: int, asked: argparse.Namespace) -> Iterator[tuple[
 
 
 def unhurried(
-    crew: Crew, size: int, most_per_s: float, members: int, seconds: float
+    crew: Crew, size: int, most_per_s: float, members: int, asked: argparse.Namespace
 ) -> Iterator[tuple[str, Sample]]:
-    """Latencies at a low rate, at half of the most, and of one member that awaits each receipt."""
-    for words, per_s in (("200 per s", SLOW_PER_S), ("half of the most", most_per_s / 2)):
-        yield words, crew.run(Phase("paced", size, seconds, per_s=per_s / members))
-    yield "one sender, each receipt", crew.run(Phase("alone", size, seconds))
+    """Latencies at a few rates, and of one member that awaits each receipt."""
+    rates = {f"{per_s:,.0f} per s": per_s for per_s in asked.per_s}
+    for words, per_s in (rates | {"half of the most": most_per_s / 2}).items():
+        yield words, crew.run(Phase("paced", size, asked.seconds, per_s=per_s / members))
+    yield "one sender, each receipt", crew.run(Phase("alone", size, asked.seconds))
 
 
 def settings(asked: argparse.Namespace) -> list[str]:
@@ -86,7 +87,7 @@ def measured(members: int, durable: bool, asked: argparse.Namespace) -> Iterator
                 done = dict(fastest(crew, size, asked))
                 if asked.latency:
                     most_per_s = max(sample.per_s for sample in done.values())
-                    done |= unhurried(crew, size, most_per_s, members, asked.seconds)
+                    done |= unhurried(crew, size, most_per_s, members, asked)
                 for what, sample in done.items():
                     about = {"members": members, "durable": durable, "bytes": size, "load": what}
                     yield about | figures(sample, members)
@@ -119,6 +120,7 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--members", type=int, nargs="+", default=[3])
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--latency", action="store_true", help="and of one sender alone")
+    parser.add_argument("--per-s", type=float, nargs="+", default=[200.0], help="of --latency")
     parser.add_argument("--all", action="store_true", help="all of it; takes some minutes")
     parser.add_argument("--seconds", type=float, default=3.0, help="for which each phase sends")
     parser.add_argument("--count", type=int, help="broadcasts of each member, instead of seconds")
