@@ -413,7 +413,7 @@ class Fleet:
                 member.start(injector=self._injector, report_ms=self._report_ms, wait=False)
             for member in self:
                 member.wait_until_joined()
-            self.wait_for(self.are_linked, "all to be linked")
+            self.wait_for(self.have_met, "all to have met")
             self._stack = stack.pop_all()
         return self
 
@@ -476,6 +476,10 @@ class Fleet:
         """Whether every member that is up has a link to every other one that is."""
         up = {member.name for member in self.inside}
         return bool(up) and all(up <= {one.name, *one.report.linked} for one in self.inside)
+
+    def have_met(self) -> bool:
+        """Whether all are linked, and have said what they know: a new group begins with that."""
+        return self.are_linked() and not any(one.report.awaited for one in self.inside)
 
     def are_equal(self) -> bool:
         """Whether all members that are up have delivered the same, and all that they broadcast."""

@@ -95,6 +95,8 @@ class Report(msgspec.Struct, omit_defaults=True):
 
     joined: bool = False
     linked: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
+    """Who may still say something that it has to know before it broadcasts."""
     offered: int = 0
     """How many texts ``broadcast`` has taken in this life."""
     accepted: int = 0
@@ -335,6 +337,7 @@ class MemberProgram:
         state = msgspec.structs.replace(
             self.state,
             linked=status.linked,
+            awaited=status.awaited,
             accepted=status.broadcast,
             busy=len(self.talking),
             delivered=status.delivered,
