@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tidings
@@ -14,11 +15,14 @@ from real_groups import (
     free_ports,
     go,
     group_file,
+    hello_of,
     joined,
     linked,
     take,
     until,
 )
+from tidings.node.wire import GREETING, hello_frame
+from tidings.protocols.views.standing import NOWHERE
 
 
 def test_a_member_is_added_and_takes_part(tmp_path: Path) -> None:
@@ -240,6 +244,31 @@ def test_newcomers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
     def lines() -> list[str]:
         return caplog.messages
+
+    go(scenario())
+
+
+def test_a_newcomer_that_calls_again_is_linked_once(tmp_path: Path) -> None:
+    """Its cable was pulled, and the end of its first connection has not been seen yet."""
+    config = group_file(tmp_path, 1, *MEMORY, VIEWS)
+    hello = msgspec.structs.replace(hello_of(config, "p2", "p1"), view=NOWHERE)
+    call = GREETING + hello_frame(hello)
+
+    async def scenario() -> None:
+        async with joined(config) as groups:
+            peers = groups["p1"]._member.transport.peers
+            _, first = await asyncio.open_connection(*config.addresses["p1"])
+            first.write(call)
+            await until(lambda: "p2" in peers and peers["p2"].link is not None)
+            replaced = peers["p2"].link
+            _, second = await asyncio.open_connection(*config.addresses["p1"])
+            second.write(call)
+            await until(replaced.transport.is_closing)
+            assert peers["p2"].link not in (None, replaced)
+            assert peers["p2"].link.reader.limit == config.limits.packet_bytes, "it is a newcomer"
+            second.close()
+            await until(lambda: "p2" not in peers)
+            first.close()
 
     go(scenario())
 

@@ -385,7 +385,7 @@ class Transport:
 
     def _put_up(self, connection: Connection, peer: Peer, theirs: Hello) -> None:
         if peer.link is not None:
-            self._take_down(peer, "it called again")
+            self._drop(peer, "it called again")
         connection.is_up = True
         limits, is_guest = self.config.limits, peer.name in self._guests
         connection.reader.limit = limits.packet_bytes if is_guest else limits.frame_bytes
@@ -417,6 +417,10 @@ class Transport:
             peer.link.is_rejected = True
 
     def _take_down(self, peer: Peer, reason: str) -> None:
+        self._drop(peer, reason)
+        self._see_off(peer)
+
+    def _drop(self, peer: Peer, reason: str) -> None:
         """The link is gone; what was queued on it is lost, or will be sent again."""
         link, peer.link = peer.link, None
         assert link is not None, f"{peer.name} has no link to take down"
@@ -430,6 +434,9 @@ class Transport:
             self._injector.forget((peer.name, self.me))
         self.log.info("link down", peer=peer.name, reason=reason)
         self._holder.link_down(peer.name)
+
+    def _see_off(self, peer: Peer) -> None:
+        """Somebody whom we do not call is a peer as long as it has a link."""
         if peer.name in self._guests and peer.address is None:
             self._forget(peer)
 
@@ -449,6 +456,7 @@ class Transport:
             peer.link = None
             if not self.is_closing:
                 self._tell_down(peer, str(fault or "closed"))
+                self._see_off(peer)
 
     def bye(self, connection: Connection, bye: Bye) -> None:
         """Somebody we called, or who has said who it is, hangs up; nobody else has a say here."""
