@@ -601,6 +601,22 @@ def wedged_member(rounds: int) -> Views:
     return member
 
 
+def test_answers_that_come_one_by_one_count_together() -> None:
+    """Each comes between two other questions: links and disks may be slower than the timer."""
+    members = ("p1", "p2", "p3", "p4", "p5")
+    member = Views("p2", members)
+    member.step(Start())
+    member.step(Receive("p3", Prepare(1, Ballot(1, "p3"))))
+    times_until_it_asks(member)
+    assert not prepared(member.step(Receive("p4", Ready(1, 1, held=(0,) * 5))))
+    member.step(Timeout(CHANGE))
+    assert prepared(member.step(Receive("p5", Ready(1, 1, 1, held=(0,) * 5))))
+
+
+def prepared(effects: list[Effect]) -> bool:
+    return any(isinstance(one, Send) and isinstance(one.packet, Prepare) for one in effects)
+
+
 def test_a_member_does_not_wait_for_ever_for_one_that_asks_and_gets_no_further() -> None:
     """p1 comes first, and is linked with nobody but p2: the others are a majority without it."""
     ask = Receive("p1", Canvass(1, 1))

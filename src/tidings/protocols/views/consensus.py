@@ -65,9 +65,13 @@ class Proposer(Part):
         self.give_up()
 
     def canvass(self, promised: Ballot, has_state: bool) -> None:
-        """Begin anew, with nobody but this process."""
-        self.give_up()
-        self.canvassing = True
+        """Begin with nobody but this process; or go on, with all that have answered so far.
+
+        Where disks or links are slow, answers do not all come between two of our questions.
+        """
+        if not self.canvassing:
+            self.give_up()
+            self.canvassing = True
         self.hear(self.me, Ready(0, promised.round, promised.round, has_state=has_state))
 
     def hear(self, sender: str, ready: Ready) -> None:
