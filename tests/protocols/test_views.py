@@ -355,6 +355,46 @@ def test_a_senseless_change_is_denied(member: Views, change: Change, reason: str
     assert member.step(change) == [Deny(change, reason)]
 
 
+@pytest.mark.parametrize(
+    ("meanwhile", "counts"),
+    [
+        (Timeout(CHANGE), True),
+        (LinkDown("p3"), True),
+        (LinkDown("p2"), False),
+        (Broadcast((b"far", b"away")), False),
+    ],
+    ids=str,
+)
+def test_a_late_answer_counts_when_the_same_is_asked_again(meanwhile: Event, counts: bool) -> None:
+    """It may take as long as two commits; without that, a slow group could never change.
+
+    But a majority has to be there, and near: so somebody else may have to answer again.
+    """
+    member, change = Views("p1", ("p1", "p2", "p3"), near=1), Change(remove="p3")
+    member.step(Start())
+    assert not any(isinstance(one, Deny) for one in member.step(change))
+    denied = Deny(change, "1 of 3 members are ready, and 2 must be")
+    assert member.step(Timeout(CHANGE)) == [denied]
+    for event in (Receive("p2", Ready(1, 0, held=(0, 0, 0))), meanwhile):
+        assert not prepared(member.step(event))
+    assert prepared(member.step(change)) is counts
+
+
+def test_whose_link_goes_down_has_not_answered() -> None:
+    """It may be gone; and without a majority, nobody may promise anything."""
+    member = Views("p1", ("p1", "p2", "p3", "p4", "p5"))
+    member.step(Start())
+    member.step(Change(remove="p5"))
+    for event in (Receive("p2", ready := Ready(1, 0, held=(0,) * 5)), LinkDown("p2")):
+        member.step(event)
+    assert not prepared(member.step(Receive("p3", ready)))
+    assert prepared(member.step(Receive("p4", ready)))
+
+
+def prepared(effects: list[Effect]) -> bool:
+    return any(isinstance(one, Send) and isinstance(one.packet, Prepare) for one in effects)
+
+
 def test_one_change_at_a_time(member: Views) -> None:
     member.step(Change(remove="p3"))
     (denied,) = member.step(Change(remove="p2"))
@@ -611,10 +651,6 @@ def test_answers_that_come_one_by_one_count_together() -> None:
     assert not prepared(member.step(Receive("p4", Ready(1, 1, held=(0,) * 5))))
     member.step(Timeout(CHANGE))
     assert prepared(member.step(Receive("p5", Ready(1, 1, 1, held=(0,) * 5))))
-
-
-def prepared(effects: list[Effect]) -> bool:
-    return any(isinstance(one, Send) and isinstance(one.packet, Prepare) for one in effects)
 
 
 def test_a_member_does_not_wait_for_ever_for_one_that_asks_and_gets_no_further() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tidings.core import Approve, Change, Deny, MessageId, Part, Send, ordered
 from tidings.protocols.views.consensus import Acceptor, Proposer
-from tidings.protocols.views.packets import Canvass, Ready, View
+from tidings.protocols.views.packets import NO_BALLOT, Canvass, Ready, View
 from tidings.protocols.views.patience import Patience
 from tidings.protocols.views.present import Present
 from tidings.protocols.views.processing import Processing
@@ -79,7 +79,7 @@ class Asking(Part):
         return self.wish is not None and self.present.is_open and not self.proposer.canvassing
 
     def deny(self, reason: str, out: Effects) -> None:
-        self.proposer.give_up()
+        self.proposer.canvassing = False
         if self.wish is not None:
             out.append(Deny(self.wish, reason))
         self.wish, self.is_approved = None, False
@@ -87,6 +87,9 @@ class Asking(Part):
     # --- the canvass
 
     def canvass(self, out: Effects) -> None:
+        early = [one for one in self.proposer.ready.items() if one[0] in self.others]
+        for peer in [one for one, ready in early if not self._is_near(ready.held)]:
+            self.proposer.lose(peer)
         self.proposer.canvass(self.acceptor.promised, self.processing.has_state)
         added = self.wish.add if self.wish is not None else ""
         asked = (*self.others, *([added] if added else []))
@@ -95,11 +98,12 @@ class Asking(Part):
             out.append(Send(asked, Canvass(self.standing.number + 1, promised, added)))
 
     def hear(self, sender: str, ready: Ready) -> None:
+        """It may come after the operator was told no, and counts when the same is asked again."""
         is_answer = ready.number == self.standing.number + 1
         is_answer &= ready.asked == self.acceptor.promised.round
-        if not self.proposer.canvassing or not is_answer:
+        if self.proposer.ballot != NO_BALLOT or not is_answer:
             return
-        is_newcomer = self.wish is not None and sender == self.wish.add
+        is_newcomer = sender not in self.members and not ready.round
         if is_newcomer or (sender in self.members and self._is_near(ready.held)):
             self.proposer.hear(sender, ready)
 

@@ -43,8 +43,8 @@ class Proposer(Part):
     """A try to have the next view decided, from asking who is there to counting who accepts."""
 
     canvassing: bool = False
-    ready: dict[str, int] = {}
-    """Who would take part, and the last round each has promised."""
+    ready: dict[str, Ready] = {}
+    """Who would take part, in its own words."""
     furnished: set[str] = set()
     """Those of them whose applications have their state."""
     ballot: Ballot = NO_BALLOT
@@ -69,15 +69,19 @@ class Proposer(Part):
 
         Where disks or links are slow, answers do not all come between two of our questions.
         """
-        if not self.canvassing:
+        if self.ballot != NO_BALLOT:
             self.give_up()
-            self.canvassing = True
+        self.canvassing = True
         self.hear(self.me, Ready(0, promised.round, promised.round, has_state=has_state))
 
     def hear(self, sender: str, ready: Ready) -> None:
-        self.ready[sender] = ready.round
+        self.ready[sender] = ready
         if ready.has_state:
             self.furnished.add(sender)
+
+    def lose(self, peer: str) -> None:
+        """What it has answered counts no more."""
+        self.ready.pop(peer, None)
 
     def give_up(self) -> None:
         self.canvassing, self.ready, self.furnished, self.ballot = False, {}, set(), NO_BALLOT
@@ -87,7 +91,7 @@ class Proposer(Part):
         return sum(one in self.members for one in self.ready) >= self.needed
 
     def next_ballot(self) -> Ballot:
-        ballot = Ballot(max(self.ready.values()) + 1, self.me)
+        ballot = Ballot(max(ready.round for ready in self.ready.values()) + 1, self.me)
         self.give_up()
         self.ballot = ballot
         return ballot

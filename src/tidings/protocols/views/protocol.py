@@ -213,8 +213,9 @@ class Views(Process):
                 self.present.link_up(event, self.choose, out)
                 if self.number != NOWHERE and self.standing.latest > 0:
                     succession.tell(self, peer, self.standing.latest - 1, out)
-            case LinkDown():
+            case LinkDown(peer):
                 self.present.link_down(event)
+                self.proposer.lose(peer)
             case Start():
                 self._start(event, out)
         self._conclude(out)
