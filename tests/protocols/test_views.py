@@ -380,6 +380,13 @@ def test_a_late_answer_counts_when_the_same_is_asked_again(meanwhile: Event, cou
     assert prepared(member.step(change)) is counts
 
 
+def test_a_member_that_does_not_say_what_it_holds_has_not_answered(member: Views) -> None:
+    """Only a newcomer has nothing to say; on the wire, nobody knows who is one."""
+    member.step(Change(remove="p3"))
+    assert member.step(Receive("p2", Ready(1, 0))) == []
+    assert prepared(member.step(Receive("p2", Ready(1, 0, held=(0, 0, 0)))))
+
+
 def test_whose_link_goes_down_has_not_answered() -> None:
     """It may be gone; and without a majority, nobody may promise anything."""
     member = Views("p1", ("p1", "p2", "p3", "p4", "p5"))

@@ -104,7 +104,8 @@ class Asking(Part):
         if self.proposer.ballot != NO_BALLOT or not is_answer:
             return
         is_newcomer = sender not in self.members and not ready.round
-        if is_newcomer or (sender in self.members and self._is_near(ready.held)):
+        is_member = sender in self.members and len(ready.held) == len(self.members)
+        if is_newcomer or (is_member and self._is_near(ready.held)):
             self.proposer.hear(sender, ready)
 
     def _is_near(self, held: Sequence[int]) -> bool:
