@@ -219,6 +219,34 @@ def test_a_member_that_is_asked_no_longer_keeps_nothing_of_its_snapshot(
     go(scenario())
 
 
+def test_who_does_not_know_the_newcomer_yet_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p3 has yet to install the view; without a word of it, p4 would wait for a piece in vain."""
+    config = group_file(tmp_path, 3, *MEMORY, VIEWS, "limits.snapshot_wait_ms = 300_000")
+    monkeypatch.setattr("tidings.node.snapshot.random.shuffle", lambda one: one.sort(reverse=True))
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            programs = Programs(config, stack)
+            await programs.start()
+            await programs.groups["p1"].broadcast(b"word")
+            await programs.agree_on({"word": 1})
+            address = await programs.come("p4")
+            hearing = programs.groups["p4"]._member.transport.hearing
+            await until(lambda: hearing() == ["p1", "p2", "p3"])
+            slow = programs.groups["p3"]._member.joined()
+            with monkeypatch.context() as stopped:
+                stopped.setattr(slow, "_tick", lambda: None)
+                await programs.groups["p1"].add("p4", address)
+                await until(lambda: programs.tallies["p4"].took == 1)
+                assert len(programs.groups["p3"].view.members) == 3
+            slow._tick()
+            await programs.agree_on({"word": 1})
+
+    go(scenario())
+
+
 def test_nobody_but_members_is_asked_for_a_snapshot(tmp_path: Path) -> None:
     """p3 was removed and is still needed, since p2 does not take part: a guest of whoever comes."""
     config = group_file(tmp_path, 4, *MEMORY, VIEWS)

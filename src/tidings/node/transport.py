@@ -47,6 +47,8 @@ from tidings.node.wire import (
     Frame,
     Hello,
     Kind,
+    SnapshotDenied,
+    SnapshotWish,
     SnapshotWords,
     Why,
     WireFault,
@@ -574,8 +576,13 @@ class Transport:
 
     def heard(self, connection: Connection, words: SnapshotWords) -> None:
         peer = connection.peer
-        if peer is not None and peer.link is connection and peer.name not in self._guests:
+        if peer is None or peer.link is not connection:
+            return
+        if peer.name not in self._guests:
             self._holder.heard(peer.name, words)
+        elif isinstance(words, SnapshotWish) and not connection.transport.get_write_buffer_size():
+            # It may be a member already, and we may be late to hear it: it need not wait for us.
+            self.say(peer.name, SnapshotDenied(words.serial, "it does not know this member yet"))
 
     # --- for protocols that mend no links
 
