@@ -1,5 +1,6 @@
 """Space-time diagrams: what must be in them, and in which order, read back from the SVG."""
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
@@ -12,7 +13,9 @@ from tidings.core import MessageId
 from tidings.report import spacetime
 from tidings.report.causality import Causality, is_in
 from tidings.report.deeds import Deeds
+from tidings.report.diagram.scene import Spot
 from tidings.report.focus import UNTOLD, focus
+from tidings.report.svg import width_of
 from tidings.simulator import Plan, walk
 from tidings.simulator.script import Script
 from tidings.spec import Extra, Guarantee, Place, Violation, broken
@@ -410,6 +413,31 @@ def test_a_packet_too_many_is_drawn_although_its_arrival_is_not() -> None:
     diagram = Diagram(spacetime(run, first(run, Extra.COST, sends - 1), most_events=20))
     assert len(diagram.all("guilty")) == 1
     assert any(one.get("data-violation") for one in diagram.root.iter())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_label_of_a_packet_hides_no_mark_and_no_head_of_another(seed: int) -> None:
+    diagram = Diagram(spacetime(random_run(seed)))
+    marks = [Spot(mark.x, mark.y) for mark in diagram.marks().values()]
+    (group,) = diagram.all("packet-labels")
+    assert len(group) > 5
+    for label in group:
+        x, y, angle = map(float, re.findall(r"-?[\d.]+", label.get("transform", "")))
+        turned = math.radians(angle)
+        half = width_of(label.text or "", 10.5) / 2
+        for mark in marks:
+            across, down = mark.x - x, mark.y - y
+            along = across * math.cos(turned) + down * math.sin(turned)
+            above = across * math.sin(turned) - down * math.cos(turned)
+            assert not (abs(along) < half and 2 < above < 12), (label.text, mark)
+
+
+def test_the_label_of_a_packet_that_arrived_names_both_its_ends() -> None:
+    """Otherwise it fades where its arrow is lit as part of a past."""
+    diagram = Diagram(spacetime(HASTY))
+    both = {(_of(one, "process"), _of(one, "to")) for one in diagram.all("packet-labels")[0]
+            if one.get("data-to")}  # fmt: skip
+    assert ("p1", "p2") in both
 
 
 # --- a document that can be trusted

@@ -5,6 +5,7 @@ An arrow leads from the send to the receipt, or to where the packet was last.
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tidings.report.causality import is_in
 from tidings.report.diagram.scene import LANE, MARGIN, NARROWEST, Scene, Spot
@@ -126,14 +127,24 @@ def arrows(scene: Scene) -> Iterator[Markup]:
             yield _arrow(source, row, scene)
 
 
-def segments(scene: Scene) -> Iterator[tuple[Row, Spot, Spot, str]]:
-    """Each packet, where its arrow runs, and whether that is faded."""
+class Segment(NamedTuple):
+    """Where the arrow of a packet runs."""
+
+    sent: Row
+    arrived: Row | None
+    start: Spot
+    end: Spot
+    is_faded: bool
+
+
+def segments(scene: Scene) -> Iterator[Segment]:
     for row in scene.rows:
         source = scene.source(row)
         if source is not None:
-            yield source, scene.spot(source), scene.spot(row), scene.fade_arrow(source, row)
+            is_faded = bool(scene.fade_arrow(source, row))
+            yield Segment(source, row, scene.spot(source), scene.spot(row), is_faded)
         elif scene.never_arrives(row):
-            yield row, scene.spot(row), scene.stub(row), scene.fade(row)
+            yield Segment(row, None, scene.spot(row), scene.stub(row), bool(scene.fade(row)))
 
 
 def _arrow(sent: Row, arrived: Row, scene: Scene, kind: str = "packet") -> Markup:
