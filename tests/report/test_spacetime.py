@@ -13,7 +13,8 @@ from tidings.core import MessageId
 from tidings.report import spacetime
 from tidings.report.causality import Causality, is_in
 from tidings.report.deeds import Deeds
-from tidings.report.diagram.scene import Spot
+from tidings.report.diagram.marks import segments
+from tidings.report.diagram.scene import Scene, Spot
 from tidings.report.focus import UNTOLD, focus
 from tidings.report.svg import width_of
 from tidings.simulator import Plan, walk
@@ -413,6 +414,30 @@ def test_a_packet_too_many_is_drawn_although_its_arrival_is_not() -> None:
     diagram = Diagram(spacetime(run, first(run, Extra.COST, sends - 1), most_events=20))
     assert len(diagram.all("guilty")) == 1
     assert any(one.get("data-violation") for one in diagram.root.iter())
+
+
+def fanned(run: Run) -> Scene:
+    causality = Causality(run)
+    return Scene(causality, None, None, focus(causality, None, 400))
+
+
+def way(start: Spot, end: Spot) -> float:
+    return math.atan2(end.y - start.y, end.x - start.x)
+
+
+def test_a_packet_that_is_lost_does_not_lie_upon_one_that_arrives() -> None:
+    run = scripted(
+        "group p1 p2 p3 p4 p5",
+        "broadcast p2 hello",
+        "crash p2 keeping p2->p1, p2->p3",
+        "receive p2->p3",
+        *["broadcast p1 more"] * 8,
+        "settle",
+    )
+    ways = {one.sent.peer: way(one.start, one.end) for one in segments(fanned(run))
+            if one.sent.process == "p2"}  # fmt: skip
+    assert set(ways) == {"p1", "p3", "p4", "p5"}
+    assert ways["p3"] + math.radians(6) < ways["p4"] < ways["p5"], "p4 and p5 are steeper"
 
 
 @pytest.mark.parametrize("seed", range(10))

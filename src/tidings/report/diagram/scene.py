@@ -5,7 +5,9 @@ own, so that nothing overlaps and the slowest packet does not make the picture e
 a process sends in one breath leave from one column.
 """
 
+import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from tidings.report.causality import Causality
@@ -31,13 +33,19 @@ GAP = 24.0
 """From one column to the next, at least."""
 SLOPE = 30.0
 """How far right of its send a receive stands, at least, and again some for every lane between."""
-STUB = 50.0
-"""How far a packet gets that is lost."""
+STUBS = (50.0, 30.0, 70.0, 15.0)
+"""How far a packet gets that is lost: the first at which it does not lie upon one that arrives."""
+_APART = math.radians(6)
+"""Between two lines from one spot, at least, so that each can be seen."""
 
 
 class Spot(NamedTuple):
     x: float
     y: float
+
+
+def _angle(start: Spot, end: Spot) -> float:
+    return math.atan2(end.y - start.y, end.x - start.x)
 
 
 class Lanes:
@@ -189,13 +197,43 @@ class Scene:
 
     def stub(self, sent: Row) -> Spot:
         """Where a packet ends that never arrives: on its way, short of the receiver's lane."""
+        return self._stub(sent, self._stubs.get(self.spot(sent), STUBS[0]))
+
+    @cached_property
+    def _stubs(self) -> dict[Spot, float]:
+        """For each spot from which packets never arrive, how far those get."""
+        arriving: dict[Spot, list[float]] = {}
+        lost: dict[Spot, list[Row]] = {}
+        for row in self.rows:
+            if self.never_arrives(row):
+                lost.setdefault(self.spot(row), []).append(row)
+            elif (source := self.source(row)) is not None:
+                start = self.spot(source)
+                arriving.setdefault(start, []).append(_angle(start, self.spot(row)))
+
+        def apart(spot: Spot, far: float) -> float:
+            ways = [_angle(spot, self._stub(row, far)) for row in lost[spot]]
+            return min(
+                (abs(way - other) for way in ways for other in arriving.get(spot, [])),
+                default=math.pi,
+            )
+
+        return {
+            spot: next(
+                (far for far in STUBS if apart(spot, far) >= _APART),
+                max(STUBS, key=lambda far: apart(spot, far)),
+            )
+            for spot in lost
+        }
+
+    def _stub(self, sent: Row, far: float) -> Spot:
         x, y = self.spot(sent)
         lane = self.lanes.y.get(str(sent.peer))
         away = LANE if lane is None else self.top + lane - y
         if not away:
-            return Spot(x + STUB, y - LANE / 3)
+            return Spot(x + far, y - LANE / 3)
         short = away - (LANE * 0.42 if away > 0 else -LANE * 0.42)
-        return Spot(x + STUB + abs(away) / LANE * 6, y + short)
+        return Spot(x + far + abs(away) / LANE * 6, y + short)
 
     def never_arrives(self, row: Row) -> bool:
         return row.kind == "send" and not self.causality.arrivals[place(row)]
