@@ -350,7 +350,23 @@ def page_of(run: Run) -> Page:
     rows = sum(1 for _ in run.rows)
     manifests = {run.manifest.run: run.manifest}
     measured = overview_by_hand([run], entries_of(manifests))
-    return page_of_trace("runs/7", rows, manifests, verdicts, [run], measured)
+    how = "tidings report runs/7"
+    return page_of_trace("runs/7", rows, manifests, verdicts, [run], measured, how)
+
+
+def test_the_command_below_a_section_of_a_trace_prints_what_the_section_shows() -> None:
+    """An audit prints no costs and no latencies; and where there is no Spark, it needs --local."""
+    run = careless_run()
+    page = page_of(run)
+    assert page.matrix is not None
+    assert page.matrix.how == "tidings audit runs/7"
+    assert page.cost_table is not None
+    measured = [page.cost_table, *page.latencies]
+    assert [one.how for one in measured] == ["tidings report runs/7"] * 2
+    verdicts = {run.manifest.run: judge(run)}
+    here = page_of_trace("runs/7", 42, {run.manifest.run: run.manifest}, verdicts, [run])
+    assert here.matrix is not None
+    assert here.matrix.how == "tidings audit runs/7 --local"
 
 
 def test_one_trace_has_verdicts_costs_latencies_and_a_picture_of_its_violation() -> None:

@@ -64,7 +64,7 @@ def page_of_trace(
     ``runs`` is the trace itself, or nothing where it is too long to be read into memory. ``how``
     is the command that made the page, ``log`` what to look up where the trace comes from.
     """
-    trace = _Trace(folder, manifests, verdicts, runs, how, log)
+    trace = _Trace(folder, manifests, verdicts, runs, how, log, on_spark=measured is not None)
     pictures, undrawn = trace.pictures()
     too_long = f"The trace has {rows:,} rows; only up to {MOST_ROWS:,} are drawn."
     return Page(
@@ -131,6 +131,8 @@ class _Trace:
         runs: Sequence[Run],
         how: str,
         log: Mapping[str, Mapping[Place | MessageId, str]],
+        *,
+        on_spark: bool,
     ) -> None:
         self.folder = str(folder)
         self.log = log
@@ -138,6 +140,7 @@ class _Trace:
         self.verdicts = verdicts
         self.runs = runs
         self.how = how
+        self.on_spark = on_spark
         self.is_one = len(verdicts) == 1
         self.numbers = {run: number for number, run in enumerate(manifests, start=1)}
 
@@ -262,7 +265,7 @@ class _Trace:
             ),
             broadcasts=count,
             note="Every packet counts where it is sent, whether it arrives or not.",
-            how=self._again(),
+            how=self.how,
         )
 
     def latencies(self, measured: "Overview") -> tuple[SpreadChart, ...]:
@@ -283,7 +286,7 @@ class _Trace:
             x=Axis("time from the broadcast", "ms"),
             spreads=spreads,
             note=note,
-            how=self._again(),
+            how=self.how,
         )
         return (chart,)
 
@@ -303,7 +306,7 @@ class _Trace:
             lines=tuple(
                 StateLine(name, tuple(points), growth_of(points)) for name, points in lines.items()
             ),
-            how=self._again(),
+            how=self.how,
         )
         return (chart,)
 
@@ -400,7 +403,8 @@ class _Trace:
         return (*page, Fact("the verdicts", self._again()))
 
     def _again(self) -> str:
-        return join(["tidings", "audit", self.folder])
+        """The verdicts alone; what is measured beside them only the page shows."""
+        return join(["tidings", "audit", self.folder, *([] if self.on_spark else ["--local"])])
 
 
 _UNTIL = {
