@@ -337,6 +337,9 @@ def test_a_picture_has_no_more_events_than_it_may_and_says_so() -> None:
         picture = picture_of(causality, violation, key="k", entry="e", most_events=most)
         assert len(picture.happenings) <= most
         assert picture.left_out
+        if most == MOST_EVENTS:
+            rows = sum(1 for _ in run.rows)
+            assert f" {rows:,}" in picture.left_out, "as many as the page counts elsewhere"
         shown = {Place(picture.processes[one.process], one.index) for one in picture.happenings}
         assert set(violation.witness) <= shown
         assert any(moment.is_violation for moment in picture.moments)

@@ -41,12 +41,12 @@ def focus(causality: Causality, violation: Violation | None, most: int) -> Focus
     end = marked(violation, causality)
     bright = leading(bright, causality, end)
     if len(bright) <= most:
-        note = f"Only the {len(bright):,} rows that led to it are shown, of {len(rows):,}."
+        note = f"Only the {len(bright):,} rows that led to it are shown, of {causality.count:,}."
         return Focus(bright, places, note)
     messages = _messages_of(violation, causality)
     core = leading([row for row in bright if _is_central(row, violation, messages)], causality, end)
     names = listed([*map(str, messages)])
-    note = f"Only what happened to {names} is shown: {len(core):,} of {len(rows):,} rows."
+    note = f"Only what happened to {names} is shown: {len(core):,} of {causality.count:,} rows."
     return Focus(core, places, note)
 
 
