@@ -196,6 +196,27 @@ def test_the_picture_shows_the_way_of_the_last_message_to_everybody_who_delivere
         assert f"Only the way of {crash.message} is shown" in view.left_out
 
 
+def test_a_packet_with_another_name_is_explained() -> None:
+    """Nodes put several messages into a packet, and a row names only the first."""
+    several = "A packet with several messages has the name of their first."
+    run = scripted("broadcast p1 one", "broadcast p1 two", "crash p1 losing p1->p5", "settle")
+    (crash,) = crashes_of(Causality(run))
+    assert crash.message == MessageId("p1", 2)
+    assert several not in around(crash, Causality(run), 200).left_out
+    bundled = {
+        name: [
+            msgspec.structs.replace(row, seq=1)
+            if row.kind in ("send", "receive") and row.origin == "p1"
+            else row
+            for row in history
+        ]
+        for name, history in run.histories.items()
+    }
+    causality = Causality(Run(run.manifest, bundled))
+    (crash,) = crashes_of(causality)
+    assert around(crash, causality, 200).left_out.endswith(several)
+
+
 def test_a_way_that_is_too_long_is_cut_and_says_so() -> None:
     causality = Causality(BACK)
     crash = crashes_of(causality)[0]

@@ -153,7 +153,15 @@ def around(crash: Crash, causality: Causality, most: int) -> Focus:
     note = f"Only the way of {crash.message} is shown: {len(rows):,} of {causality.count:,} rows."
     if len(rows) > most:
         note = f"Of {len(rows):,} rows about {crash.message} only the first {most:,} are shown."
-    return Focus(leading(rows[:most], causality), wanted, note)
+    shown = leading(rows[:most], causality)
+    if any(_is_named_after_an_earlier(row, crash.message) for row in shown):
+        note = f"{note} A packet with several messages has the name of their first."
+    return Focus(shown, wanted, note)
+
+
+def _is_named_after_an_earlier(row: Row, message: MessageId) -> bool:
+    is_of_the_same = bool(row.origin) and row.origin == message.origin
+    return row.kind == "send" and is_of_the_same and row.message.seq < message.seq
 
 
 def _way(crash: Crash, message: MessageId, causality: Causality) -> Iterator[Row]:
