@@ -388,8 +388,11 @@ def test_a_list_of_steps_shows_that_it_goes_on_and_is_whole_where_there_is_room(
 def watched() -> Status:
     """One member that crashed, one that owes something, and a verdict of each value."""
     members = tuple(
-        MemberStatus(name, rows, kind, 0)
-        for name, rows, kind in (("p1", 1234567, "deliver"), ("p2", 12, "crash"))
+        MemberStatus(name, rows, kind, time_ns)
+        for name, rows, kind, time_ns in (
+            ("p1", 1234567, "deliver", 9_500_000_000),
+            ("p2", 12, "crash", 0),
+        )
     )
     verdicts = tuple(
         SoFar(guarantee.value, value, 123456, violated=30 * (value is Value.VIOLATED), reason=why)
@@ -431,6 +434,9 @@ def test_the_smaller_pages_fit_any_screen_quietly(
         assert browser.ask(OUTSIDE) == []
         words = browser.ask("document.body.innerText")
         assert ("p1 owes p2#7..19" in words) is (name == "live")
+        # An age is true only as long as the page is made again.
+        assert ("2.5 s ago" in words) is (name == "live")
+        assert ("1970-01-01 00:00:09" in words) is (name == "over")
         assert "violated" in words
     assert "seconds to judge it: first 1,235, last 2,469, at most 2,469" in words
 

@@ -56,9 +56,18 @@ def _run(run: RunStatus, at_s: float) -> Iterator[RenderableType]:
 
 
 def _age(member: MemberStatus, at_s: float) -> str:
-    if not member.time_ns or not 0 <= (age := at_s - member.time_ns / 1e9) < 1e6:
+    return f"{at_s - member.time_ns / 1e9:,.1f} s ago" if _has_clock(member, at_s) else "-"
+
+
+def _moment(member: MemberStatus, at_s: float) -> str:
+    if not _has_clock(member, at_s):
         return "-"
-    return f"{age:,.1f} s ago"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(member.time_ns / 1e9))
+
+
+def _has_clock(member: MemberStatus, at_s: float) -> bool:
+    """Whether its times are those of a clock on a wall."""
+    return bool(member.time_ns) and 0 <= at_s - member.time_ns / 1e9 < 1e6
 
 
 def _remark(member: MemberStatus) -> str:
@@ -123,8 +132,10 @@ def _sections(status: Status, alarms: Sequence[str], is_over: bool) -> list[Mark
             parts.append(element("h2", run.run))
         head = _html_row("th", "guarantee", "verdict" if is_over else "so far", "judged", "")
         parts.append(element("table", head, *map(_html_verdict, run.verdicts)))
-        head = _html_row("th", "member", "last row", "rows", "")
-        members = (_html_member(one, status.at_s) for one in run.members)
+        # A page that rests says when, for an age would soon be wrong.
+        last = "last row (UTC)" if is_over else "last row"
+        head = _html_row("th", "member", last, "rows", "")
+        members = (_html_member(one, status.at_s, is_over) for one in run.members)
         parts.append(element("table", head, *members))
         if run.owed and not is_over:
             owed = owed_words(run.owed, status.at_s, most=20)
@@ -144,8 +155,9 @@ def _html_list(lines: Sequence[str]) -> Markup:
     return element("ul", *(element("li", line) for line in lines))
 
 
-def _html_member(one: MemberStatus, at_s: float) -> Markup:
-    return _html_row("td", one.name, _age(one, at_s), f"{one.rows:,}", _remark(one))
+def _html_member(one: MemberStatus, at_s: float, is_over: bool) -> Markup:
+    last = _moment(one, at_s) if is_over else _age(one, at_s)
+    return _html_row("td", one.name, last, f"{one.rows:,}", _remark(one))
 
 
 def _html_verdict(one: SoFar) -> Markup:
