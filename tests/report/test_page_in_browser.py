@@ -439,6 +439,8 @@ def test_the_smaller_pages_fit_any_screen_quietly(
         assert ("1970-01-01 00:00:09" in words) is (name == "over")
         assert "violated" in words
     assert "seconds to judge it: first 1,235, last 2,469, at most 2,469" in words
+    numbers = "[...document.querySelectorAll('.number')].map((one) => getComputedStyle(one)"
+    assert set(browser.ask(f"{numbers}.textAlign)")) == {"right"}
 
 
 # --- pictures as files

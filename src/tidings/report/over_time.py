@@ -18,6 +18,7 @@ _RULES = themed(
     "h2{font-size:1rem;font-weight:normal;margin:1.5rem 0 .25rem}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "td,th{padding:.3rem 1rem .3rem 0;text-align:left;border-bottom:1px solid}"
+    "td.number,th.number{text-align:right}"
     ".scroll{overflow-x:auto}th{font-weight:normal}td span{white-space:nowrap}"
     "svg{display:block;max-width:100%;height:auto}path{fill:none;stroke-width:2}"
     # On a narrow screen an entry is a list of what its columns say.
@@ -70,14 +71,19 @@ def _table(found: Sequence[Entry]) -> Markup:
         ]
         for one in reversed(found)
     ]
+    kinds = ["number" if name == "rows" else None for name in names]
     body = (
         element(
             "tr",
-            *(element("td", cell, data_label=name) for name, cell in zip(names, row, strict=True)),
+            *(
+                element("td", cell, class_=kind, data_label=name)
+                for name, kind, cell in zip(names, kinds, row, strict=True)
+            ),
         )
         for row in rows
     )
-    head = element("tr", *(element("th", name, scope="col") for name in names))
+    titles = zip(names, kinds, strict=True)
+    head = element("tr", *(element("th", name, class_=kind, scope="col") for name, kind in titles))
     table = element("table", element("thead", head), element("tbody", *body))
     return element("div", table, class_="scroll", tabindex="0")
 
