@@ -63,7 +63,8 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False)
     first = next(iter(rows[0]))  # what one has to type
     for name in rows[0]:
-        is_number = all(row[name][:1].isdigit() or row[name][:1] == ">" for row in rows)
+        cells = [row[name] for row in rows]
+        is_number = all(one[:1].isdigit() or one[:1] == ">" or one == "?" for one in cells)
 
         # In a narrow terminal words are folded, figures never cut.
         table.add_column(
