@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
+import tidings as library
+from changing import VIEWS
 from programs import TIDINGS, running
-from real_groups import assert_all_hold, everywhere_delivered, go, group_file, joined, until
+from real_groups import (
+    assert_all_hold,
+    everywhere_delivered,
+    go,
+    group_file,
+    joined,
+    linked,
+    take,
+    until,
+)
 from tidings.spec import Value, judge
 from tidings.trace import Run, read_runs
 
@@ -110,7 +121,7 @@ def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
             await p1.ends()
         answer = tidings("settle", "trace")
         assert answer.status == 64
-        assert answer.err.startswith("tidings: p1 was killed and has not come back: p1-1.segment.")
+        assert answer.err.startswith("tidings: p1 never closed p1-1.segment.open: it was killed")
         async with running(tmp_path, TIDINGS, "node", "p1") as p1:
             await until(lambda: any("joined" in line for line in p1.err), every_s=0.01)
             p1.process.send_signal(signal.SIGTERM)
@@ -119,6 +130,33 @@ def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
 
     go(scenario())
     assert_all_hold(the_run(tmp_path / "trace"))
+
+
+@pytest.mark.parametrize("hears", [True, False], ids=["hears of it", "had left before"])
+def test_whoever_was_removed_need_not_be_named(hears: bool, tmp_path: Path, tidings: Any) -> None:
+    config = group_file(tmp_path, 3, VIEWS, 'trace.digest = "blake2b-64"')
+
+    async def scenario() -> None:
+        p3 = await library.join("p3", config)
+        async with joined(config, "p1", "p2") as groups:
+            await linked(groups | {"p3": p3})
+            await (await p3.broadcast(b"hello")).stable()
+            if not hears:
+                await p3.close()
+            await groups["p1"].remove("p3")
+            if hears:
+                with pytest.raises(library.Removed):
+                    await take(p3, 2)
+                with pytest.raises(library.Halted):
+                    await p3.close()
+            await (await groups["p1"].broadcast(b"without p3")).stable()
+
+    go(scenario())
+    answer = tidings("settle", "trace")
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out.startswith("settled  p1 and p2 of chat, up to the end\nremoved  p3\n")
+    answer = tidings("audit", "--local", "trace")
+    assert answer.status == 0, answer.out
 
 
 @pytest.mark.usefixtures("spark")

@@ -64,6 +64,8 @@ def test_churn_is_audited_on_spark_in_batches(spark: SparkSession, tmp_path: Pat
 
 
 ONE_LEAVES = {"broadcasts": 0, "changes": ("p1 remove p3",)}
+SPEAKING_AND_CRASHING = {"broadcasts": 1, "crashes": 1, "in_order": True}
+"""Any order of packets is too much then."""
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,8 @@ ONE_LEAVES = {"broadcasts": 0, "changes": ("p1 remove p3",)}
         {"broadcasts": 0, "changes": ("p1 remove p3", "p2 remove p1")},
         {"broadcasts": 0, "changes": ("p1 add p4",)},
         {"broadcasts": 0, "processes": 4, "changes": ("p1 remove p4",)},
+        ONE_LEAVES | SPEAKING_AND_CRASHING,
+        {"changes": ("p1 add p4",)} | SPEAKING_AND_CRASHING,
     ],
     ids=str,
 )

@@ -14,7 +14,7 @@ from tidings.core.likeness import did_you_mean
 from tidings.disk.files import is_locked, whole_file
 from tidings.report import listed
 from tidings.trace import SCHEMA_VERSION, Fate, Manifest
-from tidings.trace.segments import OPEN, is_settled, last_block, segments_of
+from tidings.trace.segments import OPEN, has_left, is_settled, last_block, segments_of
 from tidings.trace.segments import settle as settle_segments
 
 
@@ -31,7 +31,8 @@ def settle(
     You assert that all members, except those that you name, were up and linked to the end, and had
     time to deliver everything: whatever one of them did not deliver is then a violation. The trace
     cannot show that. Run it once, when all members have left, and name as crashed each one that
-    was killed for good or left while others went on.
+    was killed for good or left while others went on. Of members that were removed the trace shows
+    it, and they need not be named.
     """
     manifest = group_manifest(path, "settled")
     gone = tuple(dict.fromkeys(crashed or ()))
@@ -39,12 +40,15 @@ def settle(
         if name not in manifest.members:
             known, meant = ", ".join(manifest.members), did_you_mean(name, manifest.members)
             raise UsageError(f"{name} is not in run {manifest.run}; its members: {known}{meant}")
-    up = tuple(name for name in manifest.members if name not in gone)
-    _refuse_what_is_untrue(path, up, gone)
+    newest = manifest.views[-1]
+    removed = tuple(name for name in manifest.members if name not in (*newest, *gone))
+    up = tuple(name for name in newest if name not in gone)
+    _refuse_what_is_untrue(path, up, (*gone, *removed))
     unsettled = [name for name in up if not is_settled(last_block(path, manifest.run, name))]
     if not unsettled:
         raise UsageError(f"{path} is settled already: see what tidings audit says of it")
-    fates: dict[str, Fate] = {name: "up" if name in up else "crashed" for name in (*up, *gone)}
+    unaware = [name for name in removed if not _knows_that_it_left(path, manifest.run, name)]
+    fates: dict[str, Fate] = dict.fromkeys(up, "up") | dict.fromkeys((*gone, *unaware), "crashed")
     for name, fate in fates.items():
         if (recorded := manifest.fates.get(name, fate)) != fate:
             raise UsageError(f"{path}: the manifest says already that {name} is {recorded}")
@@ -53,6 +57,8 @@ def settle(
     say(f"settled  {listed(up)} of {manifest.run}, up to the end")
     if gone:
         say(f"crashed  {listed(gone)}")
+    if removed:
+        say(f"removed  {listed(removed)}")
     say(f"next     tidings audit {shlex.quote(str(path))}")
 
 
@@ -70,9 +76,15 @@ def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
             raise UsageError(f"{name} has never been here; say so with --crashed {name}")
         if name in unclosed:
             raise UsageError(
-                f"{name} was killed and has not come back: {unclosed[name].name} was never closed; "
-                f"say so with --crashed {name}, or start it once more and let it leave"
+                f"{name} never closed {unclosed[name].name}: it was killed and has not come back, "
+                f"or could not write its trace; say so with --crashed {name}, or start it once "
+                "more and let it leave"
             )
+
+
+def _knows_that_it_left(path: Path, run: str, name: str) -> bool:
+    """Whether its own history ends so; whoever was lost before it was removed never heard of it."""
+    return bool(segments_of(path, name)) and has_left(last_block(path, run, name))
 
 
 def _write_fates(path: Path, manifest: Manifest, fates: dict[str, Fate]) -> None:

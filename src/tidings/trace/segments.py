@@ -260,6 +260,11 @@ def is_settled(last: Block | None) -> bool:
     return last is not None and last.items[-1:] == (Mark("settle"),)
 
 
+def has_left(last: Block | None) -> bool:
+    """Whether a history that ends with this block is that of a member that was removed."""
+    return last is not None and isinstance(end := last.items[-1], Mark) and end.kind == "leave"
+
+
 def last_block(folder: Path, run: str, process: str) -> Block | None:
     """How the history of a process in this run ends; None if nothing has ever happened to it."""
     paths = segments_of(folder, process)
