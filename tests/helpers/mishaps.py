@@ -240,7 +240,7 @@ class Mishaps(Storm):
         else:
             words = "deleted or replaced while it was in use|No such file"
             self._ends(member, Exit.ENVIRONMENT, words)
-        self._start_in_vain(member, Exit.ENVIRONMENT, "is gone, and .* has been here before")
+        self._start_in_vain(member, Exit.DATA, "is gone, and .* has been here before")
         self._go_on(self.healthy)
 
     def torn_end(self) -> None:

@@ -586,12 +586,18 @@ def test_a_group_may_ask_to_stop_over_a_damaged_trace(tmp_path: Path) -> None:
     go(say(config, b"two"))
 
 
-def test_a_damaged_trace_without_a_log_is_one_of_somebody_who_was_here(tmp_path: Path) -> None:
-    config = group_file(tmp_path, 1)
+@pytest.mark.parametrize(
+    ("protocol", "way_out"),
+    [("frontier", "the others go on without it"), ("views", "tidings members replace p1 helps")],
+)
+def test_a_damaged_trace_without_a_log_is_one_of_somebody_who_was_here(
+    protocol: str, way_out: str, tmp_path: Path
+) -> None:
+    config = group_file(tmp_path, 1, f'protocol = "{protocol}"')
     go(say(config, b"one"))
     shutil.rmtree(config.data)
     (config.trace_folder / "p1-1.segment").write_bytes(b"")
-    with pytest.raises(EnvironmentMissing, match="p1 has been here before"):
+    with pytest.raises(Halted, match=f"p1 has been here before: .*{way_out}"):
         go(say(config, b"two"))
 
 

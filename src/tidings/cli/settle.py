@@ -48,7 +48,8 @@ def settle(
     if not unsettled:
         raise UsageError(f"{path} is settled already: see what tidings audit says of it")
     unaware = [name for name in removed if not _knows_that_it_left(path, manifest.run, name)]
-    fates: dict[str, Fate] = dict.fromkeys(up, "up") | dict.fromkeys((*gone, *unaware), "crashed")
+    fates: dict[str, Fate] = dict.fromkeys(up, "up")
+    fates |= dict.fromkeys((*gone, *unaware), "crashed")
     for name, fate in fates.items():
         if (recorded := manifest.fates.get(name, fate)) != fate:
             raise UsageError(f"{path}: the manifest says already that {name} is {recorded}")

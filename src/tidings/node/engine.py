@@ -57,7 +57,7 @@ from tidings.core import (
 )
 from tidings.node.config import FRAME_ROOM, Config
 from tidings.node.disk import Disk
-from tidings.node.errors import Halted, ProcessFailed
+from tidings.node.errors import Halted, ProcessFailed, replacing_helps
 from tidings.node.incoming import Incoming
 from tidings.node.log import DurableLog, merge
 from tidings.node.logs import get_logger
@@ -426,7 +426,7 @@ class Engine:
     def _halt(self, effect: Halt) -> None:
         membership, way_out = self.membership, ""
         if membership.changes and not membership.has_left:
-            way_out = f"; where another member runs, tidings members replace {self.me} helps"
+            way_out = replacing_helps(self.me)
         self.fail(Halted(f"{effect.reason}{way_out}"))
 
     # --- the group changes

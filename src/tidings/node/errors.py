@@ -44,6 +44,11 @@ class Halted(TidingsError):  # noqa: N818 - reads as what happened
     status = Exit.DATA
 
 
+def replacing_helps(name: str) -> str:
+    """The way out of it, if the group can change."""
+    return f"; where another member runs, tidings members replace {name} helps"
+
+
 class ProcessFailed(TidingsError):  # noqa: N818 - reads as what happened
     """The process raised something, and is in no state to go on."""
 

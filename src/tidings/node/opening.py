@@ -62,7 +62,7 @@ def begun_trace(
 ) -> Tracer:
     """What is on disk already comes first."""
     if recovered is None or log is None:
-        return tracing.begin(config, process.me)
+        return tracing.begin(config, process.me, process.changes)
 
     def holds(message: MessageId) -> bool:
         found = process.messages_in(log.recall(message.origin, message.seq, message.seq))

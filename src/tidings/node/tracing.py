@@ -22,6 +22,7 @@ from typing import NamedTuple
 from tidings.core import DataError, EnvironmentMissing, MessageId, UsageError
 from tidings.disk.files import lock, sync, write_all
 from tidings.node.config import Config
+from tidings.node.errors import Halted, replacing_helps
 from tidings.node.keeping import Keeper
 from tidings.node.log import Records
 from tidings.node.logs import get_logger
@@ -350,15 +351,19 @@ def _ends(blocks: bytes) -> tuple[Block, Block]:
 # --- the beginning of a life
 
 
-def begin(config: Config, member: str) -> Tracer:
-    """The trace of a member that was never here before, or was killed before it did anything."""
+def begin(config: Config, member: str, changes: bool) -> Tracer:
+    """The trace of a member that was never here before, or was killed before it did anything.
+
+    What helps if it was here depends on whether its group ``changes``.
+    """
     if any(map(_tells_something, segments_of(config.trace_folder, member))):
         if config.durable:
             # A life writes to its log before it writes to its trace.
-            raise EnvironmentMissing(
+            otherwise = ": the others go on without it, or a new group begins, with new folders"
+            raise Halted(
                 f"{config.data / member} is gone, and {member} has been here before: its trace is "
-                f"in {config.trace_folder}. A member that lost its disk cannot return: the "
-                "others go on without it, or a new group begins, with folders of its own"
+                f"in {config.trace_folder}. A member that lost its disk cannot return"
+                f"{replacing_helps(member) if changes else otherwise}"
             )
         raise UsageError(
             f"{config.trace_folder}: here is the trace of an earlier {member}, which kept nothing "
