@@ -722,6 +722,14 @@ def test_a_refusal_of_another_process_of_the_same_name_stops_nobody() -> None:
     assert p3.peers.refused == {}
 
 
+def test_a_second_start_is_no_founding_and_says_for_whom_it_waits() -> None:
+    p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
+    p2.step(Start(incarnation=77, recovered=(), founding=True))
+    refused = the_only(Refuse, p2.step(Broadcast((b"x",))))
+    words = "p2 has restarted and waits for 1 of p1, p3 to say what they hold of its messages"
+    assert refused.reason == words
+
+
 def test_who_starts_with_nothing_meets_everybody_before_it_speaks() -> None:
     p2 = factory("frontier")("p2", ("p1", "p2", "p3"), take_first)
     p2.step(Start(incarnation=77))

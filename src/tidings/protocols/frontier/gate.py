@@ -65,7 +65,7 @@ class Gate(Part):
         names = ", ".join(sorted(self.unheard))
         if not names:
             return ""
-        if not self.admitted:
+        if not self.admitted and self.answers == len(self.unheard):
             return f"{self.me} starts with nothing and has yet to meet {names}"
         return (
             f"{self.me} has restarted and waits for {self.answers} of {names} "
