@@ -33,7 +33,7 @@ REPORT_MS = 50
 SEGMENT_BYTES = 300_000
 
 NEWCOMERS = (
-    *(f"p{number}" for number in range(LEAST + 1, 60)),
+    *(f"p{number}" for number in range(LEAST + 1, 200)),
     *(f"p{number}+{time}" for number in range(1, 20) for time in (1, 2)),
 )
 """Who may come: each needs a certificate."""
