@@ -1,5 +1,6 @@
 """``tidings group`` and ``tidings certs``: what they write, and one line for every mistake."""
 
+import errno
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from programs import TIDINGS, running
 from real_groups import free_ports, go, until
 from tidings import cli
 from tidings.core import DataError
+from tidings.disk import files
 from tidings.disk.files import locked
 from tidings.node import authority
 from tidings.node.config import Address, read_config
@@ -49,6 +51,22 @@ def test_a_plain_group_has_no_certificates(tidings: Any, tmp_path: Path) -> None
         64,
         "tidings: group.toml says tls.plain = true: there are no certificates\n",
     )
+
+
+@pytest.mark.parametrize("last", ["authority/crl.pem", "certs/p2/key.pem"])
+def test_a_group_that_has_no_room_is_made_once_there_is_some(
+    last: str, tidings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(path: Path, **_: bool) -> None:
+        if path == Path(f"{last}.open"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(files, "sync", fill)
+        answer = tidings("group", *THREE)
+    assert (answer.status, answer.err) == (69, f"tidings: {last}: No space left on device\n")
+    assert [*tmp_path.iterdir()] == []
+    assert tidings("group", *THREE).status == 0
 
 
 @pytest.mark.parametrize(

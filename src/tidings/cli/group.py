@@ -1,15 +1,17 @@
 """``tidings group``: the file that all members need, and a certificate for each of them."""
 
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Annotated
 
 import typer
 
 from tidings.cli.common import GroupFile, app, say
 from tidings.core import DataError, UsageError, is_name
+from tidings.disk.files import make_folder, named
 from tidings.node.config import new_group_file, parse_config
 
 AUTHORITY = "authority"
@@ -65,20 +67,35 @@ def new_group(
         raise UsageError(str(fault).partition(": ")[2]) from None
     authority = group.with_name(AUTHORITY)
     certificates = config.certificates
-    for path in (group, *((authority, certificates) if certificates is not None else ())):
+    folders = (authority, certificates) if certificates is not None else ()
+    for path in (group, *folders):
         if path.exists():
             raise UsageError(f"{path} is there already; it stays as it is")
-    if certificates is not None:
-        # Imported late: the library that signs takes a moment.
-        from tidings.node.authority import certify
+    make_folder(group.parent)
+    group.touch(exist_ok=False)  # of two who make the same group, only one goes on
+    with _all_or_none(group, *folders):
+        if certificates is not None:
+            # Imported late: the library that signs takes a moment.
+            from tidings.node.authority import certify
 
-        certify(config, authority, days, authority_days)
-    with group.open("x", encoding="utf-8") as file:
-        file.write(text)
+            certify(config, authority, days, authority_days)
+        with named(group):
+            group.write_text(text, encoding="utf-8")
     say(f"{group}: " + ", ".join(f"{member} on {address}" for member, address in addresses.items()))
     if certificates is not None:
         say(f"{certificates}: a folder for each member; it needs its own, and {group.name}")
         say(f"{authority}: the key that signs certificates; keep it, and copy it to nobody")
+
+
+@contextmanager
+def _all_or_none(*paths: Path) -> Iterator[None]:
+    """If the disk is full, nothing stays that would be in the way of the same command later."""
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        raise
 
 
 def _addresses(members: list[str], port: int) -> Mapping[str, str]:

@@ -57,9 +57,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".open")
     try:
-        yield draft
-        sync(draft)
-        draft.replace(path)
+        with named(path):
+            yield draft
+            sync(draft)
+            draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -167,6 +168,16 @@ def _own(file: int, path: Path) -> None:
             raise InUse(path, os.read(file, 20).decode(errors="replace") or "?") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
+
+
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """What the disk refuses says which file it is about: of one that is open, only we know that."""
+    try:
+        yield
+    except OSError as fault:
+        fault.filename = fault.filename or str(path)
+        raise
 
 
 @contextmanager
