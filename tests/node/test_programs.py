@@ -115,6 +115,19 @@ def test_a_stranger_learns_how_to_come_as_a_newcomer(tmp_path: Path, tidings: An
     )
 
 
+@pytest.mark.parametrize("name", ["p11", "p9", "p1", "p2"])
+def test_whoever_is_refused_before_it_begins_leaves_nothing_behind(
+    name: str, tmp_path: Path, tidings: Any
+) -> None:
+    """A name that nobody has, an address that somebody has, metrics where somebody has theirs."""
+    config = group_file(tmp_path, 2, 'protocol = "views"')
+    taken = config.addresses["p1"]
+    with socket.create_server(taken):
+        answer = tidings("node", name, "--metrics", str(taken.port) if name == "p2" else "")
+    assert answer.status == (69 if name in config.members else 64), answer
+    assert [path.name for path in tmp_path.iterdir()] == ["group.toml"]
+
+
 def test_a_first_group_file_is_written_once_and_says_what_to_do(
     tmp_path: Path, tidings: Any
 ) -> None:

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,14 @@ USUAL = Limits()
 class DurableLog:
     """Made by ``open_log``; every failure to write is final, since nothing is known after it."""
 
-    def __init__(self, found: LogReader, identity: Identity, lock: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        found: LogReader,
+        identity: Identity,
+        lock: int,
+        limits: Limits,
+        made: Sequence[Path] = (),
+    ) -> None:
         self.about = found.about
         self.identity = identity
         self.size = sum(segment.bytes for segment in found.segments)
@@ -31,6 +39,8 @@ class DurableLog:
         self.thrown: list[Segment] = []
         """The oldest files, which nobody needs, and which are still there."""
         self._folder = found.folder
+        self._made = made
+        """The folders that were not there before, the innermost first."""
         self._segments = found.segments
         self._number = found.number
         self._decode = found.decode
@@ -216,7 +226,16 @@ class DurableLog:
 
     def close(self) -> None:
         self._close_file()
+        if self._made and not self._segments:
+            self._remove_what_was_made()
         self._lock.close()
+
+    def _remove_what_was_made(self) -> None:
+        """Nothing was begun: a name that was misspelt, or a port that was taken."""
+        with suppress(OSError):  # something of somebody else lies there meanwhile
+            (self._folder / LOCK).unlink()
+            for folder in self._made:
+                folder.rmdir()
 
 
 def open_log(
@@ -232,6 +251,7 @@ def open_log(
     """
     # A program may change its working directory.
     folder = folder.absolute()
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
     lock = locked(folder, "a durable member needs a folder to write to: see data in the group file")
     try:
         reader = LogReader(folder, about, kind, limits.page_bytes)
@@ -242,4 +262,4 @@ def open_log(
     identity = Identity(incarnation)
     if found is not None:
         identity = Identity(found.identity.incarnation, found.identity.life + 1)
-    return DurableLog(reader, identity, lock, limits), found
+    return DurableLog(reader, identity, lock, limits, made), found
