@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from textwrap import dedent
@@ -163,7 +164,9 @@ def test_words_stay_as_they_are_written(tidings, tmp_path: Path) -> None:
     assert 'p1 delivers p1#1 ":100: [bold]"' in tidings("simulate", "s.txt").out
 
 
-def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if it were not installed."""
     monkeypatch.delattr("tidings.pipeline")
     # What is imported in here goes with it: elsewhere it would be a second copy.
     with patch.dict(sys.modules):
@@ -171,15 +174,28 @@ def test_69_without_spark(tidings, monkeypatch: pytest.MonkeyPatch) -> None:
             del sys.modules[module]
         for module in ["pyspark", *(name for name in sys.modules if name.startswith("pyspark."))]:
             sys.modules[module] = None
-        assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
-        answer = tidings("audit", "t")
-        assert answer.status == 69
-        missing = (
-            "Spark is not installed; tidings audit and tidings report judge without it (--local), "
-            "or install tidings with the extra [spark]"
-        )
-        assert missing in answer.err
-        assert tidings("audit", "t", "--local").status == 0
+        yield
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_69_without_spark(tidings) -> None:
+    assert tidings("simulate", "--seed", "1", "--trace", "t").status == 0
+    answer = tidings("audit", "t")
+    assert answer.status == 69
+    missing = (
+        "Spark is not installed; tidings audit and tidings report judge without it (--local), "
+        "or install tidings with the extra [spark]"
+    )
+    assert missing in answer.err
+    assert tidings("audit", "t", "--local").status == 0
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_campaign_that_cannot_be_run_is_not_begun(tidings, tmp_path: Path) -> None:
+    answer = tidings("campaign")
+    assert (answer.status, one_line(answer.err)) == (69, True)
+    assert "Spark is not installed" in answer.err
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_69_where_nothing_can_be_written(tidings) -> None:

@@ -104,6 +104,11 @@ def refuse_both(master: str | None, remote: str | None) -> None:
         raise UsageError("--master or --remote, not both")
 
 
+def refuse_without_spark() -> None:
+    """Where it is not installed, nothing is begun that only Spark could go on with."""
+    from tidings.pipeline import session as session
+
+
 @contextmanager
 def on_spark(
     master: str | None = None, remote: str | None = None

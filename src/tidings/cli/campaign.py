@@ -20,7 +20,7 @@ from tidings.campaign.folder import (
     plan_of,
 )
 from tidings.campaign.plan import default_plan, read_plan, with_seeds
-from tidings.cli.audit import Master, Remote, on_spark, write_page
+from tidings.cli.audit import Master, Remote, on_spark, refuse_without_spark, write_page
 from tidings.cli.common import (
     AsJson,
     app,
@@ -86,6 +86,7 @@ def campaign(
         raise typer.Exit(_once_more(folder, again, as_json))
     wanted, text = _wanted(plan, folder, seeds)
     other = _comparable(baseline, wanted) if baseline is not None else None
+    refuse_without_spark()
     with _interruptions_in_one_line(folder, options | {"--baseline": baseline}), held(folder):
         chosen = begun(folder, wanted.campaign, text)
         with on_spark(f"local[{jobs}]" if jobs else master, remote) as (spark, progress):
