@@ -435,6 +435,10 @@ def test_a_violated_run_suggests_how_to_make_it_shorter(tidings) -> None:
         (("simulate", "--protocol", "majority-rely"), "majority-relay"),
         (("simulate", "--protocol", "majority-relay", "--option", "notise=yes"), "notice"),
         (("algorithms", "frontiers"), "frontier"),
+        (("audit", "e", "--format", "jsn"), "json"),
+        (("audit", "e", "--format", "Parket"), "parquet"),
+        (("ingest", "e", "--mapping", "m.toml", "--out", "t", "--format", "jsonl"), "json"),
+        (("watch", "e", "--format", "kafak"), "kafka"),
     ],
 )
 def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(
@@ -443,6 +447,14 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(
     answer = tidings(*words)
     assert answer.status == 64
     assert answer.err.endswith(f"; did you mean {meant}?\n")
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("form", ["JSON", "geojson", "org.example.Json", "orc", "avro", "text"])
+def test_a_format_that_spark_may_know_is_left_to_spark(tidings, form: str) -> None:
+    answer = tidings("audit", "e", "--format", form)
+    assert answer.status == 69
+    assert "Spark is not installed" in answer.err
 
 
 # --- algorithms side by side

@@ -28,6 +28,7 @@ from tidings.cli.common import (
     say,
 )
 from tidings.core import Exit, UsageError
+from tidings.core.likeness import did_you_mean
 from tidings.disk.files import refuse_unwritable, whole_file
 from tidings.report import campaign_table, many
 from tidings.report.page import Page, page_of_trace, render
@@ -59,6 +60,8 @@ HistoryFolder = Annotated[
     Path | None, typer.Option(help="Append the verdicts to the history in this folder.")
 ]
 
+FORMATS = ("tidings", "parquet", "delta", "iceberg", "json", "csv", "kafka")
+"""Those that the help names; any other that Spark has a reader for will do."""
 EVERY_S = 5.0
 """How often it is told where there is no terminal."""
 
@@ -89,6 +92,17 @@ def refuse_unread(options: Mapping[str, str], logs: Sequence[str], form: str | N
                 raise UsageError(
                     f"--source-option {key} does nothing here: lines are read as the mapping says"
                 )
+
+
+def refuse_misspelt(form: str | None) -> None:
+    """Only Spark knows all its readers, but a slip of the pen is reported before it starts.
+
+    ``geojson`` or ``my.Reader`` is none.
+    """
+    if form is None or "." in form or form.lower().endswith(FORMATS):
+        return
+    if meant := did_you_mean(form, FORMATS):
+        raise UsageError(f"unknown format {form!r}{meant}")
 
 
 def refuse_missing(logs: Sequence[str], form: str | None) -> None:
@@ -221,6 +235,7 @@ def audit(
     if examples < 0:
         raise UsageError("--examples takes 0 or more")
     refuse_both(master, remote)
+    refuse_misspelt(form)
     uri = urlsplit(source)
     if local and uri.scheme == "file":
         source = unquote(uri.path)

@@ -15,6 +15,7 @@ from tidings.cli.audit import (
     options_of,
     refuse_both,
     refuse_missing,
+    refuse_misspelt,
     refuse_unread,
 )
 from tidings.cli.common import AsJson, app, print_json, say
@@ -60,6 +61,7 @@ def ingest(
     If all but p3 were up at the end: --settled all --fate p3=crashed
     """
     refuse_both(master, remote)
+    refuse_misspelt(form)
     completed = with_ends(foreign.read_mapping(mapping), settled, fate)
     options = options_of(source_option)
     refuse_unread(options, logs, form)

@@ -25,6 +25,7 @@ from tidings.cli.audit import (
     SourceOption,
     options_of,
     refuse_both,
+    refuse_misspelt,
 )
 from tidings.cli.common import app, err, out, print_verdicts, progress_line, result, say
 from tidings.core import Exit, UsageError
@@ -91,6 +92,7 @@ def watch(
     Exits as audit does, with the verdict on what was read.
     """
     refuse_both(master, remote)
+    refuse_misspelt(form)
     if every <= 0 or patience < 0 or window < 0:
         raise UsageError("--every takes more than 0 seconds, --patience and --window 0 or more")
     if form == "tidings" and not Path(source).is_dir():
