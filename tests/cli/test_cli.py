@@ -90,6 +90,12 @@ def test_where_members_join_reach_is_expected_to_hold(tidings) -> None:
         (["audit", "nowhere", "--examples", "-1"], "--examples takes 0 or more"),
         (["audit", ".", "--master", "local", "--remote", "sc://here"], "not both"),
         (["shout"], "No such command 'shout'"),
+        (["simulate", "--seed", "x"], "'--seed': 'x' should be a valid integer (see tidings sim"),
+        (["watch", ".", "--every", "1s"], "'--every': '1s' should be a valid number (see tidings"),
+        (["group", "p1", "--metrics", "99999"], "'99999' should be less than or equal to 65535"),
+        (["demo", "--break", "ordr"], "'--break': 'ordr' is not one of 'duplication', 'creation'"),
+        (["demo", "--break", "ordr"], "'agreement', 'order'; did you mean order? (see tidings de"),
+        (["node", "p1", "--logs", "xml"], "'xml' is not one of 'console', 'json' (see tidings nod"),
     ],
 )
 def test_64_when_asked_for_the_impossible(tidings, words, complaint) -> None:

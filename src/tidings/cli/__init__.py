@@ -5,6 +5,7 @@ status.
 """
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,6 +21,7 @@ from tidings import __version__
 from tidings.__main__ import judges
 from tidings.cli.common import app, err, interrupts_heard, out
 from tidings.core import Exit, TidingsError, without_secrets
+from tidings.core.likeness import did_you_mean
 
 # Each of these registers its commands on the app; the help lists them in this order.
 # isort: off
@@ -68,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         used = context.command_path if context is not None else "tidings"
-        return _fail(f"{error.format_message()} (see {used} --help)", Exit.USAGE)
+        return _fail(f"{_in_our_words(error)} (see {used} --help)", Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         if "pyspark" in sys.modules:
             sys.modules["tidings.pipeline"].abandon()
@@ -92,6 +94,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     finally:
         out.quiet = False  # where --json had made it so
+
+
+def _in_our_words(error: TyperException) -> str:
+    """A value that is refused is shown, with the one that may be meant.
+
+    Pydantic checks it for Typer, and its words, ``Value error, ...``, are for programmers.
+    """
+    line, checked = error.format_message(), getattr(error.__cause__, "errors", None)
+    if checked is None:
+        return line
+    fault = checked()[0]
+    value, said = str(fault["input"]), str(fault["msg"]).removeprefix("Value error, ").rstrip(".")
+    said = said.partition(", unable")[0].replace("Input should", f"{value!r} should")
+    known = re.findall("'([^']*)'", said.partition(" is not one of ")[2])
+    return line.removesuffix(error.message) + said + did_you_mean(value, known)
 
 
 def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
