@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tidings.core import quorum
+from tidings.disk.files import whole_file
 from tidings.guests import factory
 from tidings.report.charts import Axis, Line, LineChart, Point, document, lines_of
 from tidings.report.numbers import figure
@@ -274,7 +275,9 @@ def draw(costs: Sequence[Cost], path: Path) -> None:
         for metric, axis in _AXES.items()
         for workload, title in _WORKLOADS.items()
     ]
-    path.write_text(document("What one broadcast costs, fault-free", charts), encoding="utf-8")
+    with whole_file(path) as draft:
+        text = document("What one broadcast costs, fault-free", charts)
+        draft.write_text(text, encoding="utf-8")
 
 
 _WORKLOADS: dict[Workload, str] = {"one": "One broadcast", "stream": "A stream"}

@@ -1,5 +1,6 @@
 """The command line: every exit status, every example, every --json."""
 
+import errno
 import json
 import os
 import re
@@ -210,6 +211,46 @@ def test_69_where_nothing_can_be_written(tidings) -> None:
         assert answer.status == 69
         assert "/proc/nowhere" in answer.err
         assert one_line(answer.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        ("explore --protocol flawed/hasty --crashes 1", "runs/explored-f4b81cfe-uniform-agreement"),
+        ("demo", "runs/demo-"),
+        ("adapt majority-relay --out module.py", "module.py"),
+        ("compare --sizes 3 --messages 1 --chart costs.svg", "costs.svg"),
+    ],
+)
+def test_69_and_the_file_when_the_disk_is_full(
+    tidings, words: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(path: Path, data: object, **_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    answer = tidings(*words.split())
+    assert (answer.status, one_line(answer.err)) == (69, True)
+    assert answer.err.startswith(f"tidings: {file}")
+    assert answer.err.endswith(": No space left on device\n")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["simulate --seed 7", "simulate --json", "--version"])
+def test_69_when_the_output_cannot_be_written(words: str, unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [COMMAND, *words.split()],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+    assert ended.stderr == "tidings: standard output: No space left on device\n"
+    assert ended.returncode == 69
 
 
 def test_70_when_it_is_our_fault(tidings, monkeypatch: pytest.MonkeyPatch) -> None:

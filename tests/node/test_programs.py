@@ -344,6 +344,19 @@ def test_a_node_without_any_output_is_refused(tmp_path: Path) -> None:
     go(scenario())
 
 
+def test_a_node_whose_output_is_full_says_so(tmp_path: Path) -> None:
+    group_file(tmp_path, 1)
+
+    async def scenario() -> None:
+        command = f"exec {TIDINGS} node p1 > /dev/full"
+        async with running(tmp_path, "bash", "-c", command) as p1:
+            p1.type("text")
+            assert await p1.ends() == 69
+            assert p1.err[-1] == "tidings: standard output: No space left on device"
+
+    go(scenario())
+
+
 def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path) -> None:
     reader, writer = os.pipe()
 

@@ -22,6 +22,7 @@ from tidings.__main__ import judges
 from tidings.cli.common import app, err, interrupts_heard, out
 from tidings.core import Exit, TidingsError, without_secrets
 from tidings.core.likeness import did_you_mean
+from tidings.disk.files import OUTPUT, named
 
 # Each of these registers its commands on the app; the help lists them in this order.
 # isort: off
@@ -62,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with interrupts_heard():
             status = app(args=words or ["--help"], prog_name="tidings", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         if status == Exit.INTERRUPTED:  # what Typer makes of Ctrl-C
             raise KeyboardInterrupt
         return int(status or 0)
@@ -79,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
         if os.environ.get("TIDINGS_DEBUG"):
@@ -94,6 +97,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     finally:
         out.quiet = False  # where --json had made it so
+
+
+class _Output(TextIOWrapper):
+    """Standard output, which is named where it cannot be written: nobody but us opened it so."""
+
+    def __init__(self, stream: TextIOWrapper) -> None:
+        how = stream.line_buffering, stream.write_through
+        super().__init__(stream.buffer, stream.encoding, stream.errors, None, *how)
+
+    def write(self, text: str) -> int:
+        with named(OUTPUT):
+            return super().write(text)
+
+    def flush(self) -> None:
+        with named(OUTPUT):
+            super().flush()
+
+
+def _drop_output() -> None:
+    """What is still in its buffer goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_our_words(error: TyperException) -> str:
@@ -139,4 +163,12 @@ def run_and_exit() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without a ✓ gets a ?
-    sys.exit(main())
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout = _Output(sys.stdout)
+    status = main()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:  # it was reported, and Python would report it once more
+        _drop_output()
+    sys.exit(status)

@@ -8,6 +8,7 @@ import typer
 
 from tidings.cli.common import app, named_protocol, say
 from tidings.core import UsageError
+from tidings.disk.files import whole_file
 from tidings.guests.anysystem.guest import module_for
 
 
@@ -33,5 +34,6 @@ def adapt(
     elif file.exists():
         raise UsageError(f"{file} is there already; choose another")
     else:
-        file.write_text(module, encoding="utf-8")
+        with whole_file(file) as draft:
+            draft.write_text(module, encoding="utf-8")
         say(f"module {file}: class BroadcastProcess")

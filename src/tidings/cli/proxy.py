@@ -12,6 +12,7 @@ import typer
 
 from tidings.cli.common import app, err, say
 from tidings.core import DataError, Exit, UsageError
+from tidings.disk.files import whole_file
 from tidings.node.config import Address, parse_config, read_config
 from tidings.report import many
 from tidings.testkit.faulty_links import FaultyLink, Flow
@@ -107,7 +108,8 @@ def _introduce(proxy: Proxy, file: Path | None) -> None:
         if seen.exists() and not seen.read_text(encoding="utf-8").startswith(MARK):
             raise UsageError(f"{seen} is there already, and not made by tidings proxy")
         described = f"{MARK}{file.name} as {name} sees it.\n"
-        seen.write_text(described + proxy.group_file_for(name, text, file), encoding="utf-8")
+        with whole_file(seen) as draft:
+            draft.write_text(described + proxy.group_file_for(name, text, file), encoding="utf-8")
         say(f"{name} reads {seen}")
 
 

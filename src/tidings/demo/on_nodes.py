@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tidings.demo.simulated import BREAKS, Break
+from tidings.disk.files import whole_file
 from tidings.node.authority import certify
 from tidings.node.config import read_config
 from tidings.testkit.fleet import Fleet, Member, free_ports
@@ -87,24 +88,21 @@ def perform(
 
 
 def _group_file(folder: Path, name: str, play: DemoPlay) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
     addresses = zip(NAMES, free_ports(len(NAMES)), strict=True)
     path = folder / "group.toml"
-    path.write_text(
-        "\n".join(
-            [
-                f'name = "{name}"',
-                f'protocol = "{play.protocol}"',
-                f"durable = {str(play.durable).lower()}",
-                'trace.folder = "."',
-                'tls.folder = "certs"',
-                "",
-                "[members]",
-                *(f'{member} = "127.0.0.1:{port}"' for member, port in addresses),
-                "",
-            ]
-        )
-    )
+    lines = [
+        f'name = "{name}"',
+        f'protocol = "{play.protocol}"',
+        f"durable = {str(play.durable).lower()}",
+        'trace.folder = "."',
+        'tls.folder = "certs"',
+        "",
+        "[members]",
+        *(f'{member} = "127.0.0.1:{port}"' for member, port in addresses),
+        "",
+    ]
+    with whole_file(path) as draft:
+        draft.write_text("\n".join(lines))
     certify(read_config(path), folder / "authority")
     return path
 

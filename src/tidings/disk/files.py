@@ -13,6 +13,8 @@ MEND = "nothing that anybody relies on is lost: mend the disk and start again"
 UNREADABLE = "mend the disk and start again; without this file a member is lost (docs/node.md)"
 LOCK = "lock"
 """The file that says who writes in a folder."""
+OUTPUT = "standard output"
+"""What nobody has opened is called so."""
 
 
 def write_all(file: int, data: bytes) -> None:

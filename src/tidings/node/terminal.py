@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, Protocol
 
 from tidings.core import Exit, Interrupted, Message, TidingsError, UsageError
+from tidings.disk.files import OUTPUT, named
 from tidings.node import running
 from tidings.node.config import NO_LIMIT, Config
 from tidings.node.errors import Closed, LogFull
@@ -117,8 +118,9 @@ def _write(
             data = work.get()
             fault: OSError | None = None
             try:
-                while data:
-                    data = data[os.write(sys.stdout.fileno(), data) :]
+                with named(OUTPUT):
+                    while data:
+                        data = data[os.write(sys.stdout.fileno(), data) :]
             except OSError as error:
                 fault = error
             loop.call_soon_threadsafe(done.put_nowait, fault)

@@ -407,7 +407,8 @@ class Fleet:
                 for member in self:
                     member.group_file = self.path.with_name(f"{self.path.stem}-{member.name}.toml")
                     seen = self.proxy.group_file_for(member.name, text, self.path)
-                    member.group_file.write_text(seen)
+                    with whole_file(member.group_file) as draft:
+                        draft.write_text(seen)
             stack.callback(self.kill)
             for member in self:
                 member.start(injector=self._injector, report_ms=self._report_ms, wait=False)
