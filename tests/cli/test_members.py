@@ -76,7 +76,7 @@ def test_a_member_is_added_and_removed_and_its_name_is_used_up(
             absent = await to_thread(tidings, "members", "add", "p4", "--via", address)
             assert absent.status == 69
             assert absent.out.splitlines() == [
-                "p4 has to run before it can be added:",
+                "p4 has to run before it can be added; if it does not run yet:",
                 "  copy to 127.0.0.1         group.toml",
                 f"  start it there            tidings node p4 --address {address}",
             ]

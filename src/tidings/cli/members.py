@@ -152,7 +152,7 @@ def _check_newcomer(name: str, via: str, config: Config) -> None:
 
 def _print_preparations(name: str, via: str, group: Path, config: Config) -> None:
     """What whoever sets up the newcomer has to do, if that is not done yet."""
-    say(f"{name} has to run before it can be added:")
+    say(f"{name} has to run before it can be added; if it does not run yet:")
     copied = group.name
     if config.certificates is not None:
         copied = f"{group.name} and {config.tls.folder}/{name}"
