@@ -116,6 +116,27 @@ def test_a_lost_machine_is_replaced_at_its_address_by_three_commands(
     go(scenario())
 
 
+def test_a_newcomer_is_not_alarmed_by_calls_for_the_one_that_it_replaces(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_file(tmp_path, 3, VIEWS, UNTRACED, tls=True, newcomers=("p2+1",))
+    caplog.set_level("INFO", logger="tidings.node")
+
+    def levels() -> set[str]:
+        told = [one for one in caplog.records if one.getMessage().startswith("p2+1: no link")]
+        assert all("it may look for somebody else here" in one.getMessage() for one in told)
+        return {one.levelname for one in told}
+
+    async def scenario() -> None:
+        members = joined(config, "p1", "p3", founding=True, listen=False)
+        async with library.join("p2+1", config, listen=False), members as groups:
+            await until(lambda: levels() != set())
+            await groups["p1"].replace("p2")
+
+    go(scenario())
+    assert levels() == {"INFO"}
+
+
 @pytest.mark.parametrize("tls", [False, True])
 def test_the_old_one_that_comes_back_there_hears_that_it_was_removed_and_stops(
     tls: bool, tmp_path: Path

@@ -15,10 +15,13 @@ class Complaints:
         """How often about whom in this minute."""
         self.minute_ends_s = 0.0
 
-    def tell(self, who: str, about: str, reason: str, now_s: float) -> None:
+    def tell(
+        self, who: str, about: str, reason: str, now_s: float, *, is_usual: bool = False
+    ) -> None:
         """Once, not at every try; and not for ever about one who finds new ways to be wrong.
 
-        ``about`` is whom it counts for: a member, or all strangers together.
+        ``about`` is whom it counts for: a member, or all strangers together. What is usual is no
+        warning.
         """
         if (who, reason) in self._reported:
             return
@@ -33,7 +36,8 @@ class Complaints:
         if self._counts[about] == links.complaints_per_minute:
             reason += "; what else is wrong is not told for a minute"
         if self._counts[about] <= links.complaints_per_minute:
-            self._log.warning("no link", peer=who, reason=reason)
+            log = self._log.info if is_usual else self._log.warning
+            log("no link", peer=who, reason=reason)
 
     def forget(self, who: str) -> None:
         """It is linked: whatever goes wrong from now on is new."""

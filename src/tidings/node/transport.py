@@ -41,6 +41,7 @@ from tidings.node.strangers import Strangers
 from tidings.node.wire import (
     CAST_OUT,
     GREETING,
+    HUNG_UP,
     Bye,
     Came,
     Codec,
@@ -446,7 +447,10 @@ class Transport:
         """One line here, one line there, and the connection is over."""
         self.refused[counted_as] += 1
         connection.is_refused = connection.is_over = True
-        self.complain(connection.peer.name if connection.peer else connection.where, reason)
+        # Where a newcomer waits, the members look for the one that it is to replace.
+        is_usual = reason == HUNG_UP and self.membership.installed is None
+        who = connection.peer.name if connection.peer else connection.where
+        self.complain(who, reason, is_usual=is_usual)
         if not connection.transport.is_closing():
             connection.hang_up(f"{self.me}: {reason}")
         self.lost(connection, None)
@@ -476,10 +480,11 @@ class Transport:
             self.complain(peer.name, f"refuses us: {bye.reason}")
         connection.transport.close()
 
-    def complain(self, who: str, reason: str) -> None:
+    def complain(self, who: str, reason: str, *, is_usual: bool = False) -> None:
         if not self.is_closing:
             about = who if who in self.peers else "strangers"
-            self._complaints.tell(who, about, reason, asyncio.get_running_loop().time())
+            now_s = asyncio.get_running_loop().time()
+            self._complaints.tell(who, about, reason, now_s, is_usual=is_usual)
 
     # --- packets
 

@@ -431,10 +431,13 @@ def bye_frame(reason: str, why: Why = Why.WORDS, incarnation: int = 0) -> bytes:
     return framed(Kind.BYE, 0, _encode(Bye(reason[:LINE_CHARS], why, incarnation)))
 
 
+HUNG_UP = "it hangs up before it says who it is; it may look for somebody else here"
+
+
 def read_hello(frame: Frame) -> Hello:
     if frame.kind == Kind.BYE:
         # Why, it has said, too; but anybody may say anything, and this goes into our log.
-        raise WireFault("it hangs up before it says who it is; it may look for somebody else here")
+        raise WireFault(HUNG_UP)
     if frame.kind != Kind.HELLO:
         raise WireFault(f"it begins with a frame of kind {frame.kind} instead of a hello")
     return _read(frame, Hello, "hello")
