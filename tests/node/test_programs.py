@@ -121,9 +121,9 @@ def test_whoever_is_refused_before_it_begins_leaves_nothing_behind(
 ) -> None:
     """A name that nobody has, an address that somebody has, metrics where somebody has theirs."""
     config = group_file(tmp_path, 2, 'protocol = "views"')
-    taken = config.addresses["p1"]
-    with socket.create_server(taken):
-        answer = tidings("node", name, "--metrics", str(taken.port) if name == "p2" else "")
+    address = config.addresses["p1"]
+    with socket.create_server(address):
+        answer = tidings("node", name, "--metrics", str(address.port) if name == "p2" else "")
     assert answer.status == (69 if name in config.members else 64), answer
     assert [path.name for path in tmp_path.iterdir()] == ["group.toml"]
 

@@ -123,9 +123,9 @@ def test_a_newcomer_is_not_alarmed_by_calls_for_the_one_that_it_replaces(
     caplog.set_level("INFO", logger="tidings.node")
 
     def levels() -> set[str]:
-        told = [one for one in caplog.records if one.getMessage().startswith("p2+1: no link")]
-        assert all("it may look for somebody else here" in one.getMessage() for one in told)
-        return {one.levelname for one in told}
+        records = [one for one in caplog.records if one.getMessage().startswith("p2+1: no link")]
+        assert all("it may look for somebody else here" in one.getMessage() for one in records)
+        return {one.levelname for one in records}
 
     async def scenario() -> None:
         members = joined(config, "p1", "p3", founding=True, listen=False)

@@ -129,10 +129,10 @@ def _in_our_words(error: TyperException) -> str:
     if checked is None:
         return line
     fault = checked()[0]
-    value, said = str(fault["input"]), str(fault["msg"]).removeprefix("Value error, ").rstrip(".")
-    said = said.partition(", unable")[0].replace("Input should", f"{value!r} should")
-    known = re.findall("'([^']*)'", said.partition(" is not one of ")[2])
-    return line.removesuffix(error.message) + said + did_you_mean(value, known)
+    value, reason = str(fault["input"]), str(fault["msg"]).removeprefix("Value error, ").rstrip(".")
+    reason = reason.partition(", unable")[0].replace("Input should", f"{value!r} should")
+    known = re.findall("'([^']*)'", reason.partition(" is not one of ")[2])
+    return line.removesuffix(error.message) + reason + did_you_mean(value, known)
 
 
 def _fail(line: str, status: Exit, notes: Sequence[str] = ()) -> int:
