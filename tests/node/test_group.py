@@ -715,9 +715,7 @@ def test_who_left_a_trace_and_no_log_has_lost_its_disk(tmp_path: Path) -> None:
             await (await groups["p1"].broadcast(b"hello")).delivered()
         for file in (tmp_path / "data" / "p1").iterdir():
             file.unlink()
-        with pytest.raises(
-            EnvironmentMissing, match="/data/p1 is gone, and p1 has been here"
-        ) as no:
+        with pytest.raises(Halted, match="/data/p1 is gone, and p1 has been here") as no:
             async with joined(config):
                 pass
         assert "move" not in str(no.value)

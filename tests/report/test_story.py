@@ -1,5 +1,6 @@
 """Stories: a violation in plain words, as a proof, and as a test that can be run."""
 
+import errno
 import re
 import subprocess
 import sys
@@ -454,14 +455,23 @@ def test_without_a_schedule_there_is_no_test_and_no_promise_of_one(tmp_path: Pat
     assert "See it again" not in (tmp_path / "story.md").read_text()
 
 
-def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device: .*story.md"),
+        (OSError("no space left on device"), "^no space left on device$"),
+    ],
+)
+def test_nothing_is_left_half_written(
+    fault: OSError, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def torn(self: Path, text: str, **options) -> None:
         with self.open("w") as file:
             file.write(text[:10])
-        raise OSError("no space left on device")
+        raise fault
 
     monkeypatch.setattr(Path, "write_text", torn)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match=words):
         write_story(tmp_path, CARELESS, violation_of("causal order"))
     assert list(tmp_path.iterdir()) == []
 

@@ -178,7 +178,8 @@ def named(path: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        fault.filename = fault.filename or str(path)
+        if fault.errno is not None:  # otherwise the fault is all words, and a name would hide them
+            fault.filename = fault.filename or str(path)
         raise
 
 
