@@ -562,6 +562,27 @@ def test_a_newcomer_that_comes_back_without_its_disk_is_refused(is_wedged: bool)
     assert isinstance(halted, Halt)
 
 
+def test_a_newcomer_counts_nobody_who_is_ready() -> None:
+    """It asks nobody, and knows no group in which such an answer could make sense."""
+    newcomer = Views("p4", ("p1", "p2", "p3"))
+    newcomer.step(Start(joining=True))
+    assert newcomer.step(Receive("p1", Ready(0, 0, 0, (0, 0, 0)))) == []
+
+
+def test_on_lossy_links_a_member_asks_who_has_what_is_missing_in_a_cut() -> None:
+    """It has heard of the view from one that lacks the same; what the others said was lost."""
+    three = ("p1", "p2", "p3")
+    member = Views("p3", three)
+    member.step(Start(lossy=True, founding=True))
+    view = View(1, three, (MessageId("p1", 1), MessageId("p2", 0), MessageId("p3", 0)))
+    member.step(Receive("p2", Decided((view,), 0, 1)))
+    assert Send(("p1", "p2"), Behind(0)) in member.step(Timeout("change"))
+    answered = member.step(Receive("p1", Decided((view,), 1, 1)))
+    assert Send(("p1",), InView(0, Pull((Span("p1", 1, 1),)))) in answered
+    again = member.step(Timeout("change"))
+    assert not any(isinstance(one, Send) and one.packet == Behind(0) for one in again)
+
+
 def test_a_replacement_has_a_name_that_nobody_had(member: Views) -> None:
     assert member.replacement_of("p2") == "p2+1"
     world = World("names", ("p1", "p2"), Views)

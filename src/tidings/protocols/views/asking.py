@@ -99,7 +99,7 @@ class Asking(Part):
 
     def hear(self, sender: str, ready: Ready) -> None:
         """It may come after the operator was told no, and counts when the same is asked again."""
-        is_answer = ready.number == self.standing.number + 1
+        is_answer = self.standing.is_member and ready.number == self.standing.number + 1
         is_answer &= ready.asked == self.acceptor.promised.round
         if self.proposer.ballot != NO_BALLOT or not is_answer:
             return

@@ -228,11 +228,14 @@ class Views(Process):
             self.present.step(event, self.choose, out)
 
     def _time_out(self, name: str, out: Effects) -> None:
-        if name != CHANGE or not self.patience.is_over():
+        if name != CHANGE or not self.patience.is_over() or self.has_left:
             return
         self.gathering.ask(out, again=True)
         if self.standing.following is not None:
-            return  # all that is left to do is to get what is in its cut
+            # All that is left to do is to get what is in its cut.
+            if self.gathering.missing() and not self.gathering.holders:
+                out.append(Send(self.others, Behind(self.number)))  # the answers say who has it
+            return
         if self.is_wedged or self.asking.is_waiting:
             self.asking.canvass(out)
         elif self.proposer.canvassing:
