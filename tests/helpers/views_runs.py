@@ -9,21 +9,25 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
-from msgspec import UNSET
+from msgspec import UNSET, msgpack
 
 from tidings.core import (
     Deny,
     Effect,
     Event,
     Install,
+    Members,
     MessageId,
     Recall,
+    Receive,
     Replay,
     Rereading,
     UsageError,
     majority,
     ordered,
 )
+from tidings.node.config import Limits
+from tidings.node.wire import Codec, WireFault
 from tidings.protocols.frontier.records import Stored
 from tidings.protocols.views import Views
 from tidings.protocols.views.packets import NO_BALLOT, View
@@ -34,6 +38,7 @@ from tidings.spec import Value, Verdict, judge
 from tidings.trace import Row, Run
 
 MOST_CHOICES = 400
+LIMITS = Limits()
 
 
 class ChangingRun:
@@ -69,6 +74,8 @@ class ChangingRun:
         self.rows: list[Row] = []
         self.happened: Counter[str] = Counter()
         self.ballots: dict[int, set[str]] = {}
+        self.codecs: dict[str, Codec] = {}
+        """With which real members read what comes."""
         self.world = World(
             f"seed {seed}",
             tuple(f"p{number}" for number in range(1, size + 1)),
@@ -146,6 +153,8 @@ class ChangingRun:
 
     def _watch(self, process: str, seen: Event | Effect | Row) -> None:
         match seen:
+            case Receive():
+                self._check_on_the_wire(process, seen)
             case Deny():
                 self.happened["denied"] += 1
             case Install(number=number, delivered=before) if number:
@@ -164,6 +173,23 @@ class ChangingRun:
             case Row(kind="send", packet_kind="prepare"):
                 number = self.members[process].number + 1
                 self.ballots.setdefault(number, set()).add(process)
+
+    def _check_on_the_wire(self, process: str, seen: Receive) -> None:
+        """What members say to each other, no real member refuses to read."""
+        codec = self.codecs.get(process)
+        if codec is None:
+
+            def members_of(number: int) -> Members | None:
+                chain = self.members[process].chain
+                return chain[number].members if 0 <= number < len(chain) else None
+
+            codec = self.codecs[process] = Codec(Views, None, LIMITS, members_of)
+        try:
+            came = codec.decode(1, memoryview(msgpack.encode(seen.packet)), seen.sender)
+        except WireFault as fault:
+            words = f"{process} would hang up on {seen.sender}: {fault}: {seen.packet}"
+            raise AssertionError(words) from fault
+        assert came.packet == seen.packet, f"{process} would read {came.packet}"
 
     def _check_replay(self, process: str, replay: Replay) -> None:
         """Nothing that was handed over and not processed is left out; views in their order."""

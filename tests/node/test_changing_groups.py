@@ -273,6 +273,31 @@ def test_a_newcomer_that_calls_again_is_linked_once(tmp_path: Path) -> None:
     go(scenario())
 
 
+def test_a_newcomer_that_missed_its_own_view_hears_of_it_when_it_is_back(tmp_path: Path) -> None:
+    """It is killed when enough are there to add it, and has never heard of any view."""
+    config = group_file(tmp_path, 3, VIEWS)
+
+    async def scenario() -> None:
+        async with joined(config) as groups, AsyncExitStack() as stack:
+            (port,) = free_ports(1)
+            address = f"127.0.0.1:{port}"
+            p4 = await stack.enter_async_context(tidings.join("p4", config, address=address))
+
+            def kill(reached: str) -> None:
+                if reached == "approved":
+                    p4._member.joined().fail(tidings.Halted("killed"))
+
+            view = await groups["p1"].add("p4", address, progress=kill)
+            with pytest.raises(tidings.Halted, match="killed"):
+                await stack.aclose()
+            assert p4.view.number == NOWHERE
+            async with tidings.join("p4", config, address=address) as again:
+                await until(lambda: again.view == view)
+                await (await again.broadcast(b"here")).stable()
+
+    go(scenario())
+
+
 def test_messages_flow_while_the_group_changes(tmp_path: Path) -> None:
     """Broadcasts wait for a change, and are never refused; everybody delivers the same."""
     config = group_file(tmp_path, 3, *MEMORY, VIEWS, "limits.window = 50")

@@ -63,6 +63,7 @@ GENUINE = (
     Decided((View(0, THREE), ADDED), 1, 1),
     Missed(0),
     Behind(0),
+    Behind(-1),
 )
 
 
@@ -91,6 +92,7 @@ def test_what_a_member_says_is_accepted(packet: Packet) -> None:
         (InView(0, Holding(Counts(some=(MessageId("p4", 1),)))), "a holding that is not meant"),
         (InView(0, Data(Batch(MessageId("p3", 1), (b"",)))), "a data of p3, and it is p2"),
         (InView(0, Data(Batch(MessageId("p2", 1), (bytes(1_001),)))), "a text of 1,001 bytes"),
+        (Behind(-2), "a packet that makes no sense"),
         (InView(-1, STATE), "a state that is not meant for this group"),
         (InView(2**63, STATE), "a state that is not meant for this group"),
         (Ready(1, 0, 0, (4, 0)), "a ready that is not meant for this group"),

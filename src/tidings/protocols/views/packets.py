@@ -185,9 +185,9 @@ class Decided(Packet, frozen=True, tag="decided"):
 
 
 class Behind(Packet, frozen=True, tag="behind"):
-    """The sender knows no later view than this one, and should."""
+    """The sender knows no later view than this one, and should; a newcomer may know none."""
 
-    number: int
+    number: Annotated[int, Meta(ge=-1)]
 
     def __str__(self) -> str:
         return f"behind view {self.number}"
