@@ -58,7 +58,7 @@ def _members(ending: ExitStack, folder: Path, commands: Sequence[Sequence[str]])
 NATS_CONFIG = """
 server_name: n{place}
 listen: "127.0.0.1:{port}"
-max_pending: 256MB
+max_pending: 2GB
 cluster {{ name: bench, listen: "127.0.0.1:{own_route}", routes: [{routes}] }}
 jetstream {{ store_dir: "{folder}/n{place}", max_mem: 4GB, max_file: 16GB{sync} }}
 """
@@ -172,7 +172,7 @@ def tidings_systems(name: str, sources: Path, doors: str, loop: str) -> list[Sys
 
 def rivals() -> list[System]:
     nats, go = (TOOLS / "bin/nats-server",), ("go",)
-    server = "three nats-server 2.15.2, max_pending 256MB"
+    server = "three nats-server 2.15.2, max_pending 2GB"
     stream = (
         f"{server}, stream with 3 replicas and max_bytes 256 MiB, R1 push consumers without acks"
     )
