@@ -26,6 +26,7 @@ from tidings.pipeline.watching import running
 from tidings.pipeline.watching.growing import Growing, pieces_in
 from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
 from tidings.pipeline.watching.status import read_status
+from tidings.pipeline.watching.stream import SegmentStream
 from tidings.report.live import WatchMetrics, live_table
 from tidings.report.over_time import history_page
 from tidings.spec import Extra, Guarantee, Value, judge
@@ -210,6 +211,29 @@ def test_little_at_a_time_gets_to_the_same_end(folder: Path) -> None:
     assert rows == pipeline.audit_here(folder).rows
 
 
+def test_what_comes_after_a_watch_of_what_is_there_has_begun_is_for_the_next_one(
+    folder: Path,
+) -> None:
+    steps = _life(folder)
+    for _ in range(3):
+        next(steps)
+    growing, offset = Growing(folder), {}
+    stream = SegmentStream(folder, (), True, 150)
+    stream.prepareForTriggerAvailableNow()
+    there = growing.latest({}, 1 << 30)
+    seen = []
+    while (after := stream.latestOffset(offset)) != offset:
+        offset = after
+        seen.append(offset)
+        next(steps, None)
+    assert offset == there
+    assert len(seen) > 2
+    assert growing.latest(offset, 1 << 30) != there
+    again = SegmentStream(folder, (), True, 1 << 30)
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(offset) == growing.latest({}, 1 << 30)
+
+
 def test_a_step_stays_within_its_limit_when_a_segment_has_more(folder: Path) -> None:
     p1 = Writer(folder, "p1")
     for number in range(20):
@@ -276,6 +300,22 @@ def test_on_spark_each_start_goes_on_where_the_last_one_ended(
     found = watching.findings.writeStream.format("memory").queryName("found")
     found.trigger(availableNow=True).start().awaitTermination(60)
     assert spark.table("found").count() == 11
+
+
+def test_on_spark_a_watch_of_what_is_there_goes_on_until_all_of_it_is_read(
+    spark: Any, folder: Path, tmp_path: Path
+) -> None:
+    for _ in _life(folder):
+        pass
+    little = {"bytesPerBatch": "300"}
+    with pipeline.watch(
+        spark, folder, checkpoint=tmp_path / "c", once=True, options=little
+    ) as watching:
+        watching.query.awaitTermination(60)
+        watching.refuse_failure()
+    assert watching.status is not None
+    assert watching.status.batch > 0
+    _as_audited(folder, watching.options)
 
 
 def test_on_spark_a_stream_of_rows_is_judged_like_the_folder(

@@ -32,6 +32,7 @@ At = Mapping[str, int]
 """Of a process: ``first``, ``segment`` and its ``bytes``; a number for each that was not there."""
 Offset = dict[str, dict[str, int]]
 NOWHERE: At = MappingProxyType({"first": 0, "segment": 0, "bytes": 0})
+NO_GOAL: At = MappingProxyType({"segment": -1})
 TO_THE_END = -1
 
 
@@ -64,14 +65,17 @@ class Growing:
                 found.setdefault(process, set()).add(int(number))
         return {process: sorted(numbers) for process, numbers in sorted(found.items())}
 
-    def latest(self, start: Offset, most_bytes: int) -> Offset:
-        """How far one can read now, each process no further than so many bytes."""
+    def latest(self, start: Offset, most_bytes: int, goal: Offset | None = None) -> Offset:
+        """How far one can read now, each process no further than so many bytes, or than a goal."""
         end = {process: dict(at) for process, at in start.items()}
-        for process, numbers in self.segments().items():
+        for process, numbers in self._segments_within(goal).items():
             at = start.get(process, {"first": numbers[0], "segment": numbers[0], "bytes": 0})
-            furthest = self._furthest(process, numbers, at, most_bytes)
+            last = NO_GOAL if goal is None else goal[process]
+            furthest = self._furthest(process, numbers, at, most_bytes, last)
             end[process] = furthest | self._left_behind(process, numbers, at, furthest["segment"])
         files = self.files()
+        if goal is not None:
+            files = {name: size for name, size in files.items() if name in goal.get(FILES, {})}
         for name, size in start.get(FILES, {}).items():
             if files.setdefault(name, size) != size:
                 raise DataError(
@@ -88,20 +92,37 @@ class Growing:
             if path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST)
         }
 
-    def _furthest(self, process: str, numbers: Iterable[int], at: At, most: int) -> dict[str, int]:
+    def _segments_within(self, goal: Offset | None) -> dict[str, list[int]]:
+        found_now = self.segments()
+        if goal is None:
+            return found_now
+        within = {
+            process: [one for one in numbers if one <= goal[process]["segment"]]
+            for process, numbers in found_now.items()
+            if process in goal
+        }
+        return {process: numbers for process, numbers in within.items() if numbers}
+
+    def _furthest(
+        self, process: str, numbers: Iterable[int], at: At, most: int, goal: At
+    ) -> dict[str, int]:
         segment, end = at["segment"], at["bytes"]
         for number in (one for one in numbers if one >= segment):
             begin = end if number == segment else 0
+            if number == goal["segment"]:
+                most = min(most, goal["bytes"] - begin)
+            if most <= 0:
+                break
             with suppress(FileNotFoundError, VanishedError):
                 path = found(self.folder, process, number)
                 size = path.stat().st_size
                 is_whole = path.name.endswith(CLOSED) and size - begin <= most
-                reached = size if is_whole else Reader(path).whole_end(begin, max(most, 1))
+                reached = size if is_whole else Reader(path).whole_end(begin, most)
                 if reached == 0:
                     break
                 segment, end = number, reached
                 most -= reached - begin
-                if most <= 0 or reached < size:
+                if reached < size:
                     break
         return {"segment": segment, "bytes": end}
 
