@@ -268,6 +268,61 @@ def test_a_watch_does_not_end_by_what_its_last_start_had_seen(
     assert {one.value for one in conclusion(reading.options)["live"]} == {Value.HOLDS}
 
 
+def _ended(reading: Reading) -> tuple[bool, bool]:
+    status = read_status(reading.options.place)
+    assert status is not None
+    (run,) = status.runs
+    return run.has_ended, run.has_ended_but_for_parts
+
+
+def test_a_hole_does_not_keep_a_watch_from_ending(folder: Path, tmp_path: Path) -> None:
+    _without_a_part(folder, 2)
+    reading = Reading(folder, tmp_path / "checkpoint")
+    reading.look(0.0)
+    assert _ended(reading) == (False, True)
+    reading.look(2 * PATIENCE_S)
+    assert _ended(reading) == (True, True)
+
+
+def test_a_hole_at_the_beginning_does_not_keep_it_either(folder: Path, tmp_path: Path) -> None:
+    _without_a_part(folder, 1)
+    reading = Reading(folder, tmp_path / "checkpoint")
+    reading.look(0.0)
+    assert _ended(reading) == (False, True)
+
+
+@pytest.mark.parametrize("fate", ["crashed", None])
+def test_a_member_without_rows_is_waited_for_unless_its_fate_is_known(
+    folder: Path, tmp_path: Path, fate: Any
+) -> None:
+    manifest = next(iter(Growing(folder).manifests().values()))
+    with_fate = msgspec.structs.replace(manifest, fates={"p3": fate} if fate else {})
+    (folder / "manifest.jsonl").write_bytes(msgspec.json.encode(with_fate) + b"\n")
+    for name in NAMES[:2]:
+        Writer(folder, name).write(Mark("settle"))
+    reading = Reading(folder, tmp_path / "checkpoint")
+    reading.look()
+    assert _ended(reading) == (False, fate is not None)
+
+
+def test_what_is_missing_behind_the_last_rows_is_waited_for_as_long_as_patience_lasts(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark calls the judge for new rows only, and none come."""
+    _without_a_part(folder, 2)
+    reading = Reading(folder, tmp_path / "checkpoint")
+    reading.look()
+    watching: Any = _Restarted(reading.options, iter(()))
+    show = watch._Show(watching, "trace", None, as_json=True)
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(
+        watch, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None)
+    )
+    watch._follow(watching, show, once=False)
+    assert next(clock) > PATIENCE_S
+    assert {one.value for one in conclusion(reading.options)["live"]} == {Value.UNKNOWN}
+
+
 def test_whoever_interrupts_gets_lines_of_json_and_no_others(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -380,7 +380,8 @@ def test_a_watch_that_has_read_nothing_yet_has_no_verdict(monkeypatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(watch.time, "sleep", interrupted)
-    begun = SimpleNamespace(query=SimpleNamespace(isActive=True), status=None)
+    query = SimpleNamespace(isActive=True)
+    begun = SimpleNamespace(query=query, status=None, options=WatchOptions(""))
     with pytest.raises(KeyboardInterrupt):
         watch._follow(begun, watch._Show(begun, "", None, as_json=True), once=False)
 

@@ -231,8 +231,8 @@ def _follow(watching: "Watching", show: _Show, once: bool) -> None:
                 if show.look():
                     calm_since_s = time.monotonic()
                 update(show.status)
-                is_calm = time.monotonic() - calm_since_s > CALM_S
-                if not once and is_calm and _has_ended(show.status):
+                calm_s = time.monotonic() - calm_since_s
+                if not once and _has_ended(show.status, calm_s, watching.options.patience_s):
                     # The status may be that of an earlier start, and more have come since.
                     watching.judge_what_is_there()
                     if not show.look():
@@ -280,8 +280,14 @@ def _line(status: "Status") -> str:
     return "; ".join([f"watch  {many(status.rows, 'row')} judged{lag}", *owed[:1]])
 
 
-def _has_ended(status: "Status | None") -> bool:
-    return status is not None and all(run.has_ended for run in status.runs)
+def _has_ended(status: "Status | None", calm_s: float, patience_s: float) -> bool:
+    """Spark calls the judge for new rows only: if none come, what is missing is given up here."""
+    if status is None or calm_s <= CALM_S:
+        return False
+    is_patient = calm_s <= patience_s
+    return all(
+        run.has_ended or (run.has_ended_but_for_parts and not is_patient) for run in status.runs
+    )
 
 
 @contextmanager

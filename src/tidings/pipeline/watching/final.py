@@ -56,14 +56,30 @@ def _seen(judge: Judge) -> list[Ranges]:
     return seen
 
 
-def ending(judge: Judge, manifest: Manifest) -> Ending:
-    """What the ends of the histories say so far."""
+def ending(judge: Judge, manifest: Manifest, with_late: bool = False) -> Ending:
+    """What the ends of the histories say so far; with what waits behind a missing part, or not."""
+    late = {one.name: one.late[-1].last_kind for one in judge.histories if with_late and one.late}
     lives = {
-        history.name: Life(history.rows, history.last_kind, history.holed)
-        for history in judge.histories
-        if history.rows
+        one.name: Life(one.rows, late.get(one.name, one.last_kind), one.holed)
+        for one in judge.histories
+        if one.rows or one.name in late
     }
     return ending_of(0, manifest, lives, judge.agreed.steps())
+
+
+def has_ended(judge: Judge, manifest: Manifest) -> bool:
+    """Whether every history says how it ended, and nothing is missing that is waited for."""
+    evidence = ending(judge, manifest).evidence
+    return not any(history.late for history in judge.histories) and all(
+        process in evidence.run.histories and evidence.has_ended(process)
+        for process in evidence.processes
+    )
+
+
+def has_ended_but_for_parts(judge: Judge, manifest: Manifest) -> bool:
+    """The same if nothing missing comes: no part, and no row of a member whose fate is known."""
+    evidence = ending(judge, manifest, with_late=True).evidence
+    return all(map(evidence.has_ended, evidence.processes))
 
 
 def verdicts(judge: Judge, manifest: Manifest) -> tuple[Verdict, ...]:

@@ -26,7 +26,14 @@ import pyarrow.parquet as pq
 
 from tidings.core import DataError, UsageError
 from tidings.disk.files import whole_file
-from tidings.pipeline.watching.final import debts, ending, final_verdicts, verdicts
+from tidings.pipeline.watching.final import (
+    debts,
+    ending,
+    final_verdicts,
+    has_ended,
+    has_ended_but_for_parts,
+    verdicts,
+)
 from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import Judge, Standing, WatchLimits
 from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
@@ -368,7 +375,8 @@ def _status(judge: Judge, manifest: Manifest, state: _State, now_s: float) -> Ru
         waiting=len(judge.strays.waiting)
         + sum(int((one.open > 0).sum()) for one in judge.histories),
         window_rows=sum(one.events.size for one in judge.histories),
-        has_ended=end.is_settled,
+        has_ended=has_ended(judge, manifest),
+        has_ended_but_for_parts=has_ended_but_for_parts(judge, manifest),
     )
 
 

@@ -66,6 +66,8 @@ class RunStatus(msgspec.Struct, frozen=True):
     window_rows: int
     has_ended: bool
     """Every history says how it ended. More may come all the same."""
+    has_ended_but_for_parts: bool = False
+    """So it will be when nobody waits any longer for what is missing."""
 
 
 class Status(msgspec.Struct, frozen=True):
