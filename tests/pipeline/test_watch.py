@@ -14,6 +14,7 @@ from tidings.core import DataError, Exit
 from tidings.demo.simulated import BREAKS
 from tidings.pipeline.watching.final import final_verdicts, verdicts
 from tidings.pipeline.watching.judge import Judge, WatchLimits
+from tidings.pipeline.watching.mapped import manifest_of
 from tidings.pipeline.watching.pieces import Piece, pieces_of_rows
 from tidings.pipeline.watching.stored import loaded, stored
 from tidings.simulator import Plan, walk
@@ -315,6 +316,38 @@ def test_a_newcomer_owes_only_what_is_addressed_to_it() -> None:
     assert found == without_causes(judge(run))
 
 
+def _mentioned_late() -> tuple[Run, list[Piece], list[Piece]]:
+    """The manifest of a stream that has none grows with it: p3 is mentioned in the second half."""
+    run = Shorthand(
+        p1=" ".join(f"b{number} dp1#{number}" for number in range(1, 7)) + " settle",
+        p2=f"{_heard(6)} settle",
+        p3="dp1#6 crash",
+    ).run()
+    p1, p2, p3 = (run.histories[name] for name in ("p1", "p2", "p3"))
+    return (
+        run,
+        list(pieces_of_rows([*p1[:10], *p2[:5]])),
+        list(pieces_of_rows([*p1[10:], *p2[5:], *p3])),
+    )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_member_that_a_stream_mentions_late_was_one_all_along(is_there: bool) -> None:
+    """What all others had passed is read again, or it is unknown what the member lacks."""
+    run, first, second = _mentioned_late()
+    two = msgspec.structs.replace(run.manifest, names=("p1", "p2"), views=(("p1", "p2"),))
+    watch = Judge(two, DEFAULT, Source(run)) if is_there else Judge(two)
+    assert not watch.take(first)
+    watch.know(run.manifest)
+    alarms = watch.take(second)
+    assert [(one.process, str(one.message)) for one in alarms] == [("p3", "p1#6")] * is_there
+    found = without_causes(final_verdicts(watch, run.manifest))
+    if is_there:
+        assert found == without_causes(judge(run))
+    else:
+        assert {one.value for one in found} == {Value.UNKNOWN}
+
+
 MOVED = {
     "p1": "b1/0 b2/0 v1/1 r1/1 r2/1 b3/1 dp1#1 dp1#2 dp1#3 settle",
     "p2": "v1/1 dp1#1 dp1#2 dp1#3 settle",
@@ -339,6 +372,24 @@ def test_what_is_moved_to_a_newcomer_s_view_is_asked_of_the_newcomer(
     assert (alarm.process, str(alarm.message), str(alarm.cause)) == ("p4", "p1#2", "p1#1")
     assert not watch.given_up
     assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
+
+
+def test_members_that_come_one_by_one_are_judged_as_if_all_had_been_known() -> None:
+    judged = 0
+    for draft in random_runs(60, seed=6):
+        run, seen, watch = as_run(draft), None, None
+        if len(run.manifest.views) > 1 or run.holed:
+            continue
+        for some in in_pieces(run, Random(draft.run)):
+            seen = manifest_of(None, draft.run, seen, some)
+            watch = watch or Judge(seen, DEFAULT, Source(run))
+            watch.know(seen)
+            watch.take(some)
+        if watch is not None and seen is not None:
+            judged += 1
+            found = without_causes(final_verdicts(watch, seen))
+            assert found == without_causes(judge(Run(seen, run.histories, run.holed))), draft.run
+    assert judged > 10
 
 
 def test_who_waits_no_longer_for_one_cause_still_waits_for_others() -> None:

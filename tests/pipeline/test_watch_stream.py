@@ -19,11 +19,13 @@ from rich.console import Console
 from changing_traces import changing_runs, simulated
 from guides import ROOT
 from pipeline_ways import specified_by
+from shorthand import Shorthand
 from tidings import pipeline
 from tidings.core import DataError, UsageError
 from tidings.pipeline.history import append, entries, newest
 from tidings.pipeline.watching import running
 from tidings.pipeline.watching.growing import Growing, pieces_in
+from tidings.pipeline.watching.pieces import pieces_of_rows
 from tidings.pipeline.watching.running import BatchJudge, WatchOptions, conclusion, read_findings
 from tidings.pipeline.watching.status import read_status
 from tidings.pipeline.watching.stream import SegmentStream
@@ -449,6 +451,23 @@ def test_a_stream_of_a_log_is_judged_by_its_mapping(tmp_path: Path) -> None:
     found = {one.guarantee: one.value for one in conclusion(options)["live"]}
     assert found.pop(Guarantee.CAUSAL_ORDER) is Value.VIOLATED
     assert set(found.values()) == {Value.HOLDS}
+
+
+@pytest.mark.parametrize("pause_s", [1.0, 1000.0])
+def test_a_member_without_a_manifest_may_come_late_but_not_when_nobody_waits(
+    tmp_path: Path, pause_s: float
+) -> None:
+    run = Shorthand(
+        p1="b1 dp1#1 b2 dp1#2 settle", p2="dp1#1 dp1#2 settle", p3="dp1#2 dp1#1 settle"
+    ).run()
+    options = WatchOptions(str(tmp_path / "c"), form="rows")
+    p1, p2, p3 = (list(pieces_of_rows(run.histories[name])) for name in ("p1", "p2", "p3"))
+    reading = BatchJudge(options)
+    for batch, pieces in enumerate([p1 + p2, [], [], p3]):
+        reading.judge(pieces, batch, batch * pause_s)
+    found = {one.guarantee: one.value for one in conclusion(options)["r"]}
+    is_late = pause_s > options.patience_s
+    assert found[Guarantee.CAUSAL_ORDER] is (Value.UNKNOWN if is_late else Value.VIOLATED)
 
 
 def test_ids_are_no_names_in_a_stream(spark: Any, tmp_path: Path) -> None:

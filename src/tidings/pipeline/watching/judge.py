@@ -84,6 +84,8 @@ class Judge:
         """Deliveries of what was broadcast below a cut."""
         self.given_up = ""
         """Why something can never be decided here, if so."""
+        self.are_members_listed = True
+        """If not, whoever has rows is a member, and some may not have had any so far."""
         self.is_over = False
         self._fresh: set[int] = set()
         self.know(manifest)
@@ -94,6 +96,10 @@ class Judge:
         """What the manifest says now: it grows while the group runs."""
         for name in ordered(manifest.names):
             self.number(name)
+        for before, now in zip(self.views, manifest.views, strict=False):
+            # No manifest lists who is known by its rows alone; it was a member all along.
+            for name in (name for name in now if name not in before):
+                self.passed[self.numbers[name]] = [history.begin for history in self.histories]
         self.views = manifest.views
         self._inside = [frozenset(self.number(name) for name in view) for view in manifest.views]
         for name, cut in manifest.cuts.items():
@@ -306,6 +312,21 @@ class Judge:
     # --- the window
 
     def _trim(self) -> None:
+        if self.are_members_listed or self._has_waited():
+            self._drop_what_all_have_passed()
+        self._lose_patience(
+            [one.events.size - self.limits.waiting_rows for one in self.histories],
+            [one.patience for one in self.histories],
+        )
+        total = sum(history.events.size for history in self.histories)
+        if total > self.limits.window_rows:
+            self._shorten()
+
+    def _has_waited(self) -> bool:
+        """Whether nobody waits for more members any longer, who would need all there was."""
+        return any(history.patience for history in self.histories)
+
+    def _drop_what_all_have_passed(self) -> None:
         # What a member that was removed might still read is read again, should it do so.
         removed = self.removed()
         readers = [
@@ -317,13 +338,6 @@ class Judge:
             index = min([*needed, history.first_open])
             self._note_blockers(origin, index)
             history.drop(index)
-        self._lose_patience(
-            [one.events.size - self.limits.waiting_rows for one in self.histories],
-            [one.patience for one in self.histories],
-        )
-        total = sum(history.events.size for history in self.histories)
-        if total > self.limits.window_rows:
-            self._shorten()
 
     def _shorten(self) -> None:
         """Drop what is too much, from the longest windows on: those who need it are behind then."""

@@ -103,6 +103,12 @@ class WatchOptions(msgspec.Struct, frozen=True):
         return {one.run: one for one in self.manifests}
 
     @property
+    def lists_members(self) -> bool:
+        """Otherwise the members are those who have rows."""
+        is_listed = self.mapping is not None and bool(self.mapping.members)
+        return is_listed or self.folder is not None or bool(self.manifests)
+
+    @property
     def recall(self) -> Recall:
         return Growing(Path(self.folder)).recall if self.folder is not None else gone
 
@@ -180,6 +186,7 @@ class BatchJudge:
             if judge is None:
                 judge = self._judges[run] = Judge(manifest, options.limits, options.recall)
             judge.know(manifest)
+            judge.are_members_listed = options.lists_members
             mine = [piece for piece in pieces if piece.run == run]
             found += [(run, one) for one in judge.take(mine, since.get(run, {}))]
         if found:
