@@ -19,7 +19,7 @@ from tidings.pipeline.watching.pieces import Piece, pieces_of_rows
 from tidings.pipeline.watching.stored import loaded, stored
 from tidings.simulator import Plan, walk
 from tidings.spec import Extra, Guarantee, Value, Violation, exit_status, judge
-from tidings.trace import HistoryCut, Run
+from tidings.trace import HistoryCut, Row, Run
 from traces import Draft, random_cut_runs, random_runs
 from watched_runs import Source, as_run, in_pieces, in_turns, without_causes
 
@@ -390,6 +390,74 @@ def test_members_that_come_one_by_one_are_judged_as_if_all_had_been_known() -> N
             found = without_causes(final_verdicts(watch, seen))
             assert found == without_causes(judge(Run(seen, run.histories, run.holed))), draft.run
     assert judged > 10
+
+
+class _UpTo20(Shorthand):
+    """The next view begins behind the twentieth message of p1."""
+
+    def row(self, process: str, index: int, word: str) -> Row:
+        row = super().row(process, index, word)
+        return msgspec.structs.replace(row, vector={"p1": 20}) if row.kind == "view" else row
+
+
+def _misplaced(count: int = 1) -> Run:
+    """p2 delivers what belongs to the next view before it installs that."""
+    of_next = " ".join(f"b{number}/1 dp1#{number}" for number in range(21, 60))
+    return _UpTo20(
+        (("p1", "p2"), ("p1", "p2")),
+        p1=" ".join(f"b{number}/0 dp1#{number}" for number in range(1, 21))
+        + f" v1/1 {of_next} settle",
+        p2=f"{_heard(20 + count)} v1/1 "
+        + " ".join(f"dp1#{number}" for number in range(21 + count, 60))
+        + " settle",
+    ).run()
+
+
+@pytest.mark.parametrize("has_window", [True, False])
+def test_a_delivery_in_another_view_is_looked_for_once(has_window: bool) -> None:
+    """In the window, or in the source, which deletes it then; and the alarm names its place."""
+    run, asked, is_deleted = _misplaced(), Counter[str](), False
+
+    def recall(name: str, process: str, begin: int, end: int) -> Iterator[Piece] | None:
+        asked[process] += 1
+        return None if is_deleted else Source(run)(name, process, begin, end)
+
+    limits = DEFAULT if has_window else WatchLimits(window_rows=0)
+    watch = Judge(run.manifest, limits, recall)
+    p1, p2 = run.histories["p1"], run.histories["p2"]
+    alarms = watch.take(pieces_of_rows(p1[:45]))
+    for begin in range(0, len(p2), 10):
+        alarms += watch.take(pieces_of_rows(p2[begin : begin + 10]))
+        watch = loaded(stored(watch), limits, recall)
+    (violation,) = judge(run)[-1].violations
+    assert [one for one in alarms if one.guarantee is Extra.VIEWS] == [violation]
+    assert asked["p2"] == 0 if has_window else asked["p2"] < 5
+    is_deleted = True
+    alarms = watch.take(pieces_of_rows(p1[45:]))
+    assert not [one for one in alarms if one.guarantee is Extra.VIEWS]
+    assert final_verdicts(watch, run.manifest)[-1].violations == (violation,)
+
+
+def test_what_is_delivered_in_another_view_is_counted_though_not_all_of_it_is_named() -> None:
+    run = _misplaced(count=10)
+    *_, expected = judge(run)
+    assert expected.violated == 10
+    watch = Judge(run.manifest, WatchLimits(violations=4))
+    for some in in_turns(run):
+        watch.take(some)
+    *_, found = final_verdicts(watch, run.manifest)
+    assert (found.violated, len(found.violations)) == (10, 4)
+
+
+def test_no_alarm_names_a_row_that_was_not_found() -> None:
+    """p1's broadcasts come when p2's deliveries of them are gone."""
+    run = _misplaced()
+    watch = Judge(run.manifest, WatchLimits(window_rows=0, waiting_rows=0))
+    watch.take(pieces_of_rows(run.histories["p2"]))
+    alarms = watch.take(pieces_of_rows(run.histories["p1"]))
+    assert not [one for one in alarms if one.guarantee is Extra.VIEWS]
+    *_, found = final_verdicts(watch, run.manifest)
+    assert (found.value, found.violated, found.violations) == (Value.VIOLATED, 1, ())
 
 
 def test_who_waits_no_longer_for_one_cause_still_waits_for_others() -> None:

@@ -170,8 +170,9 @@ class Judge:
         self._wait_no_longer(since)
         self._pass_all()
         self.strays.look()
+        about_views = self.agreed.news()  # while the window has the rows that it may look for
         self._trim()
-        return [*self.findings.news(), *self.agreed.news()]
+        return [*self.findings.news(), *about_views]
 
     def _take(self, piece: Piece) -> None:
         history = self.histories[self.number(piece.process)]

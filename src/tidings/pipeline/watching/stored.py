@@ -18,7 +18,7 @@ from tidings.pipeline.watching.window import History
 from tidings.spec import Guarantee
 from tidings.trace import HistoryCut, Manifest
 
-FORMAT = 3
+FORMAT = 4
 Pairs = list[tuple[int, int]]
 _SIMPLE = (
     "begin", "end", "rows", "deliveries", "last_kind", "holed", "time_ns", "late",
@@ -68,6 +68,7 @@ class _Judge(msgspec.Struct, frozen=True):
     given: int
     given_up: str
     raised: list[Raised]
+    places: list[tuple[int, int, int, int]]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -99,6 +100,7 @@ def stored(judge: Judge) -> bytes:
             given=judge.given,
             given_up=judge.given_up,
             raised=sorted(judge.agreed.raised),
+            places=[(*name, index) for name, index in judge.agreed.places.items()],
         )
     )
 
@@ -146,6 +148,7 @@ def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone
     judge.ordered, judge.given = state.ordered, state.given
     judge.given_up = state.given_up
     judge.agreed.raised = set(state.raised)
+    judge.agreed.places = {(who, of, seq): index for who, of, seq, index in state.places}
     return judge
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from tidings.core import MessageId
 from tidings.pipeline.watching.pieces import Events, Piece
-from tidings.pipeline.watching.ranges import Ranges, numbers_in
+from tidings.pipeline.watching.ranges import Array, Ranges, numbers_in
 from tidings.pipeline.watching.window import ORDER, GoneError, History, Moved
-from tidings.spec import Extra, Place, Verdict, ViewRule, Violation
+from tidings.spec import Extra, Place, Value, Verdict, ViewRule, Violation
 from tidings.spec.agreed import Decision, Stay
 from tidings.spec.evidence import Evidence
 from tidings.spec.verdict import decide
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.watching.judge import Judge
 
 ALL = (1 << 63) - 1
+GONE = -1
 Raised = tuple[str, int, str, int, str]
 """What an alarm was about: the process, the row, the message, the rule."""
 
@@ -59,6 +60,11 @@ class AgreedSoFar:
     def __init__(self, judge: "Judge") -> None:
         self.judge = judge
         self.raised: set[Raised] = set()
+        self.places: dict[tuple[int, int, int], int] = {}
+        """Where a process first delivered what it should have elsewhere, by process, origin and
+        number; GONE if the source no longer has the row."""
+        self._unnamed = 0
+        """Such deliveries that no violation names: there are too many, or their rows are gone."""
         self._decided: list[Decision] = []
         self._done: dict[str, int] = {}
         """How many stays of each process are over, and were as they should be."""
@@ -152,10 +158,13 @@ class AgreedSoFar:
             doubt=evidence.doubt_about_histories,
         )
         kept = sum(len(one.misbound) for one in self.judge.histories)
-        more = sum(one.misbindings for one in self.judge.histories) - kept
+        more = sum(one.misbindings for one in self.judge.histories) - kept + self._unnamed
+        if more and not violations:
+            one = msgspec.structs.replace(one, value=Value.VIOLATED, reason="")
         return msgspec.structs.replace(one, violated=len(violations) + more)
 
     def _violations(self, evidence: Evidence, done: dict[str, int]) -> list[Violation]:
+        self._unnamed = 0
         found = [
             against(one.row.process, MessageId(one.row.process, 0), one.rule, *one.witness)
             for one in evidence.agreed.missteps()
@@ -178,7 +187,8 @@ class AgreedSoFar:
         self, history: History, evidence: Evidence, done: dict[str, int]
     ) -> Iterator[Violation]:
         begin = done.get(history.name, 0)
-        by_then = [{}, *history.by_then, history.got]
+        below_the_cut = {one: Ranges.of([(1, last)]) for one, last in history.had.items() if last}
+        by_then = [below_the_cut, *history.by_then, history.got]
         for number, stay in enumerate(evidence.agreed.stays(history.name)):
             if number < begin:
                 continue
@@ -221,14 +231,24 @@ class AgreedSoFar:
             # Whether it was broadcast at all is another question.
             seqs = seqs & judge.histories[origin].all_sent
             some = numbers_in(seqs, judge.limits.violations)
-            rows = judge.rows.deliveries(judge.numbers[history.name], origin, some)
+            found = self._first_deliveries(judge.numbers[history.name], origin, some)
+            self._unnamed += len(seqs) - len(found)
             low, _ = evidence.agreed.bounds(stay, name)
-            for seq in some.tolist():
+            for seq, index in found:
                 is_own = seq <= low or following is None
                 limit = stay.entry if is_own or following is None else following.place
-                index = rows.get(seq, (0, 0))[0]
                 rule = ViewRule.MISPLACED
                 yield _at(history.name, index, MessageId(name, seq), rule, limit)
+
+    def _first_deliveries(self, process: int, origin: int, seqs: Array) -> list[tuple[int, int]]:
+        """Those of which the row can be found, and its index. Nothing is looked for twice."""
+        names = [(process, origin, seq) for seq in seqs.tolist()]
+        fresh = [name for name in names if name not in self.places]
+        rows = self.judge.rows.deliveries(
+            process, origin, np.array(fresh, np.int64).reshape(-1, 3)[:, 2]
+        )
+        self.places |= {name: rows.get(name[2], (GONE, 0))[0] for name in fresh}
+        return [(name[2], self.places[name]) for name in names if self.places[name] != GONE]
 
     def _left_out(self, history: History, stay: Stay, evidence: Evidence) -> Iterator[Violation]:
         """Of each origin the first message of the cut that is missing."""
