@@ -478,6 +478,18 @@ def test_who_waits_no_longer_for_one_cause_still_waits_for_others() -> None:
     assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
 
 
+def test_what_is_gone_when_witnesses_are_looked_for_leaves_nothing_that_holds() -> None:
+    """p1 never delivers its second message, and nobody can say any longer where it broadcast it."""
+    run = Shorthand(p1="b1 dp1#1 b2 settle", p2="dp1#1 settle", p3="dp1#1 settle").run()
+    watch = Judge(run.manifest, WatchLimits(window_rows=0))
+    watch.take(piece for rows in run.histories.values() for piece in pieces_of_rows(rows))
+    assert not watch.given_up
+    found = {one.guarantee: one.value for one in final_verdicts(watch, run.manifest)}
+    assert found.pop(Guarantee.VALIDITY) is Value.VIOLATED
+    assert found.pop(Guarantee.UNIFORM_AGREEMENT) is Value.HOLDS
+    assert set(found.values()) == {Value.UNKNOWN}
+
+
 def test_before_the_end_what_is_owed_is_unknown() -> None:
     run = walk(Plan(protocol=BREAKS["agreement"], **HARSH), seed=2)
     watch = Judge(run.manifest)

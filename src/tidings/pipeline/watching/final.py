@@ -101,7 +101,6 @@ class _Statement:
         self.manifest = manifest
         self.ending = ending(judge, manifest)
         evidence = self.ending.evidence
-        self.histories = evidence.doubt_about_histories or judge.given_up
         self.the_end = evidence.doubt_about_the_end or judge.given_up
         if not judge.is_over:
             self.the_end = self.the_end or "the run is not over"
@@ -112,25 +111,25 @@ class _Statement:
                 self.the_end = str(fault)
 
     def five(self) -> tuple[Verdict, ...]:
-        invented, unreached = self._waiting() if self.judge.is_over else ([], None)
-        broadcasts = self.histories
+        evidence, judge = self.ending.evidence, self.judge
+        # These look for rows. If they are gone, all the rest is in doubt.
+        of_liveness = self._validity(), self._uniform_agreement()
+        of_views = (judge.agreed.verdict(evidence),) if evidence.agreed else ()
+        doubt = evidence.doubt_about_histories or judge.given_up
+        invented, unreached = self._waiting() if judge.is_over else ([], None)
+        broadcasts = doubt
         if unreached is not None and not broadcasts:
-            names = tuple(self.judge.names)
+            names = tuple(judge.names)
             broadcasts = doubt_about_broadcasts(names, unreached.origin, unreached.seq)
-        deliveries = sum(history.deliveries for history in self.judge.histories)
+        deliveries = sum(history.deliveries for history in judge.histories)
         five = (
-            self._safety(Guarantee.NO_DUPLICATION, deliveries, self.histories),
-            self._safety(
-                Guarantee.NO_CREATION, deliveries - self.judge.given, broadcasts, invented
-            ),
-            self._validity(),
-            self._uniform_agreement(),
+            self._safety(Guarantee.NO_DUPLICATION, deliveries, doubt),
+            self._safety(Guarantee.NO_CREATION, deliveries - judge.given, broadcasts, invented),
+            *of_liveness,
             self._safety(Guarantee.CAUSAL_ORDER, self._ordered(), broadcasts),
         )
-        evidence = self.ending.evidence
-        more = (self.judge.agreed.verdict(evidence),) if evidence.agreed else ()
-        cuts = {one.name: one.cut for one in self.judge.histories if one.cut is not None}
-        return tuple(map(self._with_doubt, from_the_cut_on((*five, *more), cuts)))
+        cuts = {one.name: one.cut for one in judge.histories if one.cut is not None}
+        return tuple(map(self._with_doubt, from_the_cut_on((*five, *of_views), cuts)))
 
     def _with_doubt(self, verdict: Verdict) -> Verdict:
         """A violation stays one, but there may be more."""
