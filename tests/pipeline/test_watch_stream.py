@@ -128,6 +128,55 @@ def _die(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def test_an_alarm_has_one_file_although_a_repeated_batch_may_find_something_else(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p2 delivers p1#2 without p1#1. Before both p1 delivered p3#9, which nobody has broadcast so
+    far: the alarm waits until patience is over, and after a restart waits longer."""
+    reading = Reading(folder, tmp_path / "checkpoint")
+    p1, p2 = Writer(folder, "p1"), Writer(folder, "p2")
+    p1.write(deliver("p3", 9, 1), broadcast("p1", 1, 2))
+    p2.write(deliver("p1", 2, 1))
+    reading.look(0.0)
+    p1.write(broadcast("p1", 3, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchJudge, "_save", _die)
+        with pytest.raises(KeyboardInterrupt):
+            reading.look(100.0)
+    seen = reading.keys()
+    reading.restart()
+    for now_s in (101.0, 200.0, 300.0):
+        reading.look(now_s)
+        seen = sorted({*seen, *reading.keys()})
+        p1.write(broadcast("p1", int(now_s), 1))
+    assert reading.keys() == seen
+    assert len(seen) == 1
+    status = read_status(reading.options.place)
+    assert status is not None
+    assert status.alarms == 1
+
+
+@pytest.mark.parametrize("lost", ["write_findings", "write_status"])
+def test_what_follows_from_the_state_is_written_when_its_batch_is_repeated(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    reading = Reading(folder, tmp_path / "checkpoint")
+    p1 = Writer(folder, "p1")
+    p1.write(broadcast("p1", 1), deliver("p1", 1))
+    reading.look()
+    p1.write(deliver("p1", 1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(running, lost, _die)
+        with pytest.raises(KeyboardInterrupt):
+            reading.look()
+    reading.restart()
+    reading.judge(None, reading.batch)
+    assert len(reading.keys()) == 1
+    status = read_status(reading.options.place)
+    assert status is not None
+    assert (status.batch, status.rows, status.alarms) == (1, 21, 1)
+
+
 @pytest.mark.parametrize("kind", FaultyGroup.KINDS)
 def test_twenty_faults_of_each_decidable_kind_are_found_at_once(tmp_path: Path, kind: str) -> None:
     group = FaultyGroup(tmp_path / "trace", seed=1)

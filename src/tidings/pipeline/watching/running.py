@@ -2,14 +2,15 @@
 
 Beside Spark's own checkpoint lies ours, in ``judge``:
 
-    state                       the judges, the batch that they have got to, and when
-    findings/batch-N.parquet    what batch N showed; written before the state
+    state                       the judges, the batch that they have got to, when, and its findings
+    findings/batch-N.parquet    what batch N showed; written from the state
     source                      the folder that it is about
     status.json                 for people
 
 Spark repeats a batch that it has not noted as done, with the same rows. If the state has that batch
-already, nothing is done; if not, the same findings come out and replace the same file. So nothing
-is missed and nothing told twice, wherever the driver is killed.
+already, only the files are written again that come after it; if not, nobody has seen anything of
+the batch. Findings depend on how long was waited for what is missing, so they may differ when a
+batch is repeated. But nothing is missed and nothing told twice, wherever the driver is killed.
 """
 
 import time
@@ -135,6 +136,8 @@ class _State(msgspec.Struct):
     owed: dict[str, list[_Debt]]
     """By run."""
     marks: list[_Mark]
+    findings: bytes
+    """Those of the batch, as a file; empty without any."""
 
 
 _decode_state = msgspec.msgpack.Decoder(_State).decode
@@ -154,6 +157,7 @@ class BatchJudge:
     def __call__(self, frame: Any, batch: int) -> None:
         begin = time.time()
         if batch <= self._loaded(begin).batch:
+            self._show_again(begin)
             return
         table = frame.toArrow()
         if self.options.form == "packed":
@@ -189,30 +193,52 @@ class BatchJudge:
             judge.are_members_listed = options.lists_members
             mine = [piece for piece in pieces if piece.run == run]
             found += [(run, one) for one in judge.take(mine, since.get(run, {}))]
-        if found:
-            write_findings(options.place, batch, found)
         state.batch = batch
         state.rows += sum(piece.rows for piece in pieces)
         state.alarms += len(found)
-        runs = tuple(
-            _status(self._judges[run], manifest, state, begin_s)
+        state.findings = _stored_findings(batch, found) if found else b""
+        runs = self._runs(manifests, begin_s)
+        self._save(state, begin_s)
+        self._show(runs, manifests, pieces, begin_s)
+
+    def _show_again(self, now_s: float) -> None:
+        """The driver may have died when it had written the state, and nothing else."""
+        manifests = self._manifests(())
+        judged = {run: one for run, one in manifests.items() if run in self._judges}
+        self._show(self._runs(judged, now_s), judged, (), now_s)
+
+    def _runs(self, manifests: Mapping[str, Manifest], now_s: float) -> tuple[RunStatus, ...]:
+        state = self._loaded(now_s)
+        return tuple(
+            _status(self._judges[run], manifest, state, now_s)
             for run, manifest in manifests.items()
         )
-        size = self._save(state, begin_s)
+
+    def _show(
+        self,
+        runs: tuple[RunStatus, ...],
+        manifests: Mapping[str, Manifest],
+        pieces: Sequence[Piece],
+        begin_s: float,
+    ) -> None:
+        """What others read: findings and status."""
+        state, options = self._loaded(begin_s), self.options
+        if state.findings:
+            write_findings(options.place, state.batch, state.findings)
         newest = max((piece.time_ns for piece in pieces), default=0)
         is_wall = any(one.clock == "wall" for one in manifests.values())
         now = time.time()
         write_status(
             options.place,
             Status(
-                batch=batch,
+                batch=state.batch,
                 at_s=now,
                 rows=state.rows,
                 alarms=state.alarms,
                 batch_rows=sum(piece.rows for piece in pieces),
                 batch_s=now - begin_s,
                 lag_s=now - newest / 1e9 if is_wall and newest else None,
-                state_bytes=size,
+                state_bytes=(options.place / STATE).stat().st_size,
                 runs=runs,
             ),
         )
@@ -250,7 +276,7 @@ class BatchJudge:
             return old[-1].standings
         return {}
 
-    def _save(self, state: _State, now_s: float) -> int:
+    def _save(self, state: _State, now_s: float) -> None:
         between = self.options.patience_s / 20
         if not state.marks or now_s - state.marks[-1].at_s >= between:
             standings = {run: dict(judge.standing) for run, judge in self._judges.items()}
@@ -261,7 +287,6 @@ class BatchJudge:
         self.options.place.mkdir(parents=True, exist_ok=True)
         with whole_file(self.options.place / STATE) as draft:
             draft.write_bytes(data)
-        return len(data)
 
 
 def refuse_another_source(options: WatchOptions) -> None:
@@ -287,7 +312,7 @@ def load(options: WatchOptions) -> tuple[_State, dict[str, Judge]]:
     try:
         state = _decode_state((options.place / STATE).read_bytes())
     except FileNotFoundError:
-        return _State(-1, 0, 0, {}, {}, []), {}
+        return _State(-1, 0, 0, {}, {}, [], b""), {}
     except msgspec.MsgspecError:
         raise DataError(
             f"{options.checkpoint}: of another version of tidings, or damaged: begin a new one"
@@ -399,9 +424,8 @@ def key_of(run: str, one: Violation) -> str:
     ).hexdigest()
 
 
-def write_findings(place: Path, batch: int, found: Sequence[tuple[str, Violation]]) -> None:
-    folder = place / FINDINGS
-    folder.mkdir(parents=True, exist_ok=True)
+def _stored_findings(batch: int, found: Sequence[tuple[str, Violation]]) -> bytes:
+    """As a file of Parquet."""
     now = int(time.time() * 1e6)
     rows = [
         {
@@ -420,8 +444,16 @@ def write_findings(place: Path, batch: int, found: Sequence[tuple[str, Violation
         }
         for run, one in found
     ]
+    file = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    return bytes(file.getvalue().to_pybytes())
+
+
+def write_findings(place: Path, batch: int, findings: bytes) -> None:
+    folder = place / FINDINGS
+    folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / f"batch-{batch:09}.parquet") as draft:
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), draft)
+        draft.write_bytes(findings)
 
 
 def read_findings(
