@@ -242,6 +242,26 @@ def test_what_is_repeated_again_and_again_does_not_read_the_whole_history_each_t
     assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
 
 
+def test_names_that_are_used_again_are_looked_for_all_at_once() -> None:
+    """And that one of them is used with the same text a third time is nothing to remember."""
+    sent = " ".join(f"b{number} dp1#{number}" for number in range(1, 101))
+    again = " ".join(f"b{number}" for number in range(1, 101))
+    heard = f"{_heard(100)} settle"
+    run = Shorthand(p1=f"{sent} {again} {again} settle", p2=heard, p3=heard).run()
+    watch = Judge(run.manifest, WatchLimits(chunk_rows=50), source := Source(run))
+    for rows in run.histories.values():
+        watch.take(pieces_of_rows(rows[:200]))
+    assert sum(history.events.size for history in watch.histories) == 0
+    for begin in (200, 300):
+        source.asked = 0
+        alarms = watch.take(pieces_of_rows(run.histories["p1"][begin : begin + 100]))
+        assert len(alarms) == 100
+        assert source.asked <= 4
+    assert {len(texts) for texts in watch.findings.again.values()} == {1}
+    watch.take(pieces_of_rows(run.histories["p1"][400:]))
+    assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
+
+
 def test_what_left_the_window_before_its_broadcast_came_is_decided_without_reading_all_again() -> (
     None
 ):

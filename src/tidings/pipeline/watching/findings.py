@@ -1,5 +1,6 @@
 """What a judge has found: violations in numbers, counted, and named as the specification does."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,7 +30,7 @@ class Findings:
         self.kept: list[Found] = []
         self.violated: dict[tuple[Guarantee, int], int] = {}
         """How many there are, by process; not all are kept."""
-        self.again: dict[tuple[int, int], list[int]] = {}
+        self.again: dict[tuple[int, int], set[int]] = {}
         """The texts of further broadcasts under one name."""
         self._news: list[Found] = []
 
@@ -73,17 +74,22 @@ class Findings:
         """Whether no further broadcast under the name explains a text that the first has not."""
         return text not in self.again.get(message, ())
 
-    def explain(self, message: tuple[int, int], text: int) -> None:
-        """Another broadcast under a name that was taken has this text: any of them will do.
+    def explain(self, origin: int, texts: Iterable[tuple[int, int]]) -> None:
+        """Broadcasts under names that were taken have these texts: any of them will do.
 
-        Deliveries of it were called forged. That the name was taken is a violation in their stead.
+        Deliveries of them were called forged. That the name was taken is a violation in their
+        stead.
         """
-        self.again.setdefault(message, []).append(text)
-        mistaken = [one for one in self.kept if (one.message, one.text) == (message, text)]
-        for one in mistaken:
-            self.kept.remove(one)
-            self.violated[one.guarantee, one.process] -= 1
-        self._news = [one for one in self._news if one not in mistaken]
+        explained = {((origin, seq), text) for seq, text in texts}
+        if not explained:
+            return
+        for message, text in sorted(explained):
+            self.again.setdefault(message, set()).add(text)
+        for one in self.kept:
+            if (one.message, one.text) in explained:
+                self.violated[one.guarantee, one.process] -= 1
+        self.kept = [one for one in self.kept if (one.message, one.text) not in explained]
+        self._news = [one for one in self._news if (one.message, one.text) not in explained]
         if sum(self.violated.values()) > self._judge.limits.violations:
             self._judge.give_up("there are too many violations to keep them all")
 

@@ -232,8 +232,7 @@ class Judge:
         news = history.take(piece, events, len(self.views))
         self._fresh.add(me)
         self._repeated(me, events.at(news.repeated))
-        for place in news.renamed.tolist():
-            self._renamed(me, events, place)
+        self._renamed(me, events.at(news.renamed))
         for moved in news.moved:
             self.agreed.readdress(me, moved)
 
@@ -260,17 +259,16 @@ class Judge:
                 witness = ((me, first), (me, int(again.index[place])))
                 self.findings.report(Guarantee.NO_DUPLICATION, me, (origin, seq), witness)
 
-    def _renamed(self, me: int, events: Events, place: int) -> None:
+    def _renamed(self, me: int, again: Events) -> None:
         """One name for two broadcasts: whoever delivers it cannot say which it is."""
-        message, text = (me, int(events.seq[place])), int(events.digest[place])
-        again = (me, int(events.index[place]))
-        if self.histories[me].is_given(events.seq[place : place + 1])[0]:
-            first = (me, BELOW_THE_CUT)
-        else:
-            rows = self.rows.broadcasts(me, events.seq[place : place + 1])
-            first = (me, rows.get(message[1], (BELOW_THE_CUT, 0))[0])
-            self.findings.explain(message, text)
-        self.findings.report(Guarantee.NO_CREATION, me, message, (first, again))
+        if not again.size:
+            return
+        ours = again.at(~self.histories[me].is_given(again.seq))
+        rows = self.rows.broadcasts(me, ours.seq)
+        self.findings.explain(me, zip(ours.seq.tolist(), ours.digest.tolist(), strict=True))
+        for seq, index in zip(again.seq.tolist(), again.index.tolist(), strict=True):
+            first = rows.get(seq, (BELOW_THE_CUT, 0))[0]
+            self.findings.report(Guarantee.NO_CREATION, me, (me, seq), ((me, first), (me, index)))
 
     @property
     def is_changing(self) -> bool:

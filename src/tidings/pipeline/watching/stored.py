@@ -93,7 +93,7 @@ def stored(judge: Judge) -> bytes:
             blockers=[(*pair, one) for pair, one in judge.blockers.items()],
             strays=judge.strays.waiting,
             presumed=[(*message, reader) for message, reader in judge.strays.presumed.items()],
-            again=[(*message, texts) for message, texts in judge.findings.again.items()],
+            again=[(*message, sorted(texts)) for message, texts in judge.findings.again.items()],
             found=judge.findings.kept,
             violated=[(*key, count) for key, count in judge.findings.violated.items()],
             ordered=judge.ordered,
@@ -142,7 +142,7 @@ def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone
     judge.blockers = {(reader, origin): one for reader, origin, one in state.blockers}
     judge.strays.waiting = state.strays
     judge.strays.presumed = {(origin, seq): reader for origin, seq, reader in state.presumed}
-    judge.findings.again = {(origin, seq): texts for origin, seq, texts in state.again}
+    judge.findings.again = {(origin, seq): set(texts) for origin, seq, texts in state.again}
     judge.findings.kept = state.found
     judge.findings.violated = {(what, process): count for what, process, count in state.violated}
     judge.ordered, judge.given = state.ordered, state.given
