@@ -311,6 +311,53 @@ def test_what_waits_for_a_cause_that_never_comes_reads_nothing_meanwhile() -> No
     assert without_causes(final_verdicts(watch, run.manifest)) == without_causes(judge(run))
 
 
+def _with_causes_of_p3(seqs: range) -> Judge:
+    """Nobody waits any longer for what p3 broadcast. p1 delivered it before its own messages."""
+    seen = " ".join(f"dp3#{seq} b{place}" for place, seq in enumerate(seqs, start=1))
+    swapped = " ".join(f"dp1#{place} dp3#{seq}" for place, seq in enumerate(seqs, start=1))
+    run = Shorthand(p1=seen, p2=swapped).run()
+    watch = Judge(run.manifest, WatchLimits(strays=20))
+    watch.take(piece for rows in run.histories.values() for piece in pieces_of_rows(rows))
+    watch.take([], since=watch.standing)
+    return loaded(stored(watch), watch.limits)
+
+
+def _presumed(watch: Judge) -> list[tuple[int, int]]:
+    """What of p3 was taken as never broadcast when p2 was judged; nothing else was."""
+    (by_reader,) = watch.strays.presumed.values()
+    assert watch.strays.presumed.keys() == {watch.numbers["p3"]}
+    assert by_reader.keys() == {watch.numbers["p2"]}
+    return by_reader[watch.numbers["p2"]].pairs
+
+
+def test_causes_that_never_come_are_kept_as_ranges() -> None:
+    watch = _with_causes_of_p3(range(1, 101))
+    assert not watch.given_up
+    assert _presumed(watch) == [(1, 100)]
+    known = pieces_of_rows(Shorthand(p3=" ".join(f"b{seq}" for seq in range(1, 51))).rows())
+    watch.take(known)
+    assert watch.given_up == "p3#1 was read too late to say whether all came after it"
+    assert _presumed(watch) == [(51, 100)]
+
+
+def test_of_too_many_causes_that_never_come_the_first_and_the_last_are_kept() -> None:
+    watch = _with_causes_of_p3(range(1, 101, 2))
+    assert watch.given_up == "too many messages were delivered whose broadcasts are not read"
+    assert _presumed(watch) == [(1, 99)]
+
+
+def test_what_came_before_strays_is_limited() -> None:
+    """p2 delivers every other message of p1, whose history is late: a range for each."""
+    heard = " ".join(f"dp1#{seq}" for seq in range(1, 200, 2))
+    run = Shorthand(p2=heard).run()
+    watch = Judge(run.manifest, WatchLimits(waiting_rows=0, stray_ranges=1_000))
+    for some in in_turns(run, count=10):
+        watch.take(some)
+    kept = [len(pairs) for one in watch.strays.waiting for pairs in one.earlier.values()]
+    assert 500 < sum(kept) <= 1_000
+    assert "p2's deliveries wait for p1's history longer than" in watch.given_up
+
+
 def test_a_newcomer_owes_only_what_is_addressed_to_it() -> None:
     alone, both = ("p1", "p2"), ("p1", "p2", "p3")
     old = " ".join(f"b{number}/0 dp1#{number}" for number in range(1, 9))

@@ -49,7 +49,9 @@ class WatchLimits(msgspec.Struct, frozen=True):
     waiting_rows: int = 500_000
     """With so many rows of its process after it, a delivery leaves the window, though open."""
     strays: int = 1_000
-    """Such deliveries that are kept elsewhere."""
+    """Such deliveries that are kept elsewhere; ranges of messages taken as never broadcast."""
+    stray_ranges: int = 200_000
+    """Ranges of what came before such deliveries, about so many with all of them together."""
     late_rows: int = 2_000_000
     """Rows that are kept behind a missing part."""
     chunk_rows: int = 1_000_000

@@ -60,7 +60,7 @@ class _Judge(msgspec.Struct, frozen=True):
     passed: bytes
     blockers: list[tuple[int, int, Blocker]]
     strays: list[Stray]
-    presumed: list[tuple[int, int, int]]
+    presumed: list[tuple[int, int, Pairs]]
     again: list[tuple[int, int, list[int]]]
     found: list[Found]
     violated: list[tuple[Guarantee, int, int]]
@@ -92,7 +92,11 @@ def stored(judge: Judge) -> bytes:
             passed=judge.passed.tobytes(),
             blockers=[(*pair, one) for pair, one in judge.blockers.items()],
             strays=judge.strays.waiting,
-            presumed=[(*message, reader) for message, reader in judge.strays.presumed.items()],
+            presumed=[
+                (origin, reader, seqs.pairs)
+                for origin, by_reader in judge.strays.presumed.items()
+                for reader, seqs in by_reader.items()
+            ],
             again=[(*message, sorted(texts)) for message, texts in judge.findings.again.items()],
             found=judge.findings.kept,
             violated=[(*key, count) for key, count in judge.findings.violated.items()],
@@ -141,7 +145,8 @@ def loaded(data: bytes, limits: WatchLimits | None = None, recall: Recall = gone
     judge.passed = np.frombuffer(state.passed, np.int64).reshape(size, size).copy()
     judge.blockers = {(reader, origin): one for reader, origin, one in state.blockers}
     judge.strays.waiting = state.strays
-    judge.strays.presumed = {(origin, seq): reader for origin, seq, reader in state.presumed}
+    for origin, reader, pairs in state.presumed:
+        judge.strays.presumed.setdefault(origin, {})[reader] = Ranges.of(pairs)
     judge.findings.again = {(origin, seq): set(texts) for origin, seq, texts in state.again}
     judge.findings.kept = state.found
     judge.findings.violated = {(what, process): count for what, process, count in state.violated}

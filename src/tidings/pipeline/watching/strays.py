@@ -18,7 +18,7 @@ import numpy as np
 from tidings.pipeline.watching.pieces import Events
 from tidings.pipeline.watching.ranges import Array, Ranges
 from tidings.pipeline.watching.reader import Blocker
-from tidings.pipeline.watching.window import GoneError
+from tidings.pipeline.watching.window import GoneError, History
 from tidings.spec import Guarantee
 
 if TYPE_CHECKING:
@@ -46,14 +46,16 @@ class Strays:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self.waiting: list[Stray] = []
-        self.presumed: dict[tuple[int, int], int] = {}
-        """Messages that were taken as never broadcast, and a reader for whom that mattered."""
+        self.presumed: dict[int, dict[int, Ranges]] = {}
+        """By origin, what was taken as never broadcast, by the reader for whom that mattered."""
 
     def add(self, process: int, places: Array) -> None:
         """Deliveries of a process, by their places in its window, that leave it though open."""
+        if not len(places):
+            return
         judge = self._judge
         history = judge.histories[process]
-        room = judge.limits.strays - len(self.waiting)
+        room = self._room(history)
         kept, lost = places[:room], places[room:]
         for place, earlier in zip(kept.tolist(), self._earlier(process, kept), strict=True):
             row = history.events.at(place)
@@ -69,6 +71,14 @@ class Strays:
                 "longer than the window lasts"
             )
         history.open[places] = 0
+
+    def _room(self, history: History) -> int:
+        """How many more of its deliveries can be kept, each with all that came before it."""
+        limits = self._judge.limits
+        ranges = sum(len(pairs) for one in self.waiting for pairs in one.earlier.values())
+        of_each = sum(len(seqs.firsts) for seqs in history.got.values())
+        left = max(0, limits.stray_ranges - ranges) // max(1, of_each)
+        return max(0, min(limits.strays - len(self.waiting), left))
 
     def _earlier(self, process: int, places: Array) -> list[dict[int, list[tuple[int, int]]]]:
         """What had been delivered before each of these: all, but for what the window has since."""
@@ -99,23 +109,35 @@ class Strays:
         """Take those of the messages that nobody broadcast so far as never broadcast."""
         for origin, places in events.by_origin():
             seq = events.seq[places]
-            for one in np.unique(seq[~self._judge.are_known(origin, seq)]).tolist():
-                self.presumed[origin, one] = reader
-        if len(self.presumed) > self._judge.limits.strays:
+            unread = seq[~self._judge.are_known(origin, seq)]
+            if len(unread):
+                by_reader = self.presumed.setdefault(origin, {})
+                by_reader.setdefault(reader, Ranges()).add(unread)
+        every = [seqs for by_reader in self.presumed.values() for seqs in by_reader.values()]
+        if sum(len(seqs.firsts) for seqs in every) > self._judge.limits.strays:
             self._judge.give_up("too many messages were delivered whose broadcasts are not read")
+            # No verdict rests on it now: take all between the first and the last so, too.
+            for seqs in every:
+                seqs.firsts, seqs.lasts = seqs.firsts[:1], seqs.lasts[-1:]
 
     def are_presumed(self, origin: int, seq: Array) -> Array:
-        return np.isin(seq, [one for of, one in self.presumed if of == origin])
+        found = np.zeros(len(seq), bool)
+        for seqs in self.presumed.get(origin, {}).values():
+            found |= seqs.has(seq)
+        return found
 
     # --- what is decided after all
 
     def look(self) -> None:
         judge = self._judge
-        for cause, reader in list(self.presumed.items()):
-            if judge.is_known(*cause):
-                del self.presumed[cause]
+        for origin, by_reader in self.presumed.items():
+            known = judge.histories[origin].all_named
+            for reader, seqs in by_reader.items():
+                if not (come := seqs & known):
+                    continue
+                by_reader[reader] = seqs - come
                 if reader in judge.inside[0] or len(judge.inside) > 1:
-                    name = judge.findings.name_of(cause)
+                    name = judge.findings.name_of((origin, int(come.firsts[0])))
                     judge.give_up(f"{name} was read too late to say whether all came after it")
         ready = list(filter(self._is_ready, self.waiting))
         self.waiting = [one for one in self.waiting if not self._is_ready(one)]

@@ -117,6 +117,11 @@ class History:
             every = every | of_view
         return every
 
+    @property
+    def all_named(self) -> Ranges:
+        """The same, and what was broadcast below the cut."""
+        return self.all_sent | (Ranges.of([(1, self.given)]) if self.given else Ranges())
+
     # --- agreed views
 
     def views_at(self, index: Array, first: int | None) -> Array:
