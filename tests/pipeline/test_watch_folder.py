@@ -139,6 +139,26 @@ def test_a_file_that_grows_after_it_was_read_is_refused(folder: Path) -> None:
     assert growing.latest(offset, 1 << 30) == offset
 
 
+def test_a_file_that_is_deleted_while_the_folder_is_listed_has_no_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, deleted = folder / "a.jsonl", folder / "b.jsonl"
+    kept.write_bytes(b"")
+    listed = [*folder.iterdir(), deleted]
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(listed))
+    assert Growing(folder).files() == {"a.jsonl": 0}
+
+
+def test_a_segment_with_a_number_far_too_high_is_refused(folder: Path) -> None:
+    first, *_ = _segments(folder, 2)
+    far = folder / "p1-99999999999.segment"
+    far.write_bytes(first.read_bytes())
+    with pytest.raises(DataError, match=r"p1-99999999999\.segment: more than 10,000 segments"):
+        Growing(folder).latest({}, 1 << 30)
+    far.unlink()
+    assert Growing(folder).latest({}, 1 << 30)["p1"]["segment"] == 2
+
+
 def test_rows_may_come_a_moment_before_the_manifest_that_tells_of_them(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,8 @@ Offset = dict[str, dict[str, int]]
 NOWHERE: At = MappingProxyType({"first": 0, "segment": 0, "bytes": 0})
 NO_GOAL: At = MappingProxyType({"segment": -1})
 TO_THE_END = -1
+MOST_MISSING = 10_000
+"""So many missing segments are waited for; each of them is named in the offset."""
 
 
 class Slice(NamedTuple):
@@ -86,11 +88,12 @@ class Growing:
 
     def files(self) -> dict[str, int]:
         """Whatever else has rows, and how long it is."""
-        return {
-            path.name: path.stat().st_size
-            for path in sorted(self.folder.iterdir())
-            if path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST)
-        }
+        files = {}
+        for path in sorted(self.folder.iterdir()):
+            if path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST):
+                with suppress(FileNotFoundError):  # deleted since the folder was listed
+                    files[path.name] = path.stat().st_size
+        return files
 
     def _segments_within(self, goal: Offset | None) -> dict[str, list[int]]:
         found_now = self.segments()
@@ -137,9 +140,15 @@ class Growing:
         come = [one for one in old if (self.folder / f"{process}-{one}{CLOSED}").exists()]
         first = min([at.get("first", 0), *come])
         there = {one for one in numbers if one >= at["segment"]} | set(come)
+        begin = max(first, numbers[0])
+        if segment - begin - len(numbers) > MOST_MISSING:
+            raise DataError(
+                f"{self.folder / process}-{segment}{CLOSED}: more than {MOST_MISSING:,} segments "
+                "before it are missing; does it belong here?"
+            )
         missing = [
             number
-            for number in range(max(first, numbers[0]), segment)
+            for number in range(begin, segment)
             if number not in there and not _is_read(at, number)
         ]
         return {"first": first} | {str(number): 0 for number in missing}
