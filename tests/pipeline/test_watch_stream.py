@@ -411,6 +411,10 @@ def test_on_spark_the_command_tells_alarms_and_ends_with_the_verdict(
     [
         (["watch", "nowhere"], "nowhere: no such folder"),
         (["watch", "trace", "--every", "0"], "--every takes more than 0 seconds"),
+        (["watch", "trace", "--every", "nan"], "--every takes more than 0 seconds, up to a day"),
+        (["watch", "trace", "--every", "inf"], "--every takes more than 0 seconds, up to a day"),
+        (["watch", "trace", "--patience", "nan"], "--patience and --window 0 or more"),
+        (["watch", "trace", "--metrics", "70000"], "should be less than or equal to 65535"),
         (["watch", "trace", "--page", "live"], "--page takes a .html file, not live"),
         (["watch", "trace", "--history", "trace"], "trace is no history (it has no history.json)"),
         (["demo", "--watch", "--simulated"], "--watch needs nodes that run"),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 LOOKS_S = 0.2
 ALARMS = 20
 """So many of the newest alarms are on the page."""
+DAY_S = 86_400
 CALM_S = 3.0
 """After every history has ended, so long nothing more may come."""
 
@@ -74,7 +75,8 @@ def watch(
         Path | None, typer.Option(help="Keep this .html file up to date; it refreshes itself.")
     ] = None,
     metrics: Annotated[
-        int | None, typer.Option(help="Answer Prometheus on this port, on loopback.")
+        int | None,
+        typer.Option(min=1, max=65535, help="Answer Prometheus on this port, on loopback."),
     ] = None,
     history: HistoryFolder = None,
     master: Master = None,
@@ -93,8 +95,10 @@ def watch(
     """
     refuse_both(master, remote)
     refuse_misspelt(form)
-    if every <= 0 or patience < 0 or window < 0:
-        raise UsageError("--every takes more than 0 seconds, --patience and --window 0 or more")
+    if not (0 < every <= DAY_S and patience >= 0 and window >= 0):
+        raise UsageError(
+            "--every takes more than 0 seconds, up to a day; --patience and --window 0 or more"
+        )
     if form == "tidings" and not Path(source).is_dir():
         raise UsageError(f"{source}: no such folder")
     options = options_of(source_option)
