@@ -1,5 +1,6 @@
 """``tidings settle``: how a group ended, as whoever ran it says."""
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 import tidings as library
-from changing import VIEWS
+from changing import VIEWS, newcomer
 from programs import TIDINGS, running
 from real_groups import (
     assert_all_hold,
@@ -157,6 +158,36 @@ def test_whoever_was_removed_need_not_be_named(hears: bool, tmp_path: Path, tidi
     assert answer.out.startswith("settled  p1 and p2 of chat, up to the end\nremoved  p3\n")
     answer = tidings("audit", "--local", "trace")
     assert answer.status == 0, answer.out
+
+
+def test_what_a_lost_disk_had_told_is_unknown_and_not_denied(tmp_path: Path, tidings: Any) -> None:
+    """p2 is started once more without its disk, turned away, and replaced."""
+    config = group_file(tmp_path, 3, VIEWS, 'trace.digest = "blake2b-64"')
+
+    async def scenario() -> None:
+        p2 = await library.join("p2", config)
+        async with joined(config, "p1", "p3") as groups:
+            await linked(groups | {"p2": p2})
+            await (await p2.broadcast(b"hello")).stable()
+            await p2.close()
+            shutil.rmtree(config.data / "p2")
+            for file in config.trace_folder.glob("p2*"):
+                file.unlink()
+            again = await library.join("p2", config)
+            with pytest.raises(library.Halted, match="p2 lost its disk"):
+                await again.ready()
+            with pytest.raises(library.Halted):
+                await again.close()
+            async with newcomer(config, "p2+1") as (_, address):
+                await groups["p1"].replace("p2", address)
+
+    go(scenario())
+    answer = tidings("settle", "trace")
+    assert answer.status == 0
+    assert "\nlost     what p2 did: no broadcast and no delivery is in its trace." in answer.out
+    answer = tidings("audit", "--local", "trace")
+    assert answer.status == 2, answer.out
+    assert "violated" not in answer.out
 
 
 @pytest.mark.usefixtures("spark")

@@ -14,7 +14,15 @@ from tidings.core.likeness import did_you_mean
 from tidings.disk.files import is_locked, whole_file
 from tidings.report import listed
 from tidings.trace import SCHEMA_VERSION, Fate, Manifest
-from tidings.trace.segments import OPEN, has_left, is_settled, last_block, segments_of
+from tidings.trace.segments import (
+    OPEN,
+    Messages,
+    Reader,
+    has_left,
+    is_settled,
+    last_block,
+    segments_of,
+)
 from tidings.trace.segments import settle as settle_segments
 
 
@@ -48,6 +56,8 @@ def settle(
     if not unsettled:
         raise UsageError(f"{path} is settled already: see what tidings audit says of it")
     unaware = [name for name in removed if not _knows_that_it_left(path, manifest.run, name)]
+    lost = [name for name in unaware if not _tells_of_messages(path, name)]
+    unaware = [name for name in unaware if name not in lost]
     fates: dict[str, Fate] = dict.fromkeys(up, "up")
     fates |= dict.fromkeys((*gone, *unaware), "crashed")
     for name, fate in fates.items():
@@ -60,6 +70,12 @@ def settle(
         say(f"crashed  {listed(gone)}")
     if removed:
         say(f"removed  {listed(removed)}")
+    if lost:
+        say(
+            f"lost     what {listed(lost)} did: no broadcast and no delivery is in its trace. If "
+            "its disk was lost, the audit cannot judge its messages; if it never did anything, "
+            f"say so with {' '.join(f'--crashed {name}' for name in lost)}"
+        )
     say(f"next     tidings audit {shlex.quote(str(path))}")
 
 
@@ -86,6 +102,17 @@ def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
 def _knows_that_it_left(path: Path, run: str, name: str) -> bool:
     """Whether its own history ends so; whoever was lost before it was removed never heard of it."""
     return bool(segments_of(path, name)) and has_left(last_block(path, run, name))
+
+
+def _tells_of_messages(path: Path, name: str) -> bool:
+    """Whether it ever broadcast or delivered anything.
+
+    A member that is started once more without its disk is turned away, and leaves a trace of that
+    alone. Nobody may take it for all that there was.
+    """
+    blocks = (block for file in segments_of(path, name) for block in Reader(file).blocks())
+    items = (item for block in blocks for item in block.items if isinstance(item, Messages))
+    return any(item.kind in ("broadcast", "deliver") for item in items)
 
 
 def _write_fates(path: Path, manifest: Manifest, fates: dict[str, Fate]) -> None:
