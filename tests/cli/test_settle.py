@@ -160,7 +160,7 @@ def test_whoever_was_removed_need_not_be_named(hears: bool, tmp_path: Path, tidi
     assert answer.status == 0, answer.out
 
 
-def test_what_a_lost_disk_had_told_is_unknown_and_not_denied(tmp_path: Path, tidings: Any) -> None:
+def test_what_was_on_a_lost_disk_is_unknown_and_not_denied(tmp_path: Path, tidings: Any) -> None:
     """p2 is started once more without its disk, turned away, and replaced."""
     config = group_file(tmp_path, 3, VIEWS, 'trace.digest = "blake2b-64"')
 
