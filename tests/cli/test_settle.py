@@ -1,5 +1,6 @@
 """``tidings settle``: how a group ended, as whoever ran it says."""
 
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -20,8 +21,9 @@ from real_groups import (
     take,
     until,
 )
-from tidings.spec import Value, judge
+from tidings.spec import Guarantee, Value, judge
 from tidings.trace import Run, read_runs
+from tidings.trace.segments import Block, Messages, Owner, Reader, segments_of, whole_segment
 
 
 @pytest.fixture
@@ -103,7 +105,10 @@ def test_who_never_came_was_not_up(trace: Path, tidings: Any) -> None:
     (trace / "p3-1.segment").unlink()
     answer = tidings("settle", "trace")
     assert answer.status == 64
-    assert answer.err == "tidings: p3 has never been here; say so with --crashed p3\n"
+    assert answer.err == (
+        "tidings: p3 has no trace here: if it ran on another machine, copy it here; if it has "
+        "never come, say --crashed p3\n"
+    )
 
 
 def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
@@ -131,6 +136,35 @@ def test_who_still_runs_has_not_ended_and_who_was_killed_was_not_up(
 
     go(scenario())
     assert_all_hold(the_run(tmp_path / "trace"))
+
+
+@pytest.fixture
+def cut_short(trace: Path) -> Path:
+    """As if p1 had left before anything was delivered there, and p2 before the last message."""
+    for name, place in (("p1", 0), ("p2", -1)):
+        (file,) = segments_of(trace, name)
+        blocks = list(Reader(file).blocks())
+        end = [number for number, one in enumerate(blocks) if _delivers(one)][place]
+        file.write_bytes(whole_segment(Owner("chat", name), *blocks[:end]))
+    return trace
+
+
+def _delivers(block: Block) -> bool:
+    return any(isinstance(one, Messages) and one.kind == "deliver" for one in block.items)
+
+
+def test_who_ends_without_a_message_is_asked_about(cut_short: Path, tidings: Any) -> None:
+    before = sorted(cut_short.iterdir())
+    answer = tidings("settle", "trace")
+    assert answer.status == 64
+    assert re.match(r"tidings: p1 ends without p\d#1: start the members once more", answer.err)
+    answer = tidings("settle", "trace", "--up", "p1")
+    assert answer.status == 64
+    assert answer.err.startswith("tidings: p2 ends without ")
+    assert sorted(cut_short.iterdir()) == before
+    assert tidings("settle", "trace", "--crashed", "p1", "--up", "p2").status == 0
+    verdicts = {one.guarantee: one.value for one in judge(the_run(cut_short))}
+    assert verdicts[Guarantee.UNIFORM_AGREEMENT] is Value.VIOLATED
 
 
 @pytest.mark.parametrize("hears", [True, False], ids=["hears of it", "had left before"])

@@ -156,7 +156,7 @@ def test_every_setting_that_a_first_group_file_suggests_exists() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("p1", "p 2"), "tidings: 'p 2' is not a name: letters, digits, _ . -\n"),
+        (("p1", "p 2"), "tidings: 'p 2' is not a name: a letter, then letters, digits, _ . or -\n"),
         (("p1", "p1"), "tidings: p1 is there twice\n"),
         (("p1", "p2", "--port", "65535"), "tidings: there are not 2 free ports from there on\n"),
     ],

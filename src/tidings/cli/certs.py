@@ -11,7 +11,7 @@ import typer
 from tidings.cli.common import AsJson, GroupFile, err, group_that_is, say
 from tidings.cli.common import app as whole
 from tidings.cli.group import AUTHORITY, Days
-from tidings.core import EnvironmentMissing, TidingsError, UsageError, is_name
+from tidings.core import NO_NAME, EnvironmentMissing, TidingsError, UsageError, is_name
 from tidings.node.config import Config
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def issue(
         except UsageError as fault:
             raise UsageError(f"{fault}; for one that is to be added: --newcomer") from None
     elif wrong := [one for one in members if not is_name(one)]:
-        raise UsageError(f"{wrong[0]!r} is not a name: letters, digits, _ . -, or p2+1")
+        raise UsageError(f"{wrong[0]!r} is {NO_NAME}, or p2+1")
     live = {one.member for one in signer.issued() if one.state == "valid"}
     for member in members:
         if member in live:

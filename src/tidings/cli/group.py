@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tidings.cli.common import GroupFile, app, say
-from tidings.core import DataError, UsageError, is_name
+from tidings.core import NO_NAME, DataError, UsageError, is_name
 from tidings.disk.files import make_folder, named
 from tidings.node.config import new_group_file, parse_config
 
@@ -104,7 +104,7 @@ def _addresses(members: list[str], port: int) -> Mapping[str, str]:
     for words in members:
         member, _, address = words.partition("=")
         if not is_name(member):
-            raise UsageError(f"{member!r} is not a name: letters, digits, _ . -")
+            raise UsageError(f"{member!r} is {NO_NAME}")
         if member in given:
             raise UsageError(f"{member} is there twice")
         if "=" in words and (not address or set(address) & set("\"'\\\n\r")):

@@ -9,7 +9,7 @@ import typer
 
 from tidings.cli.common import AsJson, GroupFile, err, group_that_is, print_json, say
 from tidings.cli.common import app as whole
-from tidings.core import UsageError, first_of, is_name
+from tidings.core import NO_NAME, UsageError, first_of, is_name
 from tidings.node.config import PLAIN_IS_HERE, Config, is_loopback, parse_address
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _known(name: str, roster: "Roster") -> None:
 
 def _check_newcomer(name: str, via: str, config: Config) -> None:
     if not is_name(name):
-        raise UsageError(f"{name!r} is not a name: letters, digits, _ . -")
+        raise UsageError(f"{name!r} is {NO_NAME}")
     address = parse_address(via)
     if address is None:
         raise UsageError(f"--via: {via!r} is not an address like 10.0.0.4:7001")

@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from tidings.core.likeness import did_you_mean
 from tidings.disk.files import is_locked, whole_file
 from tidings.report import listed
 from tidings.trace import SCHEMA_VERSION, Fate, Manifest
+from tidings.trace.reached import missing_at_the_end
 from tidings.trace.segments import (
     OPEN,
     Messages,
@@ -33,6 +35,10 @@ def settle(
         list[str] | None,
         typer.Option(help="A member that was killed and did not come back. May be repeated."),
     ] = None,
+    up: Annotated[
+        list[str] | None,
+        typer.Option(help="A member that had time for all, whatever it lacks. May be repeated."),
+    ] = None,
 ) -> None:
     """Say how a group on a real network ended, so that tidings audit can judge all of it.
 
@@ -41,31 +47,35 @@ def settle(
     cannot show that. Run it once, when all members have left, and name as crashed each one that
     was killed for good or left while others went on. Of members that were removed the trace shows
     it, and they need not be named.
+
+    A member whose history ends without what it should have delivered by then is asked about:
+    name it with --crashed or with --up, or start the members once more and let them catch up.
     """
     manifest = group_manifest(path, "settled")
     gone = tuple(dict.fromkeys(crashed or ()))
-    for name in gone:
+    for name in (*gone, *(up or ())):
         if name not in manifest.members:
             known, meant = ", ".join(manifest.members), did_you_mean(name, manifest.members)
             raise UsageError(f"{name} is not in run {manifest.run}; its members: {known}{meant}")
     newest = manifest.views[-1]
     removed = tuple(name for name in manifest.members if name not in (*newest, *gone))
-    up = tuple(name for name in newest if name not in gone)
-    _refuse_what_is_untrue(path, up, (*gone, *removed))
-    unsettled = [name for name in up if not is_settled(last_block(path, manifest.run, name))]
+    rest = tuple(name for name in newest if name not in gone)
+    _refuse_what_is_untrue(path, rest, (*gone, *removed))
+    unsettled = [name for name in rest if not is_settled(last_block(path, manifest.run, name))]
     if not unsettled:
         raise UsageError(f"{path} is settled already: see what tidings audit says of it")
+    _ask_about_what_is_missing(path, rest, up or ())
     unaware = [name for name in removed if not _knows_that_it_left(path, manifest.run, name)]
     lost = [name for name in unaware if not _tells_of_messages(path, name)]
     unaware = [name for name in unaware if name not in lost]
-    fates: dict[str, Fate] = dict.fromkeys(up, "up")
+    fates: dict[str, Fate] = dict.fromkeys(rest, "up")
     fates |= dict.fromkeys((*gone, *unaware), "crashed")
     for name, fate in fates.items():
         if (recorded := manifest.fates.get(name, fate)) != fate:
             raise UsageError(f"{path}: the manifest says already that {name} is {recorded}")
     settle_segments(path, manifest.run, unsettled, time.time_ns())
     _write_fates(path, manifest, fates)
-    say(f"settled  {listed(up)} of {manifest.run}, up to the end")
+    say(f"settled  {listed(rest)} of {manifest.run}, up to the end")
     if gone:
         say(f"crashed  {listed(gone)}")
     if removed:
@@ -90,12 +100,25 @@ def _refuse_what_is_untrue(path: Path, up: Members, gone: Members) -> None:
             raise UsageError(f"{name} is still running: settle when everybody has left")
     for name in up:
         if not last[name]:
-            raise UsageError(f"{name} has never been here; say so with --crashed {name}")
+            raise UsageError(
+                f"{name} has no trace here: if it ran on another machine, copy it here; if it has "
+                f"never come, say --crashed {name}"
+            )
         if name in unclosed:
             raise UsageError(
                 f"{name} never closed {unclosed[name].name}: it was killed and has not come back, "
                 f"or could not write its trace; say so with --crashed {name}, or start it once "
                 "more and let it leave"
+            )
+
+
+def _ask_about_what_is_missing(path: Path, rest: Members, up: Sequence[str]) -> None:
+    """It may have left too early, or have lost a message: only who was there knows which."""
+    for name, message in missing_at_the_end(path, rest):
+        if name not in up:
+            raise UsageError(
+                f"{name} ends without {message}: start the members once more until it has all; or "
+                f"say --crashed {name} if it left while others went on, --up {name} if it had time"
             )
 
 

@@ -44,6 +44,7 @@ from tidings.core.events import (
 )
 from tidings.core.group import (
     MOST_MEMBERS,
+    NO_NAME,
     Members,
     first_of,
     is_name,
@@ -73,6 +74,7 @@ from tidings.core.ticks import Ticks
 
 __all__ = [
     "MOST_MEMBERS",
+    "NO_NAME",
     "Accept",
     "Approve",
     "Broadcast",

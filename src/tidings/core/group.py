@@ -12,6 +12,10 @@ MOST_MEMBERS = 1_000
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})(?:\+([1-9][0-9]{0,8}))?")
 
 
+NO_NAME = "not a name: a letter, then letters, digits, _ . or -"
+"""What is said of whoever is called otherwise."""
+
+
 def ordered(names: Iterable[str]) -> Members:
     """Each name once, in the order a person expects: p2 before p10."""
     return tuple(sorted(set(names), key=natural))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
-from tidings.core import Approve, Change, Deny, Event, UsageError, is_name
+from tidings.core import NO_NAME, Approve, Change, Deny, Event, UsageError, is_name
 from tidings.node.config import PLAIN_IS_HERE, Address, Config, is_loopback, parse_address
 from tidings.node.errors import ChangeDenied
 from tidings.node.membership import GroupView, Membership, Role
@@ -83,7 +83,7 @@ class Changes:
 
     def _checked(self, change: Change) -> Address:
         if not is_name(change.add):
-            raise UsageError(f"{change.add!r} is not a name: letters, digits, _ . -, or p2+1")
+            raise UsageError(f"{change.add!r} is {NO_NAME}, or p2+1")
         address = parse_address(change.address)
         if address is None:
             raise UsageError(f"{change.address!r} is not an address like 127.0.0.1:7001")

@@ -229,6 +229,11 @@ class Condition:
             return str(self.full_log(engine.disk.log))
         return ""
 
+    def may_deliver(self) -> bool:
+        """Whether what is under way of its own may be delivered here without anybody's help."""
+        has_left = self._engine.membership.has_left
+        return not (has_left or self._too_few() or self._reading.is_full)
+
     def _too_few(self) -> str:
         members, up = self._engine.membership.members, (self.name, *self._linked())
         needed, missing = quorum(len(members)), [one for one in members if one not in up]

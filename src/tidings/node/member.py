@@ -173,7 +173,7 @@ class Member:
             meant = did_you_mean(self.name, self.config.members)
             raise UsageError(
                 f"{self.name} is not in the group file, which has {members}{meant}; a newcomer has "
-                "to say where it is reached: --address HOST:PORT"
+                "to say where it is reached: address='HOST:PORT', or --address HOST:PORT"
             )
 
     def _begin_life(self, engine: Engine, recovered: Recovered | None, incarnation: int) -> None:
@@ -271,15 +271,25 @@ class Member:
             raise engine.error
 
     async def _say_good_bye(self, engine: Engine) -> None:
-        """Take nothing more in, and let everything out."""
+        """Take nothing more in, let everything out, and deliver of our own what can be delivered.
+
+        What the others deliver and we do not, our history would be missing for ever.
+        """
         self.error = self.error or Closed(f"{self.name} is leaving the group")
+        own, in_time = self.own, True
         try:
             try:
                 async with timeout(self.config.links.close_ms / 1e3):
                     await engine.drain()
+                    while own.under_way and engine.error is None and self.condition.may_deliver():
+                        await engine.moved()
             except TimeoutError:
-                lost = self.own.count - self.own.accepted
-                self._logger.warning("left in haste", never_broadcast=lost, reason=engine.refusal)
+                in_time = False
+            if own.under_way or not in_time:
+                lost = own.count - own.accepted
+                numbers = {"never_broadcast": lost, "not_delivered": own.under_way - lost}
+                reason = engine.refusal or self.condition.why_we_wait()
+                self._logger.warning("left in haste", **numbers, reason=reason)
             engine.stop()
             await self.transport.close()
             if self._monitor is not None:

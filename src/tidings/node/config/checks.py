@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from tidings.core import (
     MOST_MEMBERS,
+    NO_NAME,
     DataError,
     Members,
     Process,
@@ -109,8 +110,7 @@ class _Checks:
         }
 
     def _members(self, file: GroupFile) -> Members:
-        no_name = "not a name: letters, digits, _ . -"
-        self._refuse_if(not is_name(file.name), ["name"], f"{file.name!r} is {no_name}")
+        self._refuse_if(not is_name(file.name), ["name"], f"{file.name!r} is {NO_NAME}")
         self._refuse_if(not file.members, ["members"], "a group has at least one member")
         self._refuse_if(
             len(file.members) > MOST_MEMBERS,
@@ -118,7 +118,7 @@ class _Checks:
             f"a group has at most {MOST_MEMBERS:,} members",
         )
         for member in file.members:
-            self._refuse_if(not is_name(member), ["members", member], no_name)
+            self._refuse_if(not is_name(member), ["members", member], NO_NAME)
         for table in ("listen", "metrics"):
             for member in getattr(file, table):
                 meant = did_you_mean(member, file.members)
