@@ -394,6 +394,39 @@ def test_whoever_goes_away_in_the_middle_leaves_nothing(folder: Path) -> None:
     go(scenario())
 
 
+def test_whoever_hangs_up_does_not_wait_for_a_change_that_never_ends(folder: Path) -> None:
+    """Its majority is lost once it is approved; operators look into the member all the same."""
+    config = group_file(folder, 3, *CHANGING, "control.connections = 2")
+    reports = []
+
+    async def scenario() -> None:
+        async with joined(config, founding=True) as groups:
+            await linked(groups)
+
+            def lose_the_majority(reached: str) -> None:
+                if reached == "approved":
+                    for name in ("p2", "p3"):
+                        groups[name]._member.joined().fail(Halted("gone"))
+
+            endless = asyncio.create_task(groups["p1"].remove("p3", progress=lose_the_majority))
+            await until(lambda: groups["p1"]._member.joined().membership.is_wedged)
+            place = config.data / "p1" / SOCKET
+            door = groups["p1"]._member._control
+            assert door is not None
+            for _ in range(3):
+                _, writer = await asyncio.open_unix_connection(place)
+                writer.write(post(b'{"remove": "p3"}'))
+                await until(lambda: bool(door._under_way))
+                writer.close()
+                await until(lambda: not door._under_way)
+            reports.append(await to_thread(RunningMember("p1", place).report))
+            endless.cancel()
+
+    with pytest.raises(Halted, match="gone"):
+        go(scenario())
+    assert reports[0].view == 0
+
+
 def test_any_bytes_are_a_request_or_are_refused() -> None:
     dice = random.Random(7)
     seeds = [data for data, _ in BAD.values()] + [GET, post(b'{"remove": "p2"}')]

@@ -20,7 +20,7 @@ command ends with.
 import asyncio
 import os
 from asyncio import StreamReader, StreamWriter, Task, TaskGroup, timeout
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -171,7 +171,7 @@ class Control:
                 message = request.query.pop("message", None)
                 await self._send(writer, request, {"why": self._member.why(message)})
             case "POST", "/members":
-                await self._change(writer, request)
+                await self._change(reader, writer, request)
             case _, ("/status" | "/members" | "/why") as path:
                 raise HttpFault(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} takes no such request")
             case _, path:
@@ -226,7 +226,7 @@ class Control:
             replacements={name: replaced_by(name) for name in view.members},
         )
 
-    async def _change(self, writer: StreamWriter, request: Request) -> None:
+    async def _change(self, reader: StreamReader, writer: StreamWriter, request: Request) -> None:
         try:
             asked = msgspec.json.decode(request.body, type=Asked)
         except msgspec.DecodeError as fault:
@@ -236,10 +236,12 @@ class Control:
         steps = _Steps(lines)
         looking = asyncio.create_task(self._look_for_promises(steps))
         try:
-            view = await self._carried_out(asked, steps)
+            view = await self._while_heard(self._carried_out(asked, steps), reader)
         except TidingsError as error:
             reason = "; ".join(filter(None, (str(error), self._way_out())))
             lines.send(state="denied", reason=reason, status=int(error.status))
+        except EOFError:
+            return
         except Exception as error:
             lines.send(state="denied", reason=_bug(error), status=int(Exit.BUG))
         else:
@@ -248,6 +250,21 @@ class Control:
         finally:
             looking.cancel()
         await self._in_time(lines.end())
+
+    async def _while_heard(
+        self, change: Coroutine[Any, Any, GroupView], reader: StreamReader
+    ) -> GroupView:
+        """What is under way may go on for ever; whoever hangs up does not wait for it."""
+        waiting, gone = asyncio.create_task(change), asyncio.create_task(_end_of(reader))
+        try:
+            await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise EOFError
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            gone.cancel()
+            await asyncio.wait((waiting, gone))
 
     async def _carried_out(self, asked: Asked, steps: "_Steps") -> GroupView:
         if asked.add and asked.remove:
@@ -296,6 +313,13 @@ class _Steps:
 
 def _bug(error: Exception) -> str:
     return f"a bug in tidings: {type(error).__name__}: {error}"
+
+
+async def _end_of(reader: StreamReader) -> None:
+    """Return when the other side has hung up; what it says until then means nothing."""
+    with suppress(OSError):
+        while await reader.read(1024):
+            pass
 
 
 class TooMany(TidingsError):  # noqa: N818 - reads as what happened
