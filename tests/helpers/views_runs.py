@@ -105,6 +105,7 @@ class ChangingRun:
         self.is_slow = dice.random() < 0.1
         """Whether messages come late, and all that concerns a member that is to be removed: then
         what it has broadcast may be void."""
+        options["tell_bytes"] = random.Random(f"{self.seed}, at last").choice([2**18, 1, 300])
         return options
 
     # --- what happens

@@ -178,7 +178,7 @@ SEEDS: dict[type[Views], int] = {
     views_flaws.NotWedging: 10,
     views_flaws.ForgettingPromises: 68,
     views_flaws.DroppingEarly: 101,
-    views_flaws.ReusingNames: 125,
+    views_flaws.ReusingNames: 294,
     views_flaws.LosingWhatIsAhead: 198,
 }
 

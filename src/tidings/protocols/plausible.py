@@ -147,6 +147,7 @@ def _is_view(view: View) -> bool:
         and all(map(is_name, (*members, *origins)))
         and all(0 <= count <= MOST for _, count in view.cut)
         and (not view.added or view.added in members)
+        and 0 <= view.incarnation <= (MOST if view.added else 0)
         and (view.number > 0 or not (view.cut or view.added))
     )
 

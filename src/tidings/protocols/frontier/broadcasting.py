@@ -36,10 +36,12 @@ class Broadcasting(Part):
     def broadcast(self, texts: tuple[bytes, ...], turn: Turn) -> None:
         if reason := self.why_not(len(texts)):
             turn.answer.append(Refuse(reason))
-            return
-        if not texts:
+        elif not texts:
             turn.answer.append(Accept(()))
-            return
+        else:
+            self.accept(texts, turn)
+
+    def accept(self, texts: tuple[bytes, ...], turn: Turn) -> None:
         delivered = self.log.delivered
         new = [origin for origin in self.others if delivered[origin] > self.stamped[origin]]
         first = MessageId(self.me, self.log.held[self.me] + 1)

@@ -169,6 +169,13 @@ class Frontier(Process):
         refused = [Refuse(f"{self.me} leaves the group: {why}")] if turn.answer else []
         return [*refused, *self.peers.leave(why)]
 
+    def broadcast_again(self, texts: tuple[bytes, ...]) -> list[Effect]:
+        """What was accepted before, whatever the limits are now."""
+        turn = Turn()
+        self.broadcasting.accept(texts, turn)
+        self._conclude(turn)
+        return turn.effects()
+
     def _take(self, event: Event, turn: Turn) -> None:
         match event:
             case Receive(sender, packet):
@@ -181,6 +188,7 @@ class Frontier(Process):
                 self.exchange.link_up(peer, incarnation, turn)
             case LinkDown(peer):
                 self.peers.down.add(peer)
+                self.exchange.addressed.discard(peer)
             case Processed(upto):
                 self._process(upto, turn)
             case Recalled():

@@ -158,4 +158,6 @@ class Asking(Part):
             return View(number, self.members, cut)
         rest = tuple(member for member in self.members if member != wish.remove)
         members = ordered((*rest, wish.add)) if wish.add else rest
-        return View(number, members, cut, wish.add, wish.address if wish.add else "")
+        if not wish.add:
+            return View(number, members, cut)
+        return View(number, members, cut, wish.add, wish.address, self.present.met.get(wish.add, 0))

@@ -44,6 +44,8 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     added: str = ""
     address: Address = ""
     """Where the newcomer can be reached, in words of the holders."""
+    incarnation: int = 0
+    """Who the newcomer was when it was asked: as somebody else it has lost its disk since."""
 
     def __str__(self) -> str:
         cut = listed(*(f"{origin}<={count}" for origin, count in self.cut if count))
@@ -205,7 +207,9 @@ class Missed(Packet, frozen=True, tag="missed"):
         return f"missed some of view {self.number}"
 
 
-def as_many_as_fit(views: tuple[View, ...], names: int) -> tuple[View, ...]:
+def as_many_as_fit(views: tuple[View, ...], names: int, most_bytes: int) -> tuple[View, ...]:
     """The first of them, with so many names of members and origins in all, but at least one."""
     sizes = accumulate(len(view.members) + len(view.cut) for view in views)
-    return views[: max(1, sum(size <= names for size in sizes))]
+    some = views[: max(1, sum(size <= names for size in sizes))]
+    lengths = accumulate(len(msgspec.msgpack.encode(view)) for view in some)
+    return some[: max(1, sum(length <= most_bytes for length in lengths))]

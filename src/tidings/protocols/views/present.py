@@ -10,7 +10,6 @@ from typing import Any
 
 from tidings.core import (
     Accept,
-    Broadcast,
     CancelTimer,
     Choose,
     Deliver,
@@ -197,7 +196,7 @@ class Present(Part):
         first = cut + 1
         for texts in beyond(old, cut):
             span = Span(self.me, first, first + len(texts) - 1)
-            effects = self.frontier.steps((Broadcast(texts),))
+            effects = self.frontier.broadcast_again(texts)
             assert Accept((span,)) in effects, f"{self.me} cannot carry over {span}: {effects}"
             out.append(Rebind((span,)))
             rest = [one for one in effects if not isinstance(one, Accept)]

@@ -93,6 +93,7 @@ class Views(Process):
         ahead: int = 10_000,
         ahead_bytes: int = 64 * MIB,
         tell: int = 10_000,
+        tell_bytes: int = 256 * 1024,
         ticks: bool = False,
         mode: Literal["auto", "all", "origin"] = "auto",
         batch_ms: int = -1,
@@ -108,10 +109,13 @@ class Views(Process):
         strict: bool = False,
         until_processed: bool = False,
     ) -> None:
-        if min(near, ahead, ahead_bytes) < 0 or tell < 1:
-            raise UsageError("near, ahead and ahead_bytes are 0 or more, tell 1 or more")
+        if min(near, ahead, ahead_bytes) < 0 or tell < 1 or not 1 <= tell_bytes <= MIB // 4:
+            raise UsageError(
+                "near, ahead and ahead_bytes are 0 or more, tell 1 or more, "
+                f"tell_bytes 1 to {MIB // 4:,}"
+            )
         super().__init__(me, members, choose)
-        self.tell = tell
+        self.tell, self.tell_bytes = tell, tell_bytes
         self.options: dict[str, Any] = {
             "mode": mode,
             "batch_ms": batch_ms,

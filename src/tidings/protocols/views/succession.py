@@ -28,7 +28,9 @@ def tell(member: "Views", peer: str, number: int, out: Effects) -> None:
 
 def _tell_of(member: "Views", views: tuple[View, ...], to: Members, out: Effects) -> None:
     through, last = member.standing.through[member.me], views[-1].number
-    out.append(Send(to, Decided(as_many_as_fit(views, member.tell), through, last)))
+    out.append(
+        Send(to, Decided(as_many_as_fit(views, member.tell, member.tell_bytes), through, last))
+    )
 
 
 def hear(member: "Views", sender: str, decided: Decided, out: Effects) -> None:
@@ -77,6 +79,9 @@ def _enter(member: "Views", out: Effects) -> bool:
     view = next((view for view in member.standing.chain if view.added == member.me), None)
     if view is None:
         return False
+    if view.incarnation not in (0, member.incarnation):
+        out.append(Halt(REASONS["lost disk"].format(member.me)))
+        return False
     member.processing.has_state = False
     out.append(Persist((Preceded(member.standing.chain[: view.number]),)))
     _begin(member, view, out)
@@ -103,6 +108,8 @@ def _begin(member: "Views", view: View, out: Effects) -> None:
     standing = member.standing
     standing.install(view.number)
     out.append(Persist((Installed(view),)))
+    if view.incarnation and view.added != member.me:
+        member.present.met[view.added] = view.incarnation
     start = Start(member.incarnation, founding=True, lossy=member.lossy)
     frontier = member.frontier_of(view.members)
     member.present.begin(frontier, standing.start(view), start, out)
