@@ -31,7 +31,7 @@ from tidings.cli.common import app, err, out, print_verdicts, progress_line, res
 from tidings.core import Exit, UsageError
 from tidings.disk.files import refuse_unwritable, whole_file
 from tidings.report import many
-from tidings.spec import Verdict, exit_status
+from tidings.spec import Value, Verdict, exit_status
 from tidings.trace import Manifest, foreign
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def _has_ended(status: "Status | None", calm_s: float, patience_s: float) -> boo
     if status is None or calm_s <= CALM_S:
         return False
     is_patient = calm_s <= patience_s
-    return all(
+    return bool(status.runs) and all(
         run.has_ended or (run.has_ended_but_for_parts and not is_patient) for run in status.runs
     )
 
@@ -318,8 +318,17 @@ def _concluded(watching: "Watching") -> dict[str, Any]:
         from tidings import pipeline
 
         err.print("not everything could be judged as it came: auditing the folder", soft_wrap=True)
-        return dict(pipeline.audit_here(folder, examples=3).verdicts)
+        audited = pipeline.audit_here(folder, examples=3).verdicts.items()
+        return {run: _and_what_was_seen(five, verdicts.get(run, ())) for run, five in audited}
     return verdicts
+
+
+def _and_what_was_seen(audited: Sequence[Verdict], seen: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """A breach that rows have shown stays one, though retention has deleted them since."""
+    broken = {one.guarantee: one for one in seen if one.value is Value.VIOLATED}
+    return tuple(
+        one if one.value is Value.VIOLATED else broken.get(one.guarantee, one) for one in audited
+    )
 
 
 def _tell(

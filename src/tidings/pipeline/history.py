@@ -149,19 +149,23 @@ def _ms(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e6
 
 
+_MISSHAPEN = (AttributeError, TypeError, ValueError)
+"""What values of another shape lead to."""
+
+
 def entries(folder: Path) -> list[Entry]:
     """All of them, the oldest first."""
     try:
         known = msgspec.json.decode((folder / MANIFEST).read_bytes())
         if known.get("format") != FORMAT:
             raise DataError(f"{folder}: history format {known.get('format')}, not {FORMAT}")
-        tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
-    except (msgspec.MsgspecError, pa.ArrowException) as fault:
+        tables = [pq.read_table(path, schema=SCHEMA) for path in sorted(folder.glob("*.parquet"))]
+        found: dict[tuple[str, str], list[dict[str, object]]] = {}
+        for row in (row for table in tables for row in table.to_pylist()):
+            found.setdefault((str(row["entry"]), str(row["run"])), []).append(row)
+        listed = [_entry(of_run) for of_run in found.values()]
+    except (msgspec.MsgspecError, pa.ArrowException, *_MISSHAPEN) as fault:
         raise DataError(f"{folder}: not readable as a history: {fault}") from None
-    found: dict[tuple[str, str], list[dict[str, object]]] = {}
-    for row in (row for table in tables for row in table.to_pylist()):
-        found.setdefault((str(row["entry"]), str(row["run"])), []).append(row)
-    listed = [_entry(of_run) for of_run in found.values()]
     return sorted(listed, key=lambda one: one.at)
 
 

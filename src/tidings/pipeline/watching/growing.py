@@ -52,7 +52,8 @@ class Growing:
         self.folder = folder
 
     def manifests(self) -> dict[str, Manifest]:
-        files = tuple(sorted(one for one in self.folder.iterdir() if one.name.endswith(MANIFEST)))
+        some = (one for one in self.folder.iterdir() if one.name.endswith(MANIFEST))
+        files = tuple(sorted(one for one in some if one.is_file()))
         if not files:
             raise DataError(f"{self.folder}: no manifest (a file whose name ends in {MANIFEST})")
         return read_manifests(files)
@@ -63,7 +64,8 @@ class Growing:
         for path in self.folder.iterdir():
             name = path.name.removesuffix(".open")
             process, _, number = name.removesuffix(CLOSED).rpartition("-")
-            if name.endswith(CLOSED) and process and number.isdigit():
+            is_number = number.isascii() and number.isdigit()
+            if name.endswith(CLOSED) and process and is_number and path.is_file():
                 found.setdefault(process, set()).add(int(number))
         return {process: sorted(numbers) for process, numbers in sorted(found.items())}
 
@@ -90,7 +92,8 @@ class Growing:
         """Whatever else has rows, and how long it is."""
         files = {}
         for path in sorted(self.folder.iterdir()):
-            if path.suffix in (".jsonl", ".parquet") and not path.name.endswith(MANIFEST):
+            is_of_rows = path.suffix in (".jsonl", ".parquet") and path.is_file()
+            if is_of_rows and not path.name.endswith(MANIFEST):
                 with suppress(FileNotFoundError):  # deleted since the folder was listed
                     files[path.name] = path.stat().st_size
         return files

@@ -19,7 +19,9 @@ source no longer has it, the verdict is unknown, and says so. What stays open fo
 the window all the same (``strays``).
 """
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 
 import msgspec
@@ -181,9 +183,9 @@ class Judge:
         if piece.end <= history.end:
             return  # read before
         if piece.begin > history.end:
-            history.late.append(piece)
-            history.late.sort(key=lambda one: one.begin)
-            if sum(one.rows for one in history.late) > self.limits.late_rows:
+            insort(history.late, piece, key=attrgetter("begin"))
+            history.late_rows += piece.rows
+            if history.late_rows > self.limits.late_rows:
                 self._skip_hole(history)
             return
         self._go_on(history, piece)
@@ -192,12 +194,14 @@ class Judge:
     def _take_late(self, history: History) -> None:
         while history.late and history.late[0].begin <= history.end:
             piece = history.late.pop(0)
+            history.late_rows -= piece.rows
             if piece.end > history.end:
                 self._go_on(history, piece)
 
     def _skip_hole(self, history: History) -> None:
         """What is missing will not come: go on behind it."""
         history.holed = True
+        history.last_kind = "nothing"  # what came last is missing
         history.end = history.late[0].begin
         self._take_late(history)
 

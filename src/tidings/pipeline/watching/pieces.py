@@ -6,7 +6,7 @@ many there are, whether one is a gap, and which kind is the last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,10 @@ from tidings.trace.schema import AGREED, BINDING, Kind, Row
 from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Mark, Messages
 
 NO_VIEW = -1
+ENDS: tuple[Kind, ...] = ("crash", "leave")
+BEGINNINGS: tuple[Kind, ...] = ("recover", "join")
+"""What alone may come after an end."""
+CUT_OFF = ""
 
 
 class Events(NamedTuple):
@@ -113,6 +117,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     rows: int
     """How many there are: a gap is one, however many places it takes."""
     first_kind: str
+    """``CUT_OFF`` where the rows before the first were cut off: they were taken before."""
     last_kind: str
     has_gap: bool
     origins: tuple[str, ...]
@@ -143,6 +148,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(
             self,
             begin=min(index, self.end),
+            first_kind=CUT_OFF,
             rows=min(self.rows, self.end - index),
             columns=packed(kept),
             steps=tuple(one for one in self.steps if one.index >= index),
@@ -278,10 +284,11 @@ def _piece_of_blocks(run: str, process: str, blocks: Sequence[Block]) -> Piece:
                 rebinds.append(Rebinds(index, item.first, item.count, item.view or 0))
             elif isinstance(item, Mark) and item.kind in AGREED and item.number is not None:
                 step = Step(index, item.kind, item.number, item.view, item.delivered or {})
-                steps.append(step)
+                steps.append(checked(step))
             elif isinstance(item, Gap):
                 gaps += item.rows - 1
             index += item.rows
+    _refuse_acts_after_the_end(process, kinds)
     begin, end = blocks[0].index, blocks[-1].end
     return Piece(
         run=run,
@@ -298,6 +305,20 @@ def _piece_of_blocks(run: str, process: str, blocks: Sequence[Block]) -> Piece:
         steps=tuple(steps),
         rebinds=tuple(rebinds),
     )
+
+
+def checked(step: Step) -> Step:
+    if step.number < 1:
+        raise DataError(f"a {step.kind} row has view {step.number}, and agreed ones begin with 1")
+    if step.view is None and step.kind != "leave":
+        raise DataError(f"a {step.kind} row needs 'view'")
+    return step
+
+
+def _refuse_acts_after_the_end(process: str, kinds: Iterable[Kind]) -> None:
+    for before, kind in pairwise(kinds):
+        if before in ENDS and kind not in BEGINNINGS:
+            raise DataError(f"{process} acts ({kind}) after its {before}")
 
 
 def _refuse_untold(process: str, item: Messages) -> None:

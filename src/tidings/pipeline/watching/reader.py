@@ -262,6 +262,9 @@ class Reader:
         mine = mine[self.broadcast_at[mine] == UNREAD]
         if not len(mine):
             return
+        is_given = self.judge.histories[origin].is_given(self.history.events.seq[self.since + mine])
+        self._close_given(mine[is_given])
+        mine = mine[~is_given]
         rows = events.at(np.flatnonzero(events.is_broadcast))
         rows = rows.at(np.sort(np.unique(rows.seq, return_index=True)[1]))
         seq = self.history.events.seq[self.since + mine]

@@ -38,7 +38,17 @@ from tidings.pipeline.watching.final import (
 from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import Judge, Standing, WatchLimits
 from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
-from tidings.pipeline.watching.pieces import Events, Piece, Rebinds, Step, decode, packed
+from tidings.pipeline.watching.pieces import (
+    BEGINNINGS,
+    ENDS,
+    Events,
+    Piece,
+    Rebinds,
+    Step,
+    checked,
+    decode,
+    packed,
+)
 from tidings.pipeline.watching.rows import Recall, gone
 from tidings.pipeline.watching.status import (
     MemberStatus,
@@ -52,7 +62,7 @@ from tidings.pipeline.watching.stored import loaded, stored
 from tidings.spec import Verdict, Violation
 from tidings.trace import Manifest
 from tidings.trace.foreign import Mapping as LogMapping
-from tidings.trace.schema import AGREED, KINDS
+from tidings.trace.schema import AGREED, BINDING, KINDS
 
 FOLDER = "judge"
 STATE = "state"
@@ -397,7 +407,7 @@ def _status(judge: Judge, manifest: Manifest, state: _State, now_s: float) -> Ru
                 rows=history.rows,
                 last_kind=history.last_kind,
                 time_ns=history.time_ns,
-                late=sum(one.rows for one in history.late),
+                late=history.late_rows,
                 ended=end.evidence.has_ended(history.name),
             )
             for history in (judge.histories[number] for number in judge.processes)
@@ -473,10 +483,17 @@ def pieces_of_table(table: Any) -> Iterator[Piece]:
     """Rows with the columns of a trace and names as texts, in any order."""
     if not len(table):
         return
+    for name in ("run", "process", "index", "kind"):
+        if table[name].null_count:
+            raise DataError(f"a row needs {name!r}")
     table = table.sort_by([(name, "ascending") for name in ("run", "process", "index")])
     run, process = (table[name].combine_chunks() for name in ("run", "process"))
     index = table["index"].to_numpy()
-    kind = pc.index_in(table["kind"].cast(pa.string()), pa.array(KINDS)).to_numpy()
+    known = pc.index_in(table["kind"].cast(pa.string()), pa.array(KINDS))
+    if known.null_count:
+        (first,) = table["kind"].filter(pc.is_null(known)).slice(0, 1).to_pylist()
+        raise DataError(f"{first!r} is no kind of row")
+    kind = known.to_numpy()
     ends = index + 1
     if "value" in table.column_names:
         is_gap = kind == KINDS.index("gap")
@@ -491,8 +508,9 @@ def pieces_of_table(table: Any) -> Iterator[Piece]:
 
 
 def _piece_of_table(rows: Any, kind: Any, index: Any, ends: Any) -> Piece:
-    about = np.flatnonzero(np.isin(kind, [KINDS.index("broadcast"), KINDS.index("deliver")]))
+    about = np.flatnonzero(np.isin(kind, _codes("broadcast", "deliver")))
     some = rows.take(pa.array(about))
+    _refuse_impossible(rows, kind)
     for column in ("origin", "seq", "digest"):
         if some[column].null_count:
             raise DataError(f"a row about a message needs {column!r}")
@@ -526,8 +544,33 @@ def _piece_of_table(rows: Any, kind: Any, index: Any, ends: Any) -> Piece:
     )
 
 
+def _codes(*kinds: str) -> list[int]:
+    return [KINDS.index(one) for one in kinds]
+
+
+def _refuse_impossible(rows: Any, kind: Any) -> None:
+    """What no process can do, and the audit of a trace refuses, too."""
+    process = rows["process"][0].as_py()
+    for column in ("index", "seq", "view"):
+        least = pc.min(rows[column]).as_py()
+        if least is not None and least < 0:
+            raise DataError(f"{process}: {column} {least}")
+    is_over = np.isin(kind[:-1], _codes(*ENDS)) & ~np.isin(kind[1:], _codes(*BEGINNINGS))
+    if is_over.any():
+        place = int(np.flatnonzero(is_over)[0])
+        words = f"{process} acts ({KINDS[kind[place + 1]]}) after its {KINDS[kind[place]]}"
+        raise DataError(words)
+    binding = rows.take(pa.array(np.flatnonzero(np.isin(kind, _codes(*BINDING)))))
+    if any(binding[column].null_count for column in ("origin", "seq", "view")):
+        raise DataError("a row that binds a message needs 'origin', 'seq' and 'view'")
+    others = binding.filter(pc.not_equal(binding["origin"].cast(pa.string()), process))
+    if len(others):
+        (first,) = others.slice(0, 1).select(["kind", "origin"]).to_pylist()
+        raise DataError(f"{process} cannot {first['kind']} a message of {first['origin']}")
+
+
 def _rows_of(rows: Any, kind: Any, *kinds: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    chosen = np.flatnonzero(np.isin(kind, [KINDS.index(one) for one in kinds]))
+    chosen = np.flatnonzero(np.isin(kind, _codes(*kinds)))
     return list(rows.select(columns).take(pa.array(chosen)).to_pylist()) if len(chosen) else []
 
 
@@ -538,4 +581,4 @@ def _steps(rows: Any, kind: Any) -> Iterator[Step]:
     for row in _rows_of(rows, kind, *AGREED, columns=columns):
         if row.get("value") is not None:
             cut = dict(row.get("vector") or ())
-            yield Step(row["index"], row["kind"], row["value"], row["view"], cut)
+            yield checked(Step(row["index"], row["kind"], row["value"], row["view"], cut))

@@ -1,5 +1,6 @@
 """``pipeline.watch``: a streaming query that judges, and its findings as a streaming DataFrame."""
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -201,5 +202,6 @@ def _reason(fault: PySparkException) -> str:
     """What one of ours has to say, without the stacks of two languages around it."""
     lines = [line.strip() for line in str(fault).splitlines()]
     ours = [line for line in lines if line.startswith(("tidings.core", "DataError", "UsageError"))]
-    words = ours[-1].partition(": ")[2] if ours else lines[0]
+    raised = ours or [line for line in lines if re.match(r"[A-Za-z][\w.]*: ", line)]
+    words = raised[-1].partition(": ")[2] if raised else lines[0]
     return words or lines[0]

@@ -161,6 +161,7 @@ def _history(state: _History) -> History:
     history = History(state.name)
     for name in _SIMPLE:
         setattr(history, name, getattr(state, name))
+    history.late_rows = sum(one.rows for one in history.late)
     history.by_then = list(map(_ranges, state.by_then))
     history.got, history.sent = _ranges(state.got), _ranges(state.sent)
     history.events = Events(

@@ -92,9 +92,10 @@ class AgreedSoFar:
         """
         judge, history = self.judge, self.judge.histories[process]
         got = history.got.get(origin, Ranges())
-        mine = moved.seqs if process == origin else moved.seqs & got
-        rows = judge.rows.named(process, origin, numbers_in(mine), process == origin)
-        places = np.array([index for index, _ in rows.values()], np.int64)
+        rows = [*judge.rows.named(process, origin, numbers_in(moved.seqs & got)).values()]
+        if process == origin:
+            rows += judge.rows.named(process, origin, numbers_in(moved.seqs), True).values()
+        places = np.array([index for index, _ in rows], np.int64)
         views = history.views_at(places, judge.first_view(process))
         places = places[views != moved.new]
         if not len(places):

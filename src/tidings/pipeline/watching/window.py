@@ -11,7 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tidings.core import DataError
-from tidings.pipeline.watching.pieces import NO_VIEW, Events, Piece, Rebinds, Step
+from tidings.pipeline.watching.pieces import (
+    BEGINNINGS,
+    CUT_OFF,
+    ENDS,
+    NO_VIEW,
+    Events,
+    Piece,
+    Rebinds,
+    Step,
+)
 from tidings.pipeline.watching.ranges import Array, Ranges
 from tidings.trace import HistoryCut
 
@@ -55,6 +64,7 @@ class History:
         self.time_ns = 0
         self.late: list[Piece] = []
         """What comes after a part that is missing, by index."""
+        self.late_rows = 0
         self.patience = 0
         """Deliveries below this index wait no longer for what may be their causes."""
         self.got: dict[int, Ranges] = {}
@@ -135,7 +145,7 @@ class History:
 
     def take(self, piece: Piece, events: Events, views: int) -> "News":
         """Go on with a piece that begins where the history ends."""
-        if self.last_kind in ("crash", "leave") and piece.first_kind not in ("recover", "join"):
+        if self.last_kind in ENDS and piece.first_kind not in (*BEGINNINGS, CUT_OFF):
             raise DataError(f"{self.name} acts ({piece.first_kind}) after its {self.last_kind}")
         is_first = np.zeros(events.size, bool)
         broadcasts = np.flatnonzero(events.is_broadcast)
