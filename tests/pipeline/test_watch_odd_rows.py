@@ -1,4 +1,4 @@
-"""A watch and rows that are repeated, missing, cut off, impossible, or gone after a look at them."""
+"""A watch, and rows that are repeated, missing, cut off, impossible, or gone after a look."""
 
 import json
 import time
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 # --- cut off, missing, repeated
 
 
-def test_a_second_broadcast_under_a_name_below_the_cut_is_not_taken_for_the_first() -> None:
+def test_a_second_broadcast_under_a_name_below_the_cut_is_not_the_first() -> None:
     script = Shorthand(p1="dp3#1 b2 settle", p2="dp1#2 dp3#1 settle", p3="b1 dp3#1 settle")
     script.cuts = {
         "p1": HistoryCut(index=4, broadcast=2, delivered={"p1": 2}),

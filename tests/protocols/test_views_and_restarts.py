@@ -47,8 +47,8 @@ def test_who_comes_back_in_a_view_before_the_others_install_it_goes_on(size: int
     world.apply(choices.ChangeRequest(*change))
     while world.processes["p1"].number < 1:
         world.apply(next(c for c in world.choices() if isinstance(c, choices.PacketArrival)))
-    said = tuple(one for one in world.in_flight if one.link.sender == "p1")
-    world.apply(choices.Crash("p1", said))
+    unheard = tuple(one for one in world.in_flight if one.link.sender == "p1")
+    world.apply(choices.Crash("p1", unheard))
     world.apply(choices.Recover("p1"))
     _calm(world)
     assert {world.processes[name].number for name in world.up} == {1}
