@@ -387,6 +387,25 @@ def test_only_the_gap_is_asked_for() -> None:
     assert sent(p5.step(Timeout("pull"))) == [(("p2",), Pull((Span("p1", 1, 1),)))]
 
 
+def test_who_has_answered_is_asked_for_what_is_missing_after_all_that_came() -> None:
+    """Asked for what came with the next packet, it would answer nothing new, and never again."""
+    p5 = process("p5", 5)
+    p5.step(Receive("p2", Holding(some("p1#9"))))
+    p5.step(Receive("p1", data("p1#3", "c")))
+    p5.step(Timeout("pull"))
+    answer = Push((Batch(MessageId("p1", 1), (b"a",)),))
+    packets = [packet for _, packet in sent(p5.steps([
+        Receive("p2", answer),
+        Receive("p1", data("p1#2", "b")),
+    ]))]  # fmt: skip
+    assert [one for one in packets if isinstance(one, Pull)] == [Pull((Span("p1", 4, 9),))]
+
+
+def test_a_run_in_which_nobody_asked_again_ends() -> None:
+    """Found by the adversary, in 25,000 runs: a PUSH and what it left out came in one tick."""
+    survive([1_010_071])
+
+
 def test_what_is_asked_for_is_given_as_its_origin_broadcast_it() -> None:
     p2 = process("p2", 5)
     p2.step(Receive("p1", data("p1#1", "a", "b")))

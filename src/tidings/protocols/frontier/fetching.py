@@ -33,10 +33,23 @@ class Fetching(Part):
         for origin in turn.grown:
             # What is missing now is something else, which nobody was asked for before this turn.
             self.asked.pop(origin, None)
-        for origin, holder in turn.asked.items():
-            self.asked[origin] = {holder}
+        self._go_on(turn)
         helpless = not any(map(self._helpers, self.knowledge.missing()))
         self.timers.keep("pull", not helpless, PULL_MS, turn)
+
+    def _go_on(self, turn: Turn) -> None:
+        """Whoever has answered, and holds more, is asked for what is missing after this turn.
+
+        What was missing when its answer came may have come with the next packet: an answer to
+        that would bring nothing, and nobody would be asked again.
+        """
+        wanted: dict[str, list[Span]] = {}
+        for origin, holder in turn.answered.items():
+            if self.knowledge.held_by(holder, origin) > self.log.held[origin]:
+                self.asked[origin] = {holder}
+                wanted.setdefault(holder, []).append(self.wanted(origin, holder))
+        for holder, spans in wanted.items():
+            turn.send((holder,), Pull(tuple(spans)))
 
     def pull(self, choose: Choose, turn: Turn) -> None:
         """Ask one holder for each thing that is missing.
@@ -96,7 +109,7 @@ class Fetching(Part):
     # --- being answered
 
     def take_push(self, sender: str, push: Push, turn: Turn) -> None:
-        """Hold what came; if the sender holds more, go on asking."""
+        """Hold what came; if the sender holds more, it is asked for that, too."""
         before, held = dict(self.log.held), self.log.held
         for batch in push.batches:
             origin = batch.id.origin
@@ -105,9 +118,4 @@ class Fetching(Part):
             if origin != self.me:
                 self.log.hold(batch, turn)
             self.knowledge.know(sender, origin, batch.last, turn)
-        grown = [one for one in turn.grown if held[one] > before[one]]
-        more = [one for one in grown if self.knowledge.held_by(sender, one) > held[one]]
-        turn.asked |= dict.fromkeys(more, sender)
-        if more:
-            wanted = tuple(self.wanted(origin, sender) for origin in more)
-            turn.send((sender,), Pull(wanted))
+        turn.answered |= {one: sender for one in turn.grown if held[one] > before[one]}

@@ -41,8 +41,8 @@ class Turn:
         """Origins of which more is held than before."""
         self.touched: dict[str, None] = {}
         """Origins of which anything new is known."""
-        self.asked: dict[str, str] = {}
-        """Of what is still missing after a PUSH: the member that was asked to go on."""
+        self.answered: dict[str, str] = {}
+        """Origins of which a PUSH brought something, and its sender."""
         self.vouch: dict[str, None] = {}
         """Origins to be acknowledged with a digest, although no more of them is held."""
         self.commit = False
