@@ -37,8 +37,6 @@ class Exchange(Part):
     lossy: bool = False
     """Whether links may lose a packet in silence."""
     doublings: int = 0
-    addressed: set[str] = set()
-    """Who was sent a STATE since its link came up, as far as this process was in its view then."""
 
     def link_up(self, peer: str, incarnation: int, turn: Turn) -> None:
         """Refuse a peer that comes back as somebody else; exchange everything with any other."""
@@ -53,7 +51,6 @@ class Exchange(Part):
         self.fetching.may_ask_again(peer)
         # It does the same, so neither needs an answer.
         turn.send((peer,), self._state_for(peer, asks=False))
-        self.addressed.add(peer)
         self.mode.link_up(peer)
 
     def _state_for(self, peer: str, asks: bool) -> State:
@@ -82,10 +79,6 @@ class Exchange(Part):
             self.fetching.may_ask_again(sender)
             self.knowledge.count(turn)
             self._complete(sender, state, turn)
-        elif state.greets and sender not in self.addressed:
-            # The link came up before this process was in this view: it owes that one its STATE.
-            turn.send((sender,), self._state_for(sender, asks=False))
-            self.addressed.add(sender)
 
     def _complete(self, sender: str, state: State, turn: Turn) -> None:
         """Send what the sender of a STATE does not know."""

@@ -188,7 +188,6 @@ class Frontier(Process):
                 self.exchange.link_up(peer, incarnation, turn)
             case LinkDown(peer):
                 self.peers.down.add(peer)
-                self.exchange.addressed.discard(peer)
             case Processed(upto):
                 self._process(upto, turn)
             case Recalled():

@@ -16,6 +16,7 @@ from tidings.core import (
     Event,
     LinkDown,
     LinkUp,
+    Packet,
     Part,
     Persist,
     Processed,
@@ -27,7 +28,7 @@ from tidings.core import (
 )
 from tidings.protocols.frontier import Frontier
 from tidings.protocols.frontier.log import Log
-from tidings.protocols.frontier.packets import Batch, Refusal
+from tidings.protocols.frontier.packets import Batch, Refusal, State
 from tidings.protocols.frontier.records import Delivered
 from tidings.protocols.frontier.turn import Turn
 from tidings.protocols.views import serving
@@ -49,6 +50,8 @@ class Present(Part):
     """Under which incarnation each process was last linked, also one that is in no view yet."""
     linked: set[str] = set()
     """Whose links have come up and not gone down since."""
+    owing: set[str] = set()
+    """Those of them that were sent no STATE in this view: it was not installed here yet."""
 
     @property
     def number(self) -> int:
@@ -101,6 +104,7 @@ class Present(Part):
     def link_up(self, event: LinkUp, choose: Choose, out: Effects) -> None:
         self.met[event.peer] = event.incarnation
         self.linked.add(event.peer)
+        self.owing.discard(event.peer)
         if self.is_open and event.peer in self.members:
             self.step(event, choose, out)
         elif self.standing.is_member and event.peer in self.members:
@@ -122,12 +126,18 @@ class Present(Part):
 
     def link_down(self, event: LinkDown) -> None:
         self.linked.discard(event.peer)
+        self.owing.discard(event.peer)
         self.frontier.peers.down.add(event.peer)
 
     def exchange_with(self, peer: str, choose: Choose, out: Effects) -> None:
         """Tell it what is held, as if the link had been down; it does the same."""
         incarnation = self.frontier.peers.pinned.get(peer, self.met.get(peer, 0))
         self.step(LinkUp(peer, incarnation), choose, out)
+        self.owing.discard(peer)
+
+    def owes(self, sender: str, packet: Packet) -> bool:
+        """Whether the sender waits for a STATE that it would have got, had its link come up now."""
+        return sender in self.owing and isinstance(packet, State) and packet.greets
 
     def process(self, upto: Mapping[str, int], choose: Choose, out: Effects) -> None:
         """The application is done with these, of whatever origins there are in this view."""
@@ -186,6 +196,7 @@ class Present(Part):
         records = begin(frontier, cut, self.frontier.peers, self.met)
         out += in_view(self.number, [Persist(records)])
         self.frontier, self.members, self.is_closed = frontier, frontier.members, False
+        self.owing = self.linked.intersection(frontier.others)
 
     def carry_over(self, old: Log, cut: int, out: Effects) -> None:
         """Broadcast again what is beyond the cut: the same messages, under the same names.

@@ -186,6 +186,7 @@ class Views(Process):
             if type(packet) is not InView or packet.number != self.standing.number:
                 return None
             is_ours = event.sender in self.members and type(packet.packet) is not Refusal
+            is_ours &= not self.present.owes(event.sender, packet.packet)
             return Receive(event.sender, packet.packet) if is_ours else None
         match event:
             case Timeout(name):
@@ -293,6 +294,8 @@ class Views(Process):
         elif number == self.number and sender in self.members:
             if self.present.is_open:
                 self.present.step(Receive(sender, inner), self.choose, out)
+                if self.present.owes(sender, inner):
+                    self.present.exchange_with(sender, self.choose, out)
             else:
                 self._receive_wedged(sender, inner, out)
 
