@@ -111,7 +111,7 @@ def test_a_stranger_learns_how_to_come_as_a_newcomer(tmp_path: Path, tidings: An
     assert (answer.status, answer.err) == (
         64,
         "tidings: dave is not in the group file, which has p1, p2; a newcomer has to say where it "
-        "is reached: --address HOST:PORT\n",
+        "is reached: address='HOST:PORT', or --address HOST:PORT\n",
     )
 
 
