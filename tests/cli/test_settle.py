@@ -81,6 +81,8 @@ def test_it_is_stated_once(trace: Path, tidings: Any) -> None:
     ("words", "status", "complaint"),
     [
         (["trace", "--crashed", "zed"], 64, "zed is not in run chat; its members: p1, p2, p3"),
+        (["trace", "--up", "p4"], 64, "p4 is not in run chat; its members: p1, p2, p3"),
+        (["trace", "--up", "p1", "--crashed", "p1"], 64, "p1 cannot be --crashed and --up"),
         (["nowhere"], 64, "nowhere: no such file or folder"),
         (["trace/p1-1.segment"], 64, "not the trace folder of a group on a real network"),
         (["data"], 65, "data: no trace here"),

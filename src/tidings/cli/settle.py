@@ -57,6 +57,8 @@ def settle(
         if name not in manifest.members:
             known, meant = ", ".join(manifest.members), did_you_mean(name, manifest.members)
             raise UsageError(f"{name} is not in run {manifest.run}; its members: {known}{meant}")
+        if name in gone and name in (up or ()):
+            raise UsageError(f"{name} cannot be --crashed and --up")
     newest = manifest.views[-1]
     removed = tuple(name for name in manifest.members if name not in (*newest, *gone))
     rest = tuple(name for name in newest if name not in gone)

@@ -65,7 +65,8 @@ class Growing:
             name = path.name.removesuffix(".open")
             process, _, number = name.removesuffix(CLOSED).rpartition("-")
             is_number = number.isascii() and number.isdigit()
-            if name.endswith(CLOSED) and process and is_number and path.is_file():
+            # One that is closed meanwhile has another name now, and is there all the same.
+            if name.endswith(CLOSED) and process and is_number and not path.is_dir():
                 found.setdefault(process, set()).add(int(number))
         return {process: sorted(numbers) for process, numbers in sorted(found.items())}
 
@@ -92,7 +93,7 @@ class Growing:
         """Whatever else has rows, and how long it is."""
         files = {}
         for path in sorted(self.folder.iterdir()):
-            is_of_rows = path.suffix in (".jsonl", ".parquet") and path.is_file()
+            is_of_rows = path.suffix in (".jsonl", ".parquet") and not path.is_dir()
             if is_of_rows and not path.name.endswith(MANIFEST):
                 with suppress(FileNotFoundError):  # deleted since the folder was listed
                     files[path.name] = path.stat().st_size
