@@ -53,6 +53,14 @@ def deliver(origin: str, first: int, count: int = 10, text: bytes = TEXT) -> Mes
     return Messages("deliver", origin, first, count, text * count)
 
 
+def new_trace(place: Path) -> Path:
+    """A folder with a manifest and no rows yet."""
+    folder = place / "trace"
+    folder.mkdir()
+    write_manifest(folder)
+    return folder
+
+
 def write_manifest(folder: Path, clock: Any = None, lone: tuple[str, ...] = ()) -> None:
     """A group of three; each of the lone ones is in a list with p3 alone."""
     names, views = (*NAMES, *lone), (NAMES, *(("p3", one) for one in lone))

@@ -20,15 +20,12 @@ from tidings.pipeline.watching.status import Status, read_status, write_status
 from tidings.spec import Value
 from tidings.trace.segments import Mark, Reader
 from watched_folders import Reading
-from writing_members import NAMES, Writer, broadcast, deliver, write_manifest
+from writing_members import NAMES, Writer, broadcast, deliver, new_trace, write_manifest
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "trace"
-    folder.mkdir()
-    write_manifest(folder)
-    return folder
+    return new_trace(tmp_path)
 
 
 def test_a_run_of_which_nothing_was_read_is_unknown(folder: Path, tmp_path: Path) -> None:

@@ -32,15 +32,12 @@ from tidings.trace import SCHEMA_VERSION, HistoryCut, Manifest
 from tidings.trace.segments import Item, Mark
 from watched_folders import Reading
 from watched_runs import Source, without_causes
-from writing_members import NAMES, Writer, broadcast, deliver, write_manifest
+from writing_members import NAMES, Writer, broadcast, deliver, new_trace
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "trace"
-    folder.mkdir()
-    write_manifest(folder)
-    return folder
+    return new_trace(tmp_path)
 
 
 # --- cut off, missing, repeated

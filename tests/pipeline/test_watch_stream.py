@@ -37,17 +37,14 @@ from tidings.trace.segments import Mark
 from traces import random_cut_runs, random_runs, write_drafts
 from watched_folders import Reading
 from watched_runs import without_causes
-from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, write_manifest
+from writing_members import FORGED, NAMES, FaultyGroup, Writer, broadcast, deliver, new_trace
 
 WATCH_RULES = ROOT / "deploy" / "prometheus" / "tidings-watch.rules.yaml"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "trace"
-    folder.mkdir()
-    write_manifest(folder)
-    return folder
+    return new_trace(tmp_path)
 
 
 def _life(folder: Path) -> Iterator[None]:

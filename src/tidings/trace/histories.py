@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from tidings.core import DataError
 from tidings.trace.manifest import Manifest
-from tidings.trace.schema import Row, fault_of, names_in
+from tidings.trace.schema import BEGINNINGS, ENDS, Row, fault_of, names_in
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Histories:
         if not past:
             return None
         last = past[-1]
-        if last.kind in ("crash", "leave") and row.kind not in ("recover", "join"):
+        if last.kind in ENDS and row.kind not in BEGINNINGS:
             return f"{row.process} acts ({row.kind}) after its {last.kind}"
         if row.incarnation < last.incarnation:
             return f"{row.process}'s incarnation falls from {last.incarnation} to {row.incarnation}"

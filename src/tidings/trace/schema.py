@@ -115,6 +115,9 @@ BINDING: tuple[Kind, ...] = ("broadcast", "rebind")
 """Say to which members a message of the process itself is addressed; the last one counts."""
 AGREED: tuple[Kind, ...] = ("join", "view", "leave")
 """Concern an agreed view if they have its number, from 1 on, as ``value``."""
+ENDS: tuple[Kind, ...] = ("crash", "leave")
+BEGINNINGS: tuple[Kind, ...] = ("recover", "join")
+"""What alone a process can do after one of these ends."""
 
 
 def _xxh64(texts: Iterable[bytes]) -> bytes:

@@ -15,13 +15,10 @@ from msgspec import UNSET
 
 from tidings.core import DataError
 from tidings.pipeline.watching.ranges import Array
-from tidings.trace.schema import AGREED, BINDING, Kind, Row
+from tidings.trace.schema import AGREED, BEGINNINGS, BINDING, ENDS, Kind, Row
 from tidings.trace.segments import DIGEST_BYTES, Block, Gap, Mark, Messages
 
 NO_VIEW = -1
-ENDS: tuple[Kind, ...] = ("crash", "leave")
-BEGINNINGS: tuple[Kind, ...] = ("recover", "join")
-"""What alone may come after an end."""
 CUT_OFF = ""
 
 

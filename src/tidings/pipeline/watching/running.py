@@ -39,8 +39,6 @@ from tidings.pipeline.watching.growing import Growing
 from tidings.pipeline.watching.judge import Judge, Standing, WatchLimits
 from tidings.pipeline.watching.mapped import manifest_of, pieces_of_log
 from tidings.pipeline.watching.pieces import (
-    BEGINNINGS,
-    ENDS,
     Events,
     Piece,
     Rebinds,
@@ -62,7 +60,7 @@ from tidings.pipeline.watching.stored import loaded, stored
 from tidings.spec import Verdict, Violation
 from tidings.trace import Manifest
 from tidings.trace.foreign import Mapping as LogMapping
-from tidings.trace.schema import AGREED, BINDING, KINDS
+from tidings.trace.schema import AGREED, BEGINNINGS, BINDING, ENDS, KINDS
 
 FOLDER = "judge"
 STATE = "state"

@@ -12,9 +12,7 @@ import numpy as np
 
 from tidings.core import DataError
 from tidings.pipeline.watching.pieces import (
-    BEGINNINGS,
     CUT_OFF,
-    ENDS,
     NO_VIEW,
     Events,
     Piece,
@@ -23,6 +21,7 @@ from tidings.pipeline.watching.pieces import (
 )
 from tidings.pipeline.watching.ranges import Array, Ranges
 from tidings.trace import HistoryCut
+from tidings.trace.schema import BEGINNINGS, ENDS
 
 TEXT, ORDER = 1, 2
 """What may be open about a delivery: whether it was broadcast so; whether its causes came first."""
